@@ -1,0 +1,62 @@
+# Each target sets up what it needs in .venv and then does its job. Any Python from 3.11 on and a pip
+# that reaches a package index are enough. CPU builds of torch are smaller:
+#   PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make test
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV ?= .venv
+PY := $(VENV)/bin/python
+# The stamp lies in the environment itself: deleting the environment deletes it too.
+STAMP := $(VENV)/.unclobber-installed
+# Two workers: a watched torch program already uses several threads.
+WORKERS ?= 2
+PYTEST_ARGS ?=
+
+.PHONY: help setup test lint demo bench sweep clean
+
+help:  ## Show the targets
+	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
+
+setup: $(STAMP)  ## Make .venv with the package and everything for developing it
+
+# constraints.txt pins torch. Nothing may resolve torch without it: the newest release is another torch.
+# `--group` needs pip 25.1, so pip comes first.
+$(STAMP): pyproject.toml constraints.txt
+	@if ! [ -x $(PY) ]; then \
+	  for python in python3.11 python3.12 python3.13 python3.14 python3; do \
+	    if $$python -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	    then found=$$python; break; fi; \
+	  done; \
+	  if [ -z "$${found:-}" ]; then \
+	    echo "make: no Python 3.11 or newer (with its venv module) on PATH; install one, then run make again" >&2; \
+	    exit 1; \
+	  fi; \
+	  echo "Making $(VENV) with $$($$found --version)"; \
+	  $$found -m venv $(VENV); \
+	fi
+	$(PY) -m pip install --quiet --upgrade 'pip>=25.1'
+	$(PY) -m pip install --quiet --constraint constraints.txt --group dev --editable .
+	@touch $@
+
+test: lint  ## Lint, then run the tests
+	$(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+lint: $(STAMP)  ## Check style and types
+	$(PY) -m ruff check --no-cache .
+	$(PY) -m ruff format --no-cache --check .
+	$(PY) -m mypy
+
+demo: $(STAMP)  ## Watch a training script fail: torch's message, then ours
+	$(PY) demo/run_demo.py
+
+bench: $(STAMP)  ## Measure what watching costs; writes benchmarks/RESULTS.md
+	$(PY) benchmarks/bench.py
+
+sweep: $(STAMP)  ## Run torch's whole op and module databases under watch (long)
+	$(PY) -m pytest -n $(WORKERS) -m sweep $(PYTEST_ARGS)
+
+clean:  ## Delete what the other targets made
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

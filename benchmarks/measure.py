@@ -1,0 +1,122 @@
+"""Time modes side by side: interleaved in one process, CPU time of one thread."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+import unclobber
+
+Context = Callable[[], AbstractContextManager[Any]]
+
+MODES: dict[str, Context] = {
+    "plain": nullcontext,
+    "watch": unclobber.watch,
+    "guard": unclobber.guard,
+    "detect_anomaly": torch.autograd.detect_anomaly,
+    "allow_mutation": torch.autograd.graph.allow_mutation_on_saved_tensors,
+    "fingerprint": partial(unclobber.watch, fingerprint=1.0),
+    "fingerprint=0.1": partial(unclobber.watch, fingerprint=0.1),
+}
+
+clock = time.thread_time  # the machine may be shared: other programs' time isn't ours
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Milliseconds per step, and the ratio to plain: round by round, so that drift cancels."""
+
+    median: float
+    low: float
+    """First quartile of all steps."""
+    high: float
+    """Third quartile."""
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+
+
+def interleaved(step: Callable[[], None], rounds: int, steps: int) -> dict[str, Timing]:
+    """Run ``step`` in every mode, in rounds; each round enters every context once.
+
+    The order of the modes turns from round to round, and the first step in a context isn't timed.
+    """
+    times: dict[str, list[list[float]]] = {mode: [] for mode in MODES}
+    names = list(MODES)
+    for _ in range(3):
+        step()
+    for n in range(rounds):
+        for mode in names[n % len(names) :] + names[: n % len(names)]:
+            times[mode].append(_round(MODES[mode], step, steps))
+    return _summarise(times)
+
+
+def _round(context: Context, step: Callable[[], None], steps: int) -> list[float]:
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # detect_anomaly warns that it is slow
+        gc.collect()
+        with context():
+            step()
+            for _ in range(steps):
+                start = clock()
+                step()
+                found.append((clock() - start) * 1e3)
+    return found
+
+
+def _summarise(times: Mapping[str, list[list[float]]]) -> dict[str, Timing]:
+    plain = [statistics.median(each) for each in times["plain"]]
+    summary = {}
+    for mode, rounds in times.items():
+        low, median, high = quartiles([t for each in rounds for t in each])
+        ratios = [statistics.median(each) / base for each, base in zip(rounds, plain, strict=True)]
+        ratio_low, ratio, ratio_high = quartiles(ratios)
+        summary[mode] = Timing(median, low, high, ratio, ratio_low, ratio_high)
+    return summary
+
+
+def quartiles(values: list[float]) -> tuple[float, float, float]:
+    """First quartile, median, third quartile."""
+    if len(values) == 1:
+        return values[0], values[0], values[0]
+    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, median, high
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Milliseconds to enter and leave an empty context."""
+
+    first: float
+    """The very first time in a process, entering only."""
+    enter: float
+    leave: float
+
+
+def entries(times: int) -> dict[str, Entry]:
+    """What it costs to enter and leave each context; meaningful once per process."""
+    found = {}
+    for mode, context in MODES.items():
+        enter, leave = [], []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for _ in range(times + 1):
+                start = clock()
+                manager = context()
+                manager.__enter__()
+                between = clock()
+                manager.__exit__(None, None, None)
+                enter.append((between - start) * 1e3)
+                leave.append((clock() - between) * 1e3)
+        found[mode] = Entry(enter[0], statistics.median(enter[1:]), statistics.median(leave[1:]))
+    return found

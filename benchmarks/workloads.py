@@ -1,0 +1,111 @@
+"""The training steps that are timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu, scaled_dot_product_attention
+
+Step = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A training step with the number of rounds and steps per round that give a steady median."""
+
+    name: str
+    title: str
+    make: Callable[[], Step]
+    rounds: int
+    steps: int
+
+
+class Residual(nn.Module):
+    """Norm, widen, narrow, add."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.up = nn.Linear(width, 4 * width)
+        self.down = nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.down(gelu(self.up(self.norm(x))))
+
+
+class Block(nn.Module):
+    """Causal attention, then a residual MLP."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm = nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.mlp = Residual(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, time, width = x.shape
+        parts = self.qkv(self.norm(x)).view(batch, time, 3, self.heads, width // self.heads)
+        q, k, v = parts.permute(2, 0, 3, 1, 4)
+        mixed = scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.mlp(x + self.out(mixed.transpose(1, 2).reshape(batch, time, width)))
+
+
+def conv_net() -> nn.Module:
+    """Three convolutions with batch norm and in-place ReLU, then a linear head."""
+    layers: list[nn.Module] = []
+    for before, after in ((3, 32), (32, 64), (64, 64)):
+        layers += [nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after), nn.ReLU(inplace=True)]
+        layers.append(nn.MaxPool2d(2))
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(64 * 4 * 4, 10))
+
+
+def step_of(model: nn.Module, inputs: Tensor, optimizer: type[torch.optim.Optimizer]) -> Step:
+    """Forward, backward and a step of the optimizer on fixed inputs."""
+    made = optimizer(model.parameters(), lr=1e-5)
+
+    def step() -> None:
+        model(inputs).square().mean().backward()
+        made.step()
+        made.zero_grad()
+
+    return step
+
+
+def small_mlp(optimizer: type[torch.optim.Optimizer]) -> Step:
+    return step_of(nn.Sequential(*(Residual(32) for _ in range(8))), torch.randn(16, 32), optimizer)
+
+
+def transformer() -> Step:
+    blocks = nn.Sequential(*(Block(512, 8) for _ in range(4)))
+    return step_of(blocks, torch.randn(4, 64, 512), torch.optim.SGD)
+
+
+WORKLOADS = (
+    Workload(
+        "mlp-sgd",
+        "8 residual blocks, d = 32, batch 16, SGD (bound by overhead)",
+        lambda: small_mlp(torch.optim.SGD),
+        rounds=25,
+        steps=10,
+    ),
+    Workload(
+        "mlp-adamw",
+        "8 residual blocks, d = 32, batch 16, AdamW (bound by overhead)",
+        lambda: small_mlp(torch.optim.AdamW),
+        rounds=20,
+        steps=10,
+    ),
+    Workload("transformer", "4 transformer blocks, d = 512, batch 4 x 64 tokens, SGD", transformer, 10, 2),
+    Workload(
+        "conv",
+        "3 convolutions with batch norm, 64 pictures of 3 x 32 x 32, SGD",
+        lambda: step_of(conv_net(), torch.randn(64, 3, 32, 32), torch.optim.SGD),
+        rounds=15,
+        steps=3,
+    ),
+)

@@ -1,0 +1,89 @@
+"""In-place operations under PyTorch autograd: explained, guarded and repaired.
+
+Importing this package imports neither torch nor anything heavy; each public name loads what it
+needs at its first use.
+
+Example:
+    >>> import torch, unclobber
+    >>> w = torch.ones(3, requires_grad=True)
+    >>> y = w.exp()
+    >>> with unclobber.guard():
+    ...     y = w.exp()
+    ...     _ = y.mul_(2)
+    ...     y.sum().backward()
+    >>> bool((w.grad == 2 * w.detach().exp()).all())
+    True
+
+PYTEST_DONT_REWRITE: we bring a pytest plugin, so pytest would rewrite our asserts, and warn wherever
+this package was imported before pytest, as by ``unclobber run -m pytest``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from ._errors import InplaceError, SilentWriteWarning, UnclobberError
+    from ._freeze import freeze, frozen
+    from ._session import audit, guard, watch
+    from .knowledge.rules import rules
+    from .model import Finding, Report
+
+__all__ = [
+    "Finding",
+    "InplaceError",
+    "Report",
+    "SilentWriteWarning",
+    "UnclobberError",
+    "audit",
+    "freeze",
+    "frozen",
+    "guard",
+    "rules",
+    "watch",
+]
+
+_HOME = {
+    "Finding": "model",
+    "InplaceError": "_errors",
+    "Report": "model",
+    "SilentWriteWarning": "_errors",
+    "UnclobberError": "_errors",
+    "audit": "_session",
+    "freeze": "_freeze",
+    "frozen": "_freeze",
+    "guard": "_session",
+    "rules": "knowledge.rules",
+    "watch": "_session",
+}
+"""Where each public name lives; read by ``__getattr__`` so that importing stays cheap."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext unclobber`` in IPython and Jupyter: the magics ``%%unclobber`` and ``%unclobber``."""
+    from ._notebook import load
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """``%unload_ext unclobber``."""
+    from ._notebook import unload
+
+    unload(shell)

@@ -1,0 +1,8 @@
+"""``python -m unclobber`` is ``unclobber``."""
+
+import sys
+
+from unclobber.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,323 @@
+"""From raw facts to words' material: sources, names and formulas of one conflict.
+
+Runs only when there is something to tell, on the stack of the backward that asked, so the user's
+variables are still there to be looked at.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Literal
+
+import torch
+
+from .ledger import Ledger, SavedTensor, Standing, WriteEvent
+from .model import Evidence, Need, Save, Site, Write
+from .observe import _backward, _frames, _owners, _sites, _spelling
+from .observe import _torch_compat as compat
+from .observe import _writes as _writes_table
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Who held a tensor that autograd did not save."""
+
+    kind: Literal["ctx", "recompute"]
+    role: str | None
+    """``ctx.x``."""
+    operation: str
+    """The custom Function's name, or ``checkpoint``."""
+    node: str | None
+
+
+def evidence(
+    standing: Standing,
+    ledger: Ledger,
+    *,
+    repaired: bool,
+    backwards_before: int,
+    held: Held | None = None,
+    stretch: str | None = None,
+) -> Evidence:
+    """Everything that the judge and the report want to know of one conflict."""
+    saved = standing.saved
+    node = compat.current_node()
+    frames = _user_frames()
+    if held is None:
+        role = _role(node, saved)
+        save = _save(saved, node, role, frames)
+    else:
+        role = held.role
+        save = _held(saved, held, frames)
+    return Evidence(
+        save=save,
+        writes=_writes(standing, ledger, frames),
+        need=need(node, backwards_before),
+        moved=standing.moved,
+        changed=standing.changed,
+        value_known=saved.filing is not None and not standing.unseen and saved.filing.book is not None,
+        unseen=standing.unseen,
+        swapped=standing.swapped,
+        version_now=standing.version,
+        torch_message=_torch_message(standing, node, role),
+        kept_bytes=ledger.account.kept,
+        repaired=repaired,
+        kind="saved" if held is None else held.kind,
+        stretch=stretch,
+    )
+
+
+def _role(node: Any, saved: SavedTensor) -> str | None:
+    """The node's own name for ``saved``, None outside of a node or where it can't be reached."""
+    if node is None:
+        return None
+    for role, kept in compat.raw_saved(node):
+        if kept is saved:
+            return role
+        if getattr(kept, "_unclobber_saved", None) is saved:
+            return role
+    return None
+
+
+def never_read(saved: SavedTensor, ledger: Ledger) -> bool:
+    """Whether the node that asks for ``saved`` has no use for its values: running statistics in training.
+
+    Batch norm's kernel updates them itself, after they were saved; only in evaluation does its
+    backward read them. It writes nothing else, so its writes tell them apart where the node's own
+    name for the tensor is hidden by inner hooks.
+    """
+    node = compat.current_node()
+    if not compat.trains(node):
+        return False
+    role = _role(node, saved)
+    if role is not None:
+        return role in ("running_mean", "running_var")
+    return all(_writes_table.is_undeclared(event.operation) for event, hit in ledger.history(saved) if hit)
+
+
+def _user_frames() -> list[FrameType]:
+    """Live frames of the user's code, innermost first."""
+    frames: list[FrameType] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if not _sites.is_library(frame.f_code):
+            frames.append(frame)
+        frame = frame.f_back
+    return frames
+
+
+def need(node: Any, backwards_before: int) -> Need:
+    """The backward call that is running, seen from ``node``."""
+    call = _backward.current()
+    name = None if node is None else _node_name(node)
+    if call is None:
+        return Need(_sites.resolve(_frames.capture(2)), node=name)
+    return Need(_sites.resolve(call.stack), nth=call.nth - backwards_before, node=name)
+
+
+def _node_name(node: Any) -> str:
+    name = node.name()
+    return str(name).rpartition(".")[2].rpartition("::")[2]
+
+
+def _save(saved: SavedTensor, node: Any, role: str | None, frames: list[FrameType]) -> Save:
+    alias = saved.alias
+    site = _sites.resolve(saved.stack)
+    shape = tuple(alias.shape)
+    name = _owners.owner_name(alias, frames)
+    node_name = None if node is None else _node_name(node)
+    spelling = _spelling.spell(site, node_name, role, saved.stack, shape=shape, name=name)
+    expression = spelling.expression or _owners.variable_name(alias, frames)
+    filing = saved.filing
+    times = filing.book.times(saved) if filing is not None and filing.book is not None else 1
+    return Save(
+        site=site,
+        shape=shape,
+        dtype=str(alias.dtype).removeprefix("torch."),
+        bytes=alias.numel() * alias.itemsize,
+        version=saved.version,
+        operation=spelling.operation,
+        node=node_name,
+        role=role,
+        expression=expression,
+        name=name,
+        gradient_of=spelling.gradient_of,
+        why=spelling.why,
+        why_words=spelling.why_words,
+        nth=filing.nth if filing is not None else 1,
+        of=max(times, filing.nth if filing is not None else 1),
+    )
+
+
+def _held(saved: SavedTensor, held: Held, frames: list[FrameType]) -> Save:
+    """A tensor that a custom Function's ``ctx`` or a checkpoint's code holds."""
+    site = _sites.resolve(saved.stack)
+    alias = saved.alias
+    expression = _owners.variable_name(alias, frames)
+    if held.role is not None and site is not None and site.source == held.role:
+        expression = held.role
+    return Save(
+        site=site,
+        shape=tuple(alias.shape),
+        dtype=str(alias.dtype).removeprefix("torch."),
+        bytes=alias.numel() * alias.itemsize,
+        version=saved.version,
+        operation=held.operation,
+        node=held.node,
+        role=held.role,
+        expression=expression,
+        name=_owners.owner_name(alias, frames),
+    )
+
+
+def _writes(standing: Standing, ledger: Ledger, frames: list[FrameType]) -> tuple[Write, ...]:
+    """The writes of a standing with their sources; those of one line and operation folded to one."""
+    folded: dict[Any, Write] = {}
+    version = standing.saved.version
+    history = ledger.history(standing.saved)
+    if any(event.stack for event, _ in history):
+        # What a library's own thread wrote, it did for an operation that was seen, too (collectives).
+        history = [entry for entry in history if entry[0].stack]
+    for event, overlaps in history:
+        site = _sites.resolve(event.stack)
+        key = (_place(site), event.operation if site is None or not site.below else None)
+        after = version + event.count if event.bumps and standing.moved else version
+        earlier = folded.get(key)
+        if earlier is not None:
+            folded[key] = _merged(earlier, overlaps, after, event.count)
+        else:
+            folded[key] = _write(event, overlaps, site, version, after, standing, ledger, frames)
+        version = after
+    return tuple(folded.values())
+
+
+def _place(site: Site | None) -> Any:
+    return None if site is None else (site.path, site.line, site.column)
+
+
+def _merged(write: Write, overlaps: bool, after: int, count: int) -> Write:
+    from dataclasses import replace
+
+    return replace(
+        write,
+        overlaps_needed=write.overlaps_needed or overlaps,
+        version_after=after,
+        count=write.count + count,
+    )
+
+
+def _write(
+    event: WriteEvent,
+    overlaps: bool,
+    site: Site | None,
+    before: int,
+    after: int,
+    standing: Standing,
+    ledger: Ledger,
+    frames: list[FrameType],
+) -> Write:
+    bumped = standing.moved and event.bumps
+    actor = event.actor() if event.actor is not None else None
+    optimizer = module = None
+    parameters: tuple[str, ...] = ()
+    if isinstance(actor, torch.optim.Optimizer):
+        optimizer = _step_label(site, actor)
+        parameters = _written_by(event, ledger, frames)
+    elif isinstance(actor, torch.nn.Module) and site is not None and site.below:
+        module = _owners.module_label(actor, frames)
+    return Write(
+        site=site,
+        operation=event.operation,
+        bumps_version=bumped,
+        overlaps_needed=overlaps,
+        version_before=before if bumped else None,
+        version_after=after if bumped else None,
+        expression=_spelling.spell_write(site, event.operation, event.stack),
+        count=event.count,
+        optimizer=optimizer,
+        parameters=parameters,
+        module=module,
+        through=None if bumped else _way_past_the_counter(event, site),
+    )
+
+
+def _step_label(site: Site | None, optimizer: torch.optim.Optimizer) -> str:
+    """``opt_d.step()`` as the user wrote it, else the optimizer's class."""
+    if site is not None and site.source.rstrip().endswith(")") and ".step(" in site.source:
+        return " ".join(site.source.split())
+    return f"{type(optimizer).__name__}.step()"
+
+
+def _written_by(event: WriteEvent, ledger: Ledger, frames: list[FrameType]) -> tuple[str, ...]:
+    """Module paths of the live saved parameters which the same call of ``step`` wrote."""
+    line = user_place(event.stack)
+    names: dict[str, None] = {}
+    for saved in ledger.live_saves():
+        if any(
+            other.actor == event.actor and user_place(other.stack) == line
+            for other, _ in ledger.history(saved)
+        ):
+            name = _owners.owner_name(saved.alias, frames)
+            if name is not None:
+                names[name] = None
+    return tuple(sorted(names))
+
+
+def user_place(stack: _frames.Stack) -> Any:
+    """The innermost instruction of the user's own code on a stack; None where all of it is a library's."""
+    for code, lasti in zip(stack[::2], stack[1::2], strict=True):
+        if not _sites.is_library(code):
+            return code, lasti
+    return None
+
+
+def _way_past_the_counter(event: WriteEvent, site: Site | None) -> str:
+    """How a write that we saw left the saved tensor's counter where it was."""
+    if event.operation.startswith("_fused_"):
+        return "a fused optimizer, which moves no version counter"
+    text = "" if site is None else site.statement
+    if ".data" in text:
+        return ".data, which has a version counter of its own"
+    return "an alias with a version counter of its own"
+
+
+def _torch_message(standing: Standing, node: Any, role: str | None) -> str | None:
+    """torch's own sentence for this tensor (torch/csrc/autograd/saved_variable.cpp)."""
+    if not standing.moved:
+        return None
+    saved = standing.saved
+    origin = saved.origin()
+    shown = saved.alias if origin is None else origin  # torch shows the tensor as it is by now
+    shape = ", ".join(str(size) for size in shown.shape)
+    return (
+        "one of the variables needed for gradient computation has been modified by an inplace "
+        f"operation: [{_type_name(shown)} [{shape}]]{_producer(saved, origin, node, role)} is at version "
+        f"{standing.version}; expected version {saved.version} instead."
+    )
+
+
+def _type_name(tensor: torch.Tensor) -> str:
+    """``torch.FloatTensor``; types that torch's messages don't translate keep their C++ names."""
+    name = tensor.type()
+    if not tensor.is_complex():
+        return name
+    *_, device, kind = ["cpu", *name.removeprefix("torch.").split(".")]
+    return f"{device.upper()}{kind.removesuffix('Tensor')}Type"
+
+
+def _producer(saved: SavedTensor, origin: torch.Tensor | None, node: Any, role: str | None) -> str:
+    """``, which is output 0 of Relu,``: who made the tensor, in torch's words; empty for leaves."""
+    if role is not None and role.startswith("result") and node is not None:
+        name, output = _node_name(node), 0
+    elif origin is not None:
+        if origin.grad_fn is None:
+            return ""
+        name, output = _node_name(origin.grad_fn), origin.output_nr
+    elif saved.base is not None and not saved.alias.is_complex():
+        name, output = "AsStridedBackward0", 0  # a view whose base was written is made anew so
+    else:
+        return ""
+    return f", which is output {output} of {re.sub('Backward0?', '', name)},"

@@ -1,0 +1,335 @@
+"""From an error that torch raised to the evidence for its finding.
+
+Runs once, when an exception leaves the watched code. The frames of its traceback are still alive.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import torch
+
+from . import _spent
+from .model import FreedEvidence, RefusalEvidence, Save, StaleEvidence, Write
+from .observe import _modules, _origins, _owners, _sites, _source, _targets
+from .observe._origins import Finder, Level, Origin, Place
+from .observe._refusals import Kind, kind_of, levels_of
+from .observe._targets import Target
+
+
+def evidence(
+    error: BaseException, backwards_before: int
+) -> RefusalEvidence | FreedEvidence | StaleEvidence | None:
+    """What is known of a refusal; None where the error isn't torch's own.
+
+    Args:
+        error: What left the watched code, with its traceback.
+        backwards_before: Backward calls of the process before the session; numbers start after them.
+    """
+    kind = kind_of(error)
+    if kind is None:
+        return None
+    levels = levels_of(error)
+    if kind is Kind.FREED:
+        return _spent.evidence(error, levels, backwards_before)
+    if kind is Kind.VERSION:
+        return StaleEvidence(str(error), _spent.need(levels, backwards_before))
+    return _Refused(error, kind, levels).evidence()
+
+
+class _Refused:
+    """One error raised at a write, and its frames."""
+
+    def __init__(self, error: BaseException, kind: Kind, levels: list[Level]) -> None:
+        self.error = error
+        self.kind = kind
+        self.levels = levels
+        self.frames = [level.frame for level in levels if not _sites.is_library(level.frame.f_code)]
+
+    def evidence(self) -> RefusalEvidence:
+        if _WRITTEN_BEFORE in str(self.error):
+            return RefusalEvidence(
+                code=self.kind.code,
+                torch_message=str(self.error),
+                write=None,
+                grad_off=self._grad_off(),
+                used=_spent.need(self.levels, 0),
+            )
+        target = self._target()
+        leaf_shown = False
+        origin: Origin | None = None
+        if target is not None and target.node is not None:
+            leaf_shown = target.made_here and self._is_wanted_leaf(target.tensor)
+            origin = self._origin(target, leaf_shown)
+        tensor = None if target is None else target.tensor
+        made = None if origin is None else self._made(origin, target, tensor)
+        return RefusalEvidence(
+            code=self.kind.code,
+            torch_message=str(self.error),
+            write=self._write(target),
+            made=made,
+            how=None if origin is None else origin.how,
+            leaf=self._leaf_name(tensor),
+            leaf_shown=leaf_shown,
+            grad_off=self._grad_off(),
+            saving=self.kind is Kind.INFERENCE_SAVE,
+            trainable=self.kind is Kind.INFERENCE_LEAF,
+            input_overlaps=self.kind is Kind.INPUT_OVERLAP,
+            out_of_place=None if target is None else self._out_of_place(target),
+            parameter=isinstance(tensor, torch.nn.Parameter),
+            in_no_grad=self._in_no_grad(),
+        )
+
+    def _grad_off(self) -> str | None:
+        return self.kind.value.partition(" ")[2] if self.kind.code == "UC204" else None
+
+    # --- the refused operation --------------------------------------------------------------------
+
+    def _target(self) -> Target | None:
+        if self.kind is Kind.INFERENCE_SAVE:
+            return self._read_inference_tensor()
+        target = _targets.find(self.levels)
+        return target if target is None or self._fits(target) else _without_tensor(target)
+
+    def _fits(self, target: Target) -> bool:
+        """Whether torch can have said this of the tensor: otherwise it isn't the one."""
+        tensor = target.tensor
+        if tensor is None:
+            return True
+        base = tensor._base if tensor._is_view() else None
+        match self.kind:
+            case Kind.LEAF:
+                return tensor.requires_grad and tensor.is_leaf
+            case Kind.LEAF_VIEW:
+                leaf = tensor if base is None else base
+                return leaf.is_leaf and leaf.requires_grad and (base is not None or target.made_here)
+            case Kind.MULTI_VIEW | Kind.NO_GRAD_VIEW | Kind.INFERENCE_VIEW | Kind.FUNCTION_VIEW:
+                return base is not None or target.made_here
+            case Kind.INFERENCE_WRITE | Kind.INFERENCE_LEAF:
+                return tensor.is_inference()
+            case _:
+                return True
+
+    def _is_wanted_leaf(self, tensor: torch.Tensor | None) -> bool:
+        return self.kind is Kind.LEAF_VIEW and tensor is not None and tensor.is_leaf and not tensor._is_view()
+
+    def _read_inference_tensor(self) -> Target | None:
+        """The one operand of the user's line that inference mode made."""
+        depth = next(
+            (i for i, one in enumerate(self.levels) if not _sites.is_library(one.frame.f_code)), None
+        )
+        if depth is None:
+            return None
+        level = self.levels[depth]
+        located = _source.locate(level.frame.f_code, level.lasti)
+        if located is None:
+            return None
+        inner = _source.locate(self.levels[0].frame.f_code, self.levels[0].lasti)
+        operation = _operation(located.node if inner is None else inner.node)
+        finder = Finder(self.levels, _origins.anything)
+        place = Place(level.frame.f_code, located.source, located.statement, depth)
+        found: dict[int, tuple[ast.expr, torch.Tensor]] = {}
+        for node in ast.walk(located.node):
+            if isinstance(node, (ast.Name, ast.Attribute)):
+                value = finder.value(node, place)
+                if isinstance(value, torch.Tensor) and value.is_inference():
+                    found.setdefault(id(value), (node, value))
+        if len(found) != 1:
+            return Target(operation, depth)
+        node, tensor = next(iter(found.values()))
+        return Target(operation, depth, node, _source.text_of(node, located.source), tensor, node)
+
+    def _write(self, target: Target | None) -> Write | None:
+        depth = next((i for i, one in enumerate(self.levels) if not _sites.is_library(one.frame.f_code)), 0)
+        stack: list[Any] = []
+        for level in self.levels:
+            stack += (level.frame.f_code, level.lasti)
+        site = _sites.resolve(tuple(stack))
+        if site is None:
+            return None
+        operation = target.operation if target is not None else None
+        if operation is None:
+            inner = _source.locate(self.levels[0].frame.f_code, self.levels[0].lasti)
+            operation = _operation(inner.node) if inner is not None and depth == 0 else "write"
+        return Write(
+            site=site,
+            operation=operation,
+            bumps_version=True,
+            overlaps_needed=True,
+            expression=None if target is None else target.expression,
+        )
+
+    def _statement(self) -> tuple[ast.stmt, ast.AST, _source.Source] | None:
+        """The user's refused statement, its failing part, and the source."""
+        level = next((one for one in self.levels if not _sites.is_library(one.frame.f_code)), None)
+        located = None if level is None else _source.locate(level.frame.f_code, level.lasti)
+        return None if located is None else (located.statement, located.node, located.source)
+
+    def _out_of_place(self, target: Target) -> str | None:
+        """The refused statement as one that makes a new tensor, where that is all that it does."""
+        found = self._statement()
+        if found is None or target.made_here or not isinstance(target.node, (ast.Name, ast.Attribute)):
+            return None
+        statement, node, source = found
+        name = _source.text_of(target.node, source)
+        if isinstance(statement, ast.AugAssign) and statement is node:
+            operator = _SYMBOLS.get(type(statement.op))
+            value = _source.text_of(statement.value, source)
+            if not _binds_tighter(statement.value, statement.op):
+                value = f"({value})"
+            return None if operator is None else f"{name} = {name} {operator} {value}"
+        if (
+            not isinstance(statement, ast.Expr)
+            or statement.value is not node
+            or not isinstance(node, ast.Call)
+        ):
+            return None
+        if not isinstance(node.func, ast.Attribute) or node.func.value is not target.node:
+            return None
+        method = node.func.attr.removesuffix("_")
+        if not hasattr(torch.Tensor, method) or method in _NOT_THE_SAME:
+            return None
+        arguments = [*node.args, *node.keywords]
+        words = ", ".join(_source.text_of(one, source) for one in arguments)
+        return f"{name} = {name}.{method}({words})"
+
+    def _in_no_grad(self) -> str | None:
+        found = self._statement()
+        if found is None or not isinstance(found[0], (ast.Expr, ast.Assign, ast.AugAssign)):
+            return None
+        text = _source.text_of(found[0], found[2])
+        return None if "\n" in text or len(text) > _LONGEST else f"with torch.no_grad(): {text}"
+
+    # --- where it was made ------------------------------------------------------------------------
+
+    def _origin(self, target: Target, leaf_shown: bool) -> Origin | None:
+        accepts = _origins.leaf if leaf_shown else _ACCEPTED.get(self.kind)
+        if accepts is None:
+            return None
+        of_a_view = "a view of a view" in str(self.error)
+        finder = Finder(self.levels, accepts, through_views=self.kind in _THROUGH_VIEWS or of_a_view)
+        place = finder.place(target.depth)
+        if place is None:
+            return None
+        for node in dict.fromkeys((target.base, target.node) if leaf_shown else (target.node, target.base)):
+            # the view that the refused line itself makes is no news
+            if node is not None and not (
+                node is target.node and target.made_here and accepts is _origins.view
+            ):
+                origin = finder.origin(node, place)
+                if origin is not None:
+                    return origin
+        if accepts is _origins.leaf and target.tensor is not None:
+            return _modules.origin_of_parameter(target.tensor, finder)
+        return None
+
+    def _made(self, origin: Origin, target: Target | None, tensor: torch.Tensor | None) -> Save | None:
+        site = _sites.resolve(origin.stack)
+        if site is None or tensor is None:
+            return None
+        name = _owners.owner_name(tensor, self.frames) if self._may_have_owner(tensor) else None
+        expression = None
+        if target is not None and target.base is not None:
+            level = self.levels[target.depth]
+            located = _source.locate(level.frame.f_code, level.lasti)
+            expression = None if located is None else _source.text_of(target.base, located.source)
+        return Save(
+            site=site,
+            shape=tuple(tensor.shape),
+            dtype=str(tensor.dtype).removeprefix("torch."),
+            bytes=tensor.numel() * tensor.itemsize,
+            version=0 if tensor.is_inference() else tensor._version,
+            operation=origin.how,
+            expression=expression,
+            name=name,
+        )
+
+    def _may_have_owner(self, tensor: torch.Tensor) -> bool:
+        return tensor.is_leaf and not tensor._is_view()
+
+    def _leaf_name(self, tensor: torch.Tensor | None) -> str | None:
+        if tensor is None or self.kind not in (Kind.LEAF, Kind.LEAF_VIEW):
+            return None
+        leaf = tensor._base if tensor._is_view() else tensor
+        if leaf is None:
+            return None
+        return _owners.owner_name(leaf, self.frames) or _owners.variable_name(leaf, self.frames)
+
+
+def _binds_tighter(value: ast.expr, operator: ast.operator) -> bool:
+    """Whether ``x <operator> value`` needs no parentheses around the value."""
+    if isinstance(value, ast.BinOp):
+        products = (ast.Mult, ast.Div, ast.MatMult)
+        return isinstance(operator, (ast.Add, ast.Sub)) and isinstance(value.op, products)
+    return isinstance(value, _ATOMS)
+
+
+def _without_tensor(target: Target) -> Target:
+    return Target(target.operation, target.depth)
+
+
+def _operation(node: ast.AST) -> str:
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute):
+            return node.func.attr
+        return node.func.id if isinstance(node.func, ast.Name) else "call"
+    if isinstance(node, (ast.BinOp, ast.AugAssign)):
+        return _OPERATORS.get(type(node.op), "operator")
+    return "operator"
+
+
+_WRITTEN_BEFORE = "its base or another view of its base has been modified inplace"
+"""torch says so of a view that is merely used: the write was earlier, and went unnoticed."""
+
+_ACCEPTED: dict[Kind, _origins.Accepts] = {
+    Kind.LEAF: _origins.leaf,
+    Kind.LEAF_VIEW: _origins.view,
+    Kind.MULTI_VIEW: _origins.multi_view,
+    Kind.NO_GRAD_VIEW: _origins.view,
+    Kind.INFERENCE_VIEW: _origins.view,
+    Kind.FUNCTION_VIEW: _origins.custom_function,
+    Kind.INFERENCE_WRITE: _origins.anything,
+    Kind.INFERENCE_SAVE: _origins.anything,
+    Kind.INFERENCE_LEAF: _origins.anything,
+    Kind.SELF_OVERLAP: _origins.expanded,
+}
+"""What made the tensor that each kind speaks of."""
+
+_THROUGH_VIEWS = frozenset(
+    {
+        Kind.MULTI_VIEW,
+        Kind.FUNCTION_VIEW,
+        Kind.SELF_OVERLAP,
+        Kind.INFERENCE_WRITE,
+        Kind.INFERENCE_SAVE,
+        Kind.INFERENCE_LEAF,
+    }
+)
+"""Kinds in which a view of the tensor may be meant: what matters is where the tensor itself was made."""
+
+_LONGEST = 38
+"""Characters of a statement that still reads well behind a `with` on one line."""
+
+_SYMBOLS: dict[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.Pow: "**",
+}
+
+_ATOMS = (ast.Name, ast.Attribute, ast.Constant, ast.Call, ast.Subscript)
+"""Expressions that need no parentheses."""
+
+_NOT_THE_SAME = frozenset(("fill", "zero", "normal", "uniform", "copy", "random", "bernoulli", "exponential"))
+"""Methods without an out-of-place twin of the same meaning."""
+
+_OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.Pow: "pow",
+    ast.MatMult: "matmul",
+}

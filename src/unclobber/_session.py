@@ -1,0 +1,504 @@
+"""``watch``, ``guard`` and ``audit``: the stages joined inside a running program.
+
+One engine, three policies. All of them keep the same ledger; they differ in what happens when
+backward asks for a saved tensor that was overwritten: ``watch`` refuses as torch would, with the
+story; ``guard`` hands back the value as it was saved; ``audit`` does that too and only notes it.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ContextDecorator
+from types import TracebackType
+from typing import Any, Literal, Protocol, TypeVar
+
+import torch
+
+from . import _describe, _refused
+from ._errors import InplaceError, SilentWriteWarning
+from ._silent import SilentConflicts
+from .judge import culprit, judge
+from .judge.refusals import judge_refusal
+from .ledger import Fingerprints, Ledger, SavedTensor, Standing
+from .model import Finding, Outcome, Report, Totals
+from .observe import (
+    _backward,
+    _fallback,
+    _functions,
+    _gradients,
+    _reach,
+    _recompute,
+    _rest,
+    _saves,
+    _selftest,
+    _write_log,
+    _writes,
+)
+
+Policy = Literal["watch", "guard", "audit"]
+T = TypeVar("T")
+
+_TOLD = "_unclobber_finding"
+"""Attribute of an exception of torch's that carries its finding."""
+
+_MOST_FINDINGS = 1000
+"""Distinct findings that one session keeps; more are counted only."""
+
+
+class Session:
+    """One watched stretch of a program, entered once, in one thread.
+
+    Args:
+        policy: What a conflict leads to.
+        strict: Raise on writes that torch doesn't see, too.
+        fingerprint: Share of saved tensors (0 to 1) whose content is hashed to find writes that no
+            dispatch sees.
+        command: The command line that is being run, for the report.
+        warn: Whether silent writes warn at the user's line; the command collects them instead.
+    """
+
+    def __init__(
+        self,
+        policy: Policy = "watch",
+        *,
+        strict: bool = False,
+        fingerprint: float = 0.0,
+        command: tuple[str, ...] = (),
+        warn: bool = True,
+    ) -> None:
+        self.policy = policy
+        self.strict = strict
+        self.fingerprint = fingerprint
+        self.command = command
+        self.warn = warn
+        self.ledger = Ledger()
+        if fingerprint:
+            self.ledger.take_fingerprints(Fingerprints(fingerprint, _write_log.storage_of))
+        self.findings: list[Finding] = []
+        self.conflicts = 0
+        self._seen: dict[Any, int] = {}
+        self._warned: set[int] = set()
+        """Identities of the findings, all kept, that were warned of."""
+        self.active = False
+        self._hooks: _saves.SavedTensorHooks | None = None
+        self._lock = threading.RLock()
+        self._silent = SilentConflicts(self)
+        self.backwards_before = 0
+        """Backward calls of the process before this session."""
+
+    # --- enter and leave ------------------------------------------------------------------------
+
+    def __enter__(self) -> Session:
+        _installation.acquire(self.ledger)
+        self.backwards_before = _backward.count()
+        try:
+            self._hooks = _saves.SavedTensorHooks(self.ledger, self._need, self._silent, self.ledger.prints)
+            self._hooks.enter()
+        except BaseException:
+            _installation.release(self.ledger)
+            raise
+        self.active = True
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.active = False
+        try:
+            if self._hooks is not None:
+                self._hooks.leave()
+        finally:
+            self.ledger.seal()
+            _installation.release(self.ledger)
+
+    # --- what backward asks ---------------------------------------------------------------------
+
+    def _need(self, saved: SavedTensor) -> torch.Tensor:
+        """Backward asks for ``saved`` and something may have happened to it."""
+        standing = self.ledger.standing(saved)
+        sealed = saved.filing.sealed if saved.filing is not None else None
+        written_after_exit = sealed is not None and standing.version != sealed
+        dirty = standing.moved or standing.swapped or standing.changed
+        if not dirty and not written_after_exit:
+            return saved.alias
+        if not standing.moved and not standing.swapped and _describe.never_read(saved, self.ledger):
+            return saved.alias
+        if self.policy == "watch":
+            return self._need_watched(standing)
+        if written_after_exit or standing.unseen:
+            raise self._refusal(standing)
+        if standing.value is None or not standing.changed:
+            if standing.swapped:
+                self._note(standing, repaired=self.policy == "guard")
+            return saved.alias
+        self._note(standing, repaired=self.policy == "guard")
+        return standing.value
+
+    def _need_watched(self, standing: Standing) -> torch.Tensor:
+        if standing.moved:
+            raise self._refusal(standing)
+        self.tell(self._note(standing, repaired=False))
+        # torch would go on with what is there now; so do we, and say so
+        leaf = standing.saved.origin()
+        if standing.swapped and leaf is not None:
+            return leaf.detach()
+        return standing.saved.alias
+
+    def _refusal(self, standing: Standing) -> InplaceError:
+        finding = self._note(standing, repaired=False, again=True)
+        if finding is None:
+            raise AssertionError("a moved version counter is always a finding")
+        return _error(finding)
+
+    def _note(self, standing: Standing, *, repaired: bool, again: bool = False) -> Finding | None:
+        """Judge, and keep the finding unless the same three places are known already."""
+        last = self.ledger.last_write(standing.saved)
+        written = None if last is None else _describe.user_place(last.stack)
+        key = (_describe.user_place(standing.saved.stack), written)
+
+        def make() -> Finding | None:
+            return judge(
+                _describe.evidence(
+                    standing, self.ledger, repaired=repaired, backwards_before=self.backwards_before
+                )
+            )
+
+        return self.keep(key, make, again=again)
+
+    def keep(self, key: Any, make: Callable[[], Finding | None], *, again: bool = False) -> Finding | None:
+        """Count a conflict, and keep its finding unless ``key``, the places in question, is known already.
+
+        Args:
+            key: What makes two conflicts the same one.
+            make: Describes and judges; slow, so not asked for what is known.
+            again: Make it anew all the same, for an error that is about to be raised.
+        """
+        with self._lock:
+            self.conflicts += 1
+            known = self._seen.get(key)
+            if known is not None and not again:
+                return self.findings[known] if known < len(self.findings) else None
+            finding = make()
+            if finding is not None and known is None and len(self.findings) < _MOST_FINDINGS:
+                self._seen[key] = len(self.findings)
+                self.findings.append(finding)
+            return finding
+
+    def tell(
+        self, finding: Finding | None, *, refuse: bool = False, cause: BaseException | None = None
+    ) -> None:
+        """Warn of a finding that torch is silent about.
+
+        Raises:
+            InplaceError: instead, where the session is strict or ``refuse`` is given.
+        """
+        if finding is None:
+            return
+        if refuse or (self.strict and self.policy == "watch"):
+            raise _error(finding) from cause
+        if self.warn and self.policy == "watch" and id(finding) not in self._warned:
+            self._warned.add(id(finding))
+            _warn(finding)
+
+    # --- what the outside asks ------------------------------------------------------------------
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of overwritten values that are kept now."""
+        return self.ledger.account.kept
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most bytes of overwritten values that were ever kept at a time."""
+        return self.ledger.account.peak
+
+    def finding_for(self, error: BaseException) -> Finding | None:
+        """The story for an exception that left the watched code, None where it is the user's own.
+
+        torch's own refusals (UC2xx, UC301) are told here; whoever asks again gets the same finding.
+        """
+        if isinstance(error, InplaceError):
+            return error.finding
+        finding: Finding | None = getattr(error, _TOLD, None)
+        if finding is None:
+            try:
+                refusal = _refused.evidence(error, self.backwards_before)
+            except Exception as fault:  # a fault of ours must not take the place of the program's error
+                warnings.warn(f"unclobber can't explain this error: {fault!r}", RuntimeWarning, stacklevel=2)
+                return None
+            if refusal is None:
+                return None
+            finding = judge_refusal(refusal)
+            setattr(error, _TOLD, finding)
+        if finding not in self.findings:
+            self.findings.append(finding)
+        return finding
+
+    def report(self, *, exit_code: int = 0, script_failed: bool = False) -> Report:
+        """All findings so far with the ledger's totals."""
+        totals = Totals(
+            saves=self.ledger.save_count,
+            writes=self.ledger.write_count,
+            conflicts=self.conflicts,
+            kept_bytes=self.peak_bytes,
+        )
+        return Report(
+            outcome=_outcome(self.findings, script_failed),
+            findings=tuple(self.findings),
+            totals=totals,
+            torch_version=str(torch.__version__),
+            command=self.command,
+            exit_code=exit_code,
+        )
+
+
+def _outcome(findings: list[Finding], script_failed: bool) -> Outcome:
+    standing = [finding for finding in findings if not finding.repaired]
+    if any(finding.torch_message for finding in standing):
+        return "refused"
+    if standing:
+        return "silent"
+    return "script-error" if script_failed else "clean"
+
+
+_BEYOND_SAVES = (_write_log, _functions, _gradients, _recompute)
+"""What sees conflicts that no saved tensor shows, in the order in which they are installed."""
+
+
+class Watcher(_writes.Listener, Protocol):
+    """Who takes part in an installation: the ledger of a session, or the keeper of frozen tensors."""
+
+    def before_swap(self, tensor: torch.Tensor) -> None: ...
+    def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None: ...
+    def anything_alive(self) -> bool: ...
+    def unwritten_leaves(self) -> Iterable[torch.Tensor]: ...
+
+
+class _Installation:
+    """What all sessions share: kernels, wrapped entry points. First in installs, last out removes."""
+
+    def __init__(self) -> None:
+        self._ledgers: tuple[Watcher, ...] = ()
+        self._lock = threading.RLock()
+
+    def acquire(self, ledger: Watcher) -> None:
+        with self._lock:
+            _gradients.unshared_counts()
+            problem = _selftest.why_kernels_fail()
+            if problem is not None:
+                _fallback.listen(ledger, problem)
+            else:
+                _writes.listen(ledger)
+            if not self._ledgers:
+                _saves.install()
+                _backward.install()
+                _reach.install(self._before_swap, self._before_shrink)
+                _rest.install(self._anything_alive, self._saved_leaves)
+                for stage in _BEYOND_SAVES:
+                    stage.install()
+            self._ledgers = (*self._ledgers, ledger)
+
+    def release(self, ledger: Watcher) -> None:
+        with self._lock:
+            self._ledgers = tuple(other for other in self._ledgers if other is not ledger)
+            if not self._ledgers:
+                for stage in reversed(_BEYOND_SAVES):
+                    stage.uninstall()
+                _rest.uninstall()
+                _reach.uninstall()
+                _backward.uninstall()
+                _saves.uninstall()
+            if _selftest.why_kernels_fail() is not None:
+                _fallback.unlisten(ledger)
+            else:
+                _writes.unlisten(ledger)
+
+    def _saved_leaves(self) -> Iterator[torch.Tensor]:
+        for ledger in self._ledgers:
+            yield from ledger.unwritten_leaves()
+
+    def _before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
+        for ledger in self._ledgers:
+            ledger.before_shrink(storage, size)
+
+    def _before_swap(self, tensor: torch.Tensor) -> None:
+        for ledger in self._ledgers:
+            ledger.before_swap(tensor)
+
+    def _anything_alive(self) -> bool:
+        return any(ledger.anything_alive() for ledger in self._ledgers)
+
+
+_installation = _Installation()
+
+
+def _error(finding: Finding) -> InplaceError:
+    from .report import to_text
+
+    first = finding.torch_message or finding.message
+    return InplaceError(f"{first}\n\n{to_text(finding)}", finding)
+
+
+def _warn(finding: Finding) -> None:
+    write = culprit(finding.writes)
+    site = write.site if write is not None else finding.saved.site if finding.saved else None
+    if site is None:
+        warnings.warn(finding.message, SilentWriteWarning, stacklevel=2)
+    else:
+        warnings.warn_explicit(finding.message, SilentWriteWarning, site.path, site.line)
+
+
+# --- the public three ----------------------------------------------------------------------------
+
+
+class _Context(ContextDecorator):
+    """A fresh session each time it is entered; usable as decorator and re-entrantly."""
+
+    _policy: Policy
+
+    def __init__(self) -> None:
+        self._entered = threading.local()
+        self._last: Session | None = None
+
+    def _make(self) -> Session:
+        return Session(self._policy)
+
+    def _recreate_cm(self) -> _Context:
+        return self
+
+    def __enter__(self) -> _Context:
+        session = self._make()
+        session.__enter__()
+        if not hasattr(self._entered, "sessions"):
+            self._entered.sessions = []
+        self._entered.sessions.append(session)
+        self._last = session
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        session: Session = self._entered.sessions.pop()
+        finding = None if error is None else session.finding_for(error)
+        session.__exit__(kind, error, traceback)
+        if finding is not None and not isinstance(error, InplaceError):
+            raise _error(finding) from error
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What was found, oldest first; the same three places once."""
+        return () if self._last is None else tuple(self._last.findings)
+
+
+class watch(_Context):  # noqa: N801  (a context manager that reads as a verb)
+    """Refuse what torch refuses, and say which lines are to blame.
+
+    Inside, backward raises ``InplaceError`` exactly where plain torch raises its own error about a
+    variable that "has been modified by an inplace operation": the same condition, with the line
+    that saved the tensor, the lines that overwrote it and the backward that needed it. Writes that
+    torch doesn't see warn with ``SilentWriteWarning``.
+
+    Args:
+        strict: Raise on silent writes, too.
+        fingerprint: Share of saved tensors, 0 to 1, whose content is hashed when they are saved and
+            compared when they are needed: finds writes that reach memory past the dispatcher.
+    Raises:
+        InplaceError: from backward, or from the line that torch refuses.
+    Example:
+        >>> w = torch.ones(3, requires_grad=True)
+        >>> with unclobber.watch():
+        ...     y = w.exp()
+        ...     y += 1
+        ...     y.sum().backward()
+        Traceback (most recent call last):
+        ...
+        unclobber.InplaceError: one of the variables needed for gradient computation ...
+    """
+
+    _policy = "watch"
+
+    def __init__(self, strict: bool = False, *, fingerprint: float = 0.0) -> None:
+        super().__init__()
+        self._strict = strict
+        self._fingerprint = fingerprint
+
+    def _make(self) -> Session:
+        return Session("watch", strict=self._strict, fingerprint=self._fingerprint)
+
+    def __enter__(self) -> watch:
+        super().__enter__()
+        return self
+
+
+class guard(_Context):  # noqa: N801
+    """Give in-place programs the gradients of the program as written.
+
+    Each derivative uses the values that its operation saw, whatever was written over them later.
+    Before a write hits memory that live saved tensors hold, the smaller of the two is copied.
+
+    Raises:
+        InplaceError: from backward, where a value can't be had back: a write that happened outside
+            the context or out of sight, or a layout without storage of its own (sparse, nested).
+    Example:
+        >>> w = torch.ones(3, requires_grad=True)
+        >>> with unclobber.guard() as g:
+        ...     y = w.exp()
+        ...     y += 1
+        ...     y.sum().backward()
+        >>> torch.equal(w.grad, w.detach().exp()), g.peak_bytes
+        (True, 12)
+    """
+
+    _policy = "guard"
+
+    def __enter__(self) -> guard:
+        super().__enter__()
+        return self
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of overwritten values that are kept now; 0 once backward has freed the graph."""
+        return 0 if self._last is None else self._last.kept_bytes
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most bytes that were kept at a time."""
+        return 0 if self._last is None else self._last.peak_bytes
+
+    @property
+    def conflicts(self) -> tuple[Finding, ...]:
+        """The conflicts that were repaired, as findings with their stories; the same lines once."""
+        return self.findings
+
+
+def audit(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
+    """Run ``step(*args, **kwargs)`` once and report what it overwrites; never raises for a conflict.
+
+    Returns:
+        The findings with totals. What ``step`` returns is dropped.
+    Raises:
+        Exception: whatever ``step`` itself raises for reasons of its own.
+    Example:
+        >>> def step():
+        ...     w = torch.ones(3, requires_grad=True)
+        ...     y = w.exp()
+        ...     y += 1
+        ...     y.sum().backward()
+        >>> [finding.code for finding in unclobber.audit(step).findings]
+        ['UC101']
+    """
+    with Session("audit", warn=False) as session:
+        try:
+            step(*args, **kwargs)
+        except RuntimeError as error:
+            if session.finding_for(error) is None:
+                raise
+    return session.report()

@@ -1,0 +1,163 @@
+"""A session's answers where torch checks nothing: ``ctx`` attributes, gradients, recomputations.
+
+What ``observe`` saw beyond autograd's own saves arrives here (see ``observe/_conflicts``), is
+described, judged and handed to the session's policy: ``watch`` warns or, if strict, raises;
+``guard`` has given the right values where that can be done and refuses where it can't.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from . import _describe, _stretch
+from .judge import judge, judge_dirty, judge_gradient
+from .ledger import Fingerprint, Ledger, SavedTensor, Standing
+from .model import Need, Write
+from .observe import _sites, _spelling
+from .observe._frames import Stack
+from .observe._write_log import Written
+
+if TYPE_CHECKING:
+    from ._session import Session
+
+
+class SilentConflicts:
+    """The ``Conflicts`` of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.ledger: Ledger = session.ledger
+
+    @property
+    def repairs(self) -> bool:
+        """Whether code is to be given the values as they were: ``guard`` and ``audit``."""
+        return self._session.policy != "watch" and self._session.active
+
+    def stale(self, saved: SavedTensor) -> Standing | None:
+        """How ``saved`` stands if its values are known to have changed, else None."""
+        if not self._session.active:
+            return None
+        if saved.filing is None and saved.alias._version == saved.version:
+            return None
+        standing = self.ledger.standing(saved)
+        return standing if standing.changed or standing.swapped else None
+
+    def stale_on_ctx(self, standing: Standing, attribute: str, node: str) -> None:
+        """UC103: ``backward`` reads ``ctx.x`` that has changed."""
+        session = self._session
+        repaired = self.repairs
+
+        def make() -> Any:
+            return judge(
+                _describe.evidence(
+                    standing,
+                    self.ledger,
+                    repaired=repaired and session.policy == "guard",
+                    backwards_before=session.backwards_before,
+                    held=_describe.Held("ctx", attribute, node.removesuffix("Backward"), node),
+                )
+            )
+
+        finding = session.keep(_key("UC103", standing, self.ledger), make)
+        if not repaired:
+            session.tell(finding)
+
+    def stale_in_recompute(self, standing: Standing) -> None:
+        """UC105: a checkpoint's second run reads a tensor that has changed since its first."""
+        session = self._session
+
+        def make() -> Any:
+            return judge(
+                _describe.evidence(
+                    standing,
+                    self.ledger,
+                    repaired=False,
+                    backwards_before=session.backwards_before,
+                    held=_describe.Held("recompute", None, "checkpoint", None),
+                )
+            )
+
+        finding = session.keep(_key("UC105", standing, self.ledger), make)
+        # Values that the code reads on its own can't be handed to it: guard has to refuse.
+        session.tell(finding, refuse=session.policy == "guard")
+
+    def gradient_written(self, gradient: torch.Tensor, writes: list[Written], node: Any) -> None:
+        """UC104: a gradient was changed while another consumer is still to get it."""
+        session = self._session
+        repaired = session.policy == "guard"
+
+        def make() -> Any:
+            return judge_gradient(
+                tuple(_write(write) for write in writes),
+                _describe.need(node, session.backwards_before),
+                shape=tuple(gradient.shape),
+                repaired=repaired,
+            )
+
+        finding = session.keep(("UC104", writes[0].stack[:2]), make)
+        if not self.repairs:
+            session.tell(finding)
+
+    def dirty_not_returned(
+        self,
+        error: RuntimeError,
+        function: str,
+        tensor: torch.Tensor | None,
+        writes: list[Written],
+        stack: Stack,
+    ) -> None:
+        """UC103: torch refused a Function that marked a tensor dirty and returned another.
+
+        Raises:
+            InplaceError: always, from torch's own error.
+        """
+        session = self._session
+
+        def make() -> Any:
+            return judge_dirty(
+                tuple(_write(write) for write in writes),
+                Need(_sites.resolve(stack)),
+                function=function,
+                torch_message=str(error),
+            )
+
+        session.tell(session.keep(("UC103", stack[:2]), make, again=True), refuse=True, cause=error)
+
+    def content_changed(self, saved: SavedTensor, fingerprint: Fingerprint) -> None:
+        """UC102: the content of a saved tensor changed although no write to it was seen."""
+        session = self._session
+        if not session.active:
+            return
+
+        def make() -> Any:
+            return judge(
+                _describe.evidence(
+                    self.ledger.standing(saved),
+                    self.ledger,
+                    repaired=False,
+                    backwards_before=session.backwards_before,
+                    stretch=_stretch.between(fingerprint.good, fingerprint.bad),
+                )
+            )
+
+        key = ("UC102", _describe.user_place(saved.stack), fingerprint.good, fingerprint.bad)
+        # What it was is not known, so guard has nothing to give.
+        session.tell(session.keep(key, make), refuse=session.policy == "guard")
+
+
+def _key(code: str, standing: Standing, ledger: Ledger) -> Any:
+    last = ledger.last_write(standing.saved)
+    return code, standing.saved.stack[:2], None if last is None else last.stack[:2]
+
+
+def _write(written: Written) -> Write:
+    site = _sites.resolve(written.stack)
+    return Write(
+        site=site,
+        operation=written.operation,
+        bumps_version=True,
+        overlaps_needed=True,
+        expression=_spelling.spell_write(site, written.operation, written.stack),
+    )

@@ -1,0 +1,255 @@
+"""From a second backward that failed to its evidence: what was freed, by whom, and what ties the two."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .model import FreedEvidence, Need, Save
+from .observe import _backward, _expressions, _freed, _kept, _lookup, _sites, _source, _spelling
+from .observe._backward import BackwardCall, Mark
+from .observe._freed import Spent
+from .observe._origins import Level
+from .observe._sites import Stack
+
+
+def evidence(error: BaseException, levels: Sequence[Level], backwards_before: int) -> FreedEvidence:
+    """What is known of a backward that came to a freed node.
+
+    Args:
+        error: torch's error.
+        levels: Its frames, innermost first.
+        backwards_before: Backward calls of the process before the session.
+    """
+    call = _call(levels)
+    spent = _spent(levels, call)
+    note = None if spent is None else _freed.note_of(spent.node)
+    mark = None if note is None else note.mark
+    if spent is not None and call is not None and note is None:
+        mark = _freed.freed_below(spent.node, call)
+    if mark is not None and (mark.keeps_graph or (call is not None and mark.nth == call.nth)):
+        mark = None  # whoever freed it was not seen
+    again = _again(call)
+    if mark is None and again is not None:
+        mark = again
+    stack = None if spent is None or not spent.certain else _stack(spent, levels)
+    joined, joined_node = (None, None) if again is not None else _joined(spent, call)
+    frames = [one.frame for one in levels if not _sites.is_library(one.frame.f_code)]
+    kept = None if call is None or again is not None else _kept.find(call, frames)
+    return FreedEvidence(
+        torch_message=str(error),
+        saved=None if spent is None or stack is None else _save(spent.node, stack),
+        freed=None if mark is None else _need_of(mark, backwards_before),
+        needed=need(levels, backwards_before, spent.node if spent is not None and spent.certain else None),
+        same_root=again is not None,
+        joined=joined,
+        carried=_carried(joined_node, levels) or _carried_around(call, levels),
+        kept=None if kept is None else kept.name,
+        kept_is_spent=kept is not None and kept.is_spent,
+        detached=None if kept is None else kept.detached,
+        root=_root(call),
+    )
+
+
+def need(levels: Sequence[Level], backwards_before: int, node: Any = None) -> Need:
+    """The backward that failed, or the line that read a node's saved tensor by itself."""
+    name = None if node is None else node_name(node)
+    call = _call(levels)
+    if call is not None:
+        return Need(_sites.resolve(call.stack), nth=call.nth - backwards_before, node=name)
+    stack: list[Any] = []
+    for level in levels:
+        stack += (level.frame.f_code, level.lasti)
+    return Need(_sites.resolve(tuple(stack)), node=name)
+
+
+def node_name(node: Any) -> str:
+    """``MulBackward0`` without namespaces."""
+    return str(node.name()).rpartition(".")[2].rpartition("::")[2]
+
+
+def _call(levels: Sequence[Level]) -> BackwardCall | None:
+    """The innermost backward call on the stack of the failure."""
+    return next((call for level in levels if (call := _backward.call_in(level.frame)) is not None), None)
+
+
+def _spent(levels: Sequence[Level], call: BackwardCall | None) -> Spent | None:
+    reader = _reader(levels)
+    if reader is not None:
+        return _freed.spent_function(reader, () if call is None else call.roots)
+    return None if call is None else _freed.first_spent(call)
+
+
+def _reader(levels: Sequence[Level]) -> Any:
+    """The node whose attribute the failing line read: ``ctx.saved_tensors``."""
+    level = levels[0]
+    located = _source.locate(level.frame.f_code, level.lasti)
+    if located is None or not isinstance(located.node, ast.Attribute):
+        return None
+    node = _lookup.value_of(located.node.value, level.frame)
+    return node if isinstance(node, torch.autograd.graph.Node) else None
+
+
+def _need_of(mark: Mark, backwards_before: int) -> Need:
+    return Need(_sites.resolve(mark.stack), nth=mark.nth - backwards_before)
+
+
+def _save(node: Any, stack: Stack) -> Save:
+    """The freed operation. The tensors themselves are gone: shape and type are its result's."""
+    site = _sites.resolve(stack)
+    name = node_name(node)
+    role = _freed.freed_role(node)
+    spelling = _spelling.spell(site, name, role, stack, edges=_spelling.edge_names(node))
+    shape, dtype = _result_of(node)
+    return Save(
+        site=site,
+        shape=shape,
+        dtype=str(dtype).removeprefix("torch."),
+        bytes=_bytes(shape, dtype),
+        version=0,
+        operation=spelling.operation,
+        node=name,
+        role=role,
+        expression=spelling.expression,
+        gradient_of=spelling.gradient_of,
+        why=spelling.why,
+        why_words=spelling.why_words,
+    )
+
+
+def _result_of(node: Any) -> tuple[tuple[int, ...], torch.dtype]:
+    described = node._input_metadata
+    return (tuple(described[0].shape), described[0].dtype) if described else ((), torch.float32)
+
+
+def _bytes(shape: tuple[int, ...], dtype: torch.dtype) -> int:
+    count = 1
+    for size in shape:
+        count *= size
+    return count * dtype.itemsize
+
+
+def _again(call: BackwardCall | None) -> Mark | None:
+    """The earlier backward that began at the same tensor, if one did."""
+    if call is None:
+        return None
+    nodes = [_freed.node_of(root) for root in call.roots]
+    found = [
+        mark for node in nodes if node is not None if (mark := _freed.begun_before(node, call)) is not None
+    ]
+    return found[-1] if found else None
+
+
+def _stack(spent: Spent, levels: Sequence[Level]) -> Stack | None:
+    """Where the spent node's operation ran: as it was noted, or as the source of the root says."""
+    note = _freed.note_of(spent.node)
+    if note is not None:
+        return note.stack
+    depth = next((i for i, one in enumerate(levels) if not _sites.is_library(one.frame.f_code)), None)
+    return None if depth is None else _expressions.stack_of(spent.way, levels, depth)
+
+
+def _joined(spent: Spent | None, call: BackwardCall | None) -> tuple[Save | None, Any]:
+    """The last node on the way that this very backward ran, and what its operation was."""
+    if spent is None or call is None:
+        return None, None
+    for node in reversed(spent.way[:-1]):
+        note = _freed.note_of(node)
+        if note is not None and note.mark is not None and note.mark.nth == call.nth:
+            return _save(node, note.stack), note
+    return None, None
+
+
+def _carried(note: _freed.Note | None, levels: Sequence[Level]) -> str | None:
+    """The one variable that the operation's statement both reads and sets: ``h`` in ``h = f(x, h)``.
+
+    Asked of a statement in a function that is still running: others set their variables anew.
+    """
+    index = None if note is None else _sites.innermost_user(note.stack)
+    if note is None or index is None:
+        return None
+    code, lasti = note.stack[2 * index], note.stack[2 * index + 1]
+    if not any(level.frame.f_code is code for level in levels):
+        return None
+    located = _source.locate(code, lasti)
+    if located is None or not isinstance(located.statement, (ast.Assign, ast.AugAssign)):
+        return None
+    names = _read_and_set(located.statement)
+    return names.pop() if len(names) == 1 else None
+
+
+def _carried_around(call: BackwardCall | None, levels: Sequence[Level]) -> str | None:
+    """The one variable of the loop around ``loss.backward()`` that is made from its own last value, if
+    its tensor belongs to the graph."""
+    depth = next((i for i, one in enumerate(levels) if not _sites.is_library(one.frame.f_code)), None)
+    graph = None if call is None else _freed.reachable(call)
+    if depth is None or graph is None:
+        return None
+    level = levels[depth]
+    source = _source.source_of(level.frame.f_code)
+    line = _source.line_of(level.frame.f_code, level.lasti)
+    loops = [
+        one
+        for one in (ast.walk(source.tree) if source is not None else ())
+        if isinstance(one, (ast.For, ast.While)) and one.lineno <= line <= (one.end_lineno or 0)
+    ]
+    statements = [
+        one for loop in loops[-1:] for one in ast.walk(loop) if isinstance(one, (ast.Assign, ast.AugAssign))
+    ]
+    found = {name for one in statements for name in _read_and_set(one)}
+    # what the loop also sets to something else begins anew each time
+    found -= {name for one in statements for name in _set(one) - _read_and_set(one)}
+    for name in list(found):
+        value = _lookup.value_of(ast.parse(name, mode="eval").body, level.frame)
+        if not isinstance(value, torch.Tensor) or id(value.grad_fn) not in graph:
+            found.discard(name)
+    return found.pop() if len(found) == 1 else None
+
+
+def _read_and_set(statement: ast.stmt) -> set[str]:
+    """Variables and attributes that an assignment both reads and sets."""
+    if not isinstance(statement, (ast.Assign, ast.AugAssign)):
+        return set()
+    stored = _set(statement)
+    if isinstance(statement, ast.AugAssign):
+        return stored
+    read = {
+        ast.unparse(one) for one in ast.walk(statement.value) if isinstance(one, (ast.Name, ast.Attribute))
+    }
+    return stored & read
+
+
+def _set(statement: ast.stmt) -> set[str]:
+    """Variables and attributes that an assignment sets."""
+    if isinstance(statement, ast.Assign):
+        return {ast.unparse(one) for target in statement.targets for one in _parts(target)}
+    return (
+        {ast.unparse(one) for one in _parts(statement.target)}
+        if isinstance(statement, ast.AugAssign)
+        else set()
+    )
+
+
+def _parts(target: ast.expr) -> list[ast.expr]:
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return [part for element in target.elts for part in _parts(element)]
+    return [target] if isinstance(target, (ast.Name, ast.Attribute)) else []
+
+
+def _root(call: BackwardCall | None) -> str | None:
+    """``loss`` in ``loss.backward()``."""
+    if call is None or len(call.roots) != 1:
+        return None
+    index = _sites.innermost_user(call.stack)
+    if index is None:
+        return None
+    located = _source.locate(call.stack[2 * index], call.stack[2 * index + 1])
+    if located is None or not isinstance(located.node, ast.Call):
+        return None
+    function = located.node.func
+    if isinstance(function, ast.Attribute) and function.attr == "backward":
+        return ast.unparse(function.value) if isinstance(function.value, (ast.Name, ast.Attribute)) else None
+    return None

@@ -1,0 +1,102 @@
+"""The stretch of the user's lines in which a tensor's content changed unseen, in words."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from .ledger import Place
+from .model import Site
+from .observe import _sites
+from .observe._frames import Stack
+from .observe._source import lines_of, source_of, statement_text
+
+_REACHES_MEMORY = re.compile(
+    r"\.numpy\(|\bnp\.|\bnumpy\b|data_ptr|dlpack|\bctypes\b|memmove|frombuffer|__array|untyped_storage"
+)
+"""What a line that writes past torch usually mentions."""
+
+
+def between(good: Place | None, bad: Place | None) -> str:
+    """One sentence, without its full stop, on where the change lies.
+
+    Args:
+        good: The last moment at which the content was as saved.
+        bad: The first at which it was not.
+    """
+    start = None if good is None else _sites.resolve(good.stack)
+    end = None if bad is None else _sites.resolve(bad.stack)
+    if good is None or bad is None or start is None or end is None:
+        return "no write to it was seen, and it is not known when its content changed"
+    if _user_pair(good.stack) == _user_pair(bad.stack) and not good.after and bad.after:
+        return (
+            f"its content changed while `{_one_line(start.source)}` ran, at {_line(start)}; no write was seen"
+        )
+    text = f"its content changed between {_line(start)} and {_line(end)}; no write was seen"
+    suspect = _suspect(start, end, good.stack)
+    if suspect is None:
+        return text
+    line, statement = suspect
+    # Two statements on one line are told by the line alone: which of them it was can't be said.
+    shared = start.statement_line == end.statement_line or ";" in _line_text(good.stack, line)
+    return f"{text}: probably line {line}" + ("" if shared else f", `{_one_line(statement)}`")
+
+
+def _suspect(start: Site, end: Site, stack: Stack) -> tuple[int, str] | None:
+    """The one statement of the stretch that can have done it, None where there are several or none.
+
+    The call at ``start`` is over, but not the rest of its statement; the one at ``end`` has begun.
+    """
+    if start.path != end.path or start.function != end.function or end.statement_line < start.statement_line:
+        return None  # elsewhere, or round a loop
+    first = (start.statement_line, start.statement)
+    inside = list(_statements_between(stack, start.statement_line, end.statement_line))
+    if not inside or not _only_names_a_value(start.statement):
+        inside.insert(0, first)
+    if len(inside) > 1:
+        inside = [entry for entry in inside if _REACHES_MEMORY.search(entry[1])]
+    return inside[0] if len(inside) == 1 else None
+
+
+def _only_names_a_value(statement: str) -> bool:
+    """Whether nothing is left to do after the last call of a statement but to give its value a name."""
+    try:
+        (node,) = ast.parse(statement).body
+    except (SyntaxError, ValueError):
+        return False
+    return isinstance(node, ast.Assign) and all(isinstance(target, ast.Name) for target in node.targets)
+
+
+def _statements_between(stack: Stack, first: int, last: int) -> Iterator[tuple[int, str]]:
+    """Simple statements that begin strictly between two lines of the stack's innermost user code."""
+    index = _sites.innermost_user(stack)
+    source = None if index is None else source_of(stack[2 * index])
+    if source is None:
+        return
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.stmt) and first < node.lineno < last and not hasattr(node, "body"):
+            yield node.lineno, statement_text(node, source)
+
+
+def _line_text(stack: Stack, line: int) -> str:
+    index = _sites.innermost_user(stack)
+    lines = () if index is None else lines_of(stack[2 * index])
+    return lines[line - 1] if line <= len(lines) else ""
+
+
+def _user_pair(stack: Stack) -> Stack | None:
+    index = _sites.innermost_user(stack)
+    return None if index is None else stack[2 * index : 2 * index + 2]
+
+
+def _same_statement(a: Site, b: Site) -> bool:
+    return (a.path, a.function, a.statement_line) == (b.path, b.function, b.statement_line)
+
+
+def _line(site: Site) -> str:
+    return f"line {site.line} of {site.path.rpartition('/')[2]}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,84 @@
+"""Render a report and bring it to where it was asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TextIO
+
+from unclobber.model import Report
+from unclobber.report import FORMATS, RenderOptions
+
+from ._errors import ReportError, UsageError
+from ._output import OutputFile, usable, write_document, write_text
+from ._terminal import options_for
+from ._verdict import guard_line, unrepaired
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One format on its way to one place."""
+
+    format: str
+    render: Callable[[Report, RenderOptions], str]
+    file: OutputFile | None
+
+    @classmethod
+    def of(cls, format_: str, output: str | None) -> Delivery:
+        """Check the format and the place before anything runs.
+
+        Raises:
+            UsageError: The format isn't there, or the file can't be written.
+        """
+        if format_ not in FORMATS:
+            raise UsageError(
+                f"there is no report format {format_!r}", f"The formats are {', '.join(FORMATS)}."
+            )
+        return cls(format_, FORMATS[format_], None if output is None else OutputFile.at(output))
+
+    @property
+    def on_stderr(self) -> bool:
+        """Whether the stories are text beside the program's own messages."""
+        return self.format == "text" and self.file is None
+
+    def deliver(self, report: Report, *, guarded: bool, fallback_code: int) -> None:
+        """Write the report.
+
+        Args:
+            report: Complete, with its exit code.
+            guarded: Say in a line of text what guard did.
+            fallback_code: The program's own exit code, for an error on the way.
+
+        Raises:
+            ReportError: It could not be written.
+        """
+        with contextlib.suppress(OSError, ValueError):  # its reader may have gone, or the program closed it
+            sys.stdout.flush()  # what the program printed comes first
+        try:
+            if self.file is not None:
+                self.file.write(self._rendered(report, None))
+            elif self.on_stderr:
+                if (stream := usable(sys.stderr, sys.__stderr__)) is not None:
+                    write_text(stream, self._text(report, guarded, stream))
+            elif (stream := usable(sys.__stdout__, sys.stdout)) is not None:
+                write_document(stream, self._rendered(report, stream))
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise ReportError(
+                f"the report could not be written: {error}",
+                "The program itself has run to its end.",
+                exit_code=fallback_code,
+            ) from error
+
+    def _text(self, report: Report, guarded: bool, stream: TextIO) -> str:
+        """Stories of what is left, after what guard did; nothing at all for a clean run without guard."""
+        left = unrepaired(report)
+        text = f"{guard_line(report)}\n" if guarded else ""
+        return text + self._rendered(replace(report, findings=left), stream) if left else text
+
+    def _rendered(self, report: Report, stream: TextIO | None) -> str:
+        text = self.render(report, options_for(stream))
+        return text if text.endswith("\n") else f"{text}\n"

@@ -1,0 +1,105 @@
+"""Parse, run one command, and be the only place that prints errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+
+import unclobber
+from unclobber._errors import UnclobberError
+
+from ._errors import InternalError
+
+COMMANDS: dict[str, str] = {
+    "run": "Run a script or module and explain overwritten saved tensors.",
+    "memory": "Say which line keeps how many bytes for backward, why, and what in-place buys.",
+    "rules": "Say what operations save for backward and what may be overwritten.",
+    "fix": "Find an edit that keeps the gradients, prove it by running, and write it.",
+    "explain": "Explain a code: a program that fails, why, and the repaired program.",
+}
+"""Every command with its line in ``unclobber --help``; ``<name>.py`` here holds it as ``command``."""
+
+
+class _Table(click.Group):
+    """A group that imports a command only when it is the one that was asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"unclobber.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        # click would import every command for its short help.
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.command(cls=_Table, no_args_is_help=False)
+@click.version_option(unclobber.__version__, prog_name="unclobber")
+def group() -> None:
+    """In-place operations under PyTorch autograd: explained, guarded and repaired."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command in ``argv`` (``sys.argv[1:]`` if not given) and return the exit code.
+
+    Raises:
+        KeyboardInterrupt: A watched program was interrupted and has been reported; the interpreter
+            then ends as it does for that program alone.
+    """
+    try:
+        # Not `group.main`: it turns a KeyboardInterrupt, which here is the watched program's, into its own.
+        with group.make_context("unclobber", list(sys.argv[1:] if argv is None else argv)) as context:
+            code: Any = group.invoke(context)
+    except click.exceptions.Exit as done:  # --help and --version
+        return done.exit_code
+    except InternalError as error:
+        return _confess(error)
+    except UnclobberError as error:
+        _complain(str(error))
+        return error.exit_code
+    except click.UsageError as error:
+        _complain(_usage_text(error))
+        return 2
+    except click.ClickException as error:
+        _complain(error.format_message())
+        return 2
+    except BrokenPipeError:
+        # The reader of our output has gone: nothing to say and nobody to say it to. Without this the
+        # interpreter would complain again when it flushes on the way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        wrapped = InternalError(error)
+        wrapped.__cause__ = error
+        return _confess(wrapped)
+    return code if isinstance(code, int) else 0
+
+
+def _usage_text(error: click.UsageError) -> str:
+    """Click's complaint with the command to ask for help, as one paragraph."""
+    path = error.ctx.command_path if error.ctx else "unclobber"
+    message = error.format_message()
+    return f"{message if message.endswith(('.', '?')) else f'{message}.'} See `{path} --help`."
+
+
+def _confess(error: InternalError) -> int:
+    """A fault of ours is the only thing that we show a traceback for."""
+    if error.__cause__ is not None:
+        traceback.print_exception(error.__cause__)
+    _complain(str(error))
+    return error.exit_code
+
+
+def _complain(text: str) -> None:
+    print(f"unclobber: {text}", file=sys.stderr)

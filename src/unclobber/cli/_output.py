@@ -1,0 +1,97 @@
+"""Where a report goes: a file that is never half-written, or a stream."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from typing import TextIO
+
+from ._errors import UsageError
+
+
+@dataclass(frozen=True)
+class OutputFile:
+    """A report's file; made absolute at once, for the program may change its directory."""
+
+    path: str
+
+    @classmethod
+    def at(cls, given: str) -> OutputFile:
+        """Try whether a report can be written there, before the program has cost any time.
+
+        Raises:
+            UsageError: It can't.
+        """
+        path = os.path.realpath(given)
+        file = cls(path)
+        try:
+            if os.path.isdir(path):
+                raise IsADirectoryError(21, "it is a directory")
+            if file._is_special():
+                if not os.access(path, os.W_OK):
+                    raise PermissionError(13, "permission denied")
+            else:
+                if os.path.exists(path) and not os.access(path, os.W_OK):
+                    raise PermissionError(13, "permission denied")
+                os.close(os.open(file._partial(), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+                os.unlink(file._partial())
+        except OSError as error:
+            raise UsageError(
+                f"can't write the report to {given}: {(error.strerror or str(error)).lower()}",
+                "Give --output a file in a directory that exists and that you may write to.",
+            ) from None
+        return file
+
+    def write(self, text: str) -> None:
+        """Write the whole report or nothing: readers see the old file until the new one is complete."""
+        if self._is_special():
+            with open(self.path, "wb") as stream:
+                stream.write(_document(text))
+            return
+        try:
+            with open(self._partial(), "wb") as stream:
+                stream.write(_document(text))
+            os.replace(self._partial(), self.path)
+        except BaseException:
+            if os.path.exists(self._partial()):
+                os.unlink(self._partial())
+            raise
+
+    def _partial(self) -> str:
+        directory, name = os.path.split(self.path)
+        return os.path.join(directory, f".{name}.{os.getpid()}.part")
+
+    def _is_special(self) -> bool:
+        """Whether it is a device or a pipe, which can't be replaced by another file."""
+        try:
+            return not stat.S_ISREG(os.stat(self.path).st_mode)
+        except OSError:
+            return False
+
+
+def write_text(stream: TextIO, text: str) -> None:
+    """Write words for a person: what the stream's encoding lacks is escaped."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    stream.flush()
+
+
+def write_document(stream: TextIO, text: str) -> None:
+    """Write what a program will read: JSON and its like are UTF-8, whatever the terminal's encoding."""
+    stream.flush()
+    if (binary := getattr(stream, "buffer", None)) is None:
+        write_text(stream, text)
+    else:
+        binary.write(_document(text))
+        binary.flush()
+
+
+def usable(stream: TextIO | None, fallback: TextIO | None) -> TextIO | None:
+    """The stream, or its fallback where the program has closed it or set it to None."""
+    return next((s for s in (stream, fallback) if s is not None and not getattr(s, "closed", False)), None)
+
+
+def _document(text: str) -> bytes:
+    # A path that is no UTF-8 holds lone surrogates; their escapes are what JSON writes for them.
+    return text.encode("utf-8", "backslashreplace")

@@ -1,0 +1,95 @@
+"""How a program ended, and what the interpreter does between a program's body and its exit."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import NoReturn
+
+from ._errors import UsageError
+from ._target import Target
+from ._tracebacks import show
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The end of a program's body."""
+
+    exit_code: int = 0
+    """What the process would exit with, 0 to 255."""
+    failed: bool = False
+    """Whether an exception of the program's own was uncaught."""
+    refused: bool = False
+    """Whether what was uncaught is a finding."""
+    interrupted: bool = False
+
+
+def run(
+    target: Target, is_finding: Callable[[BaseException], bool], *, story_follows: Callable[[], bool]
+) -> Ending:
+    """Run a program to the end of its body and show an uncaught exception.
+
+    Args:
+        target: The program; `Target.prepare` has been called.
+        is_finding: Tells a refusal, which the report will explain, from the program's own failure.
+        story_follows: Whether the story of a refusal is about to be printed instead of its traceback.
+    """
+    try:
+        target.run()
+    except UsageError:
+        raise
+    except SystemExit as exit_:
+        return Ending(_exit_code(exit_.code))
+    except KeyboardInterrupt as interrupt:
+        show(interrupt)
+        return Ending(130, failed=True, interrupted=True)
+    except BaseException as error:
+        refused = is_finding(error)
+        # A hook of the program's own (a logger, a crash reporter) is part of what the program does.
+        told = refused and story_follows() and sys.excepthook is sys.__excepthook__
+        hook_code = None if told else show(error)
+        return Ending(1 if hook_code is None else hook_code & 0xFF, failed=not refused, refused=refused)
+    return Ending()
+
+
+def wait_for_threads(ending: Ending) -> Ending:
+    """Do what the interpreter does next: let ``concurrent.futures`` shut down, join the other threads.
+
+    It is done early because what those threads write and need belongs to the report. Joining them by
+    hand would wait for ever for an executor's idle workers, which only this function tells to stop;
+    ``multiprocessing`` calls it for the same reason, and the interpreter's own later call finds
+    nothing left to do.
+    """
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]
+    except KeyboardInterrupt as interrupt:
+        show(interrupt)
+        return Ending(130, failed=True, interrupted=True)
+    return ending
+
+
+def die_interrupted() -> NoReturn:
+    """Let the interpreter end as after Ctrl-C: finalise, then die by SIGINT.
+
+    Only an uncaught KeyboardInterrupt makes it do so; the program's traceback has been shown already.
+    """
+    before = sys.excepthook
+
+    def silent(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        sys.excepthook = before
+
+    sys.excepthook = silent
+    raise KeyboardInterrupt
+
+
+def _exit_code(code: object) -> int:
+    """What ``sys.exit(code)`` makes of its argument, which may be a message."""
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    print(code, file=sys.stderr)
+    return 1

@@ -1,0 +1,211 @@
+"""Run a script or a module as the interpreter itself would: as ``__main__``, with its own argv and path.
+
+The standard library's ``runpy`` clears ``__main__`` when the program's body has ended. Threads, ``atexit``
+handlers and pickles of the program's own classes still need it then, so the program's module is put
+into ``sys.modules`` here and stays.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import io
+import os
+import sys
+import warnings
+from dataclasses import dataclass, field
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from types import CodeType, ModuleType
+from typing import Any, Protocol
+
+from ._errors import UsageError
+
+
+class Target(Protocol):
+    """A program to run."""
+
+    arguments: tuple[str, ...]
+
+    def prepare(self) -> None:
+        """Find what can be found before anything of the program runs.
+
+        Raises:
+            UsageError: There is no such program, or it can't be compiled.
+        """
+
+    def run(self) -> None:
+        """Be the program, to the end of its body; whatever it raises passes through.
+
+        Raises:
+            UsageError: There is no such program, where that could only be told by importing its package.
+        """
+
+
+@dataclass
+class Script:
+    """``python path arguments…``"""
+
+    path: str
+    arguments: tuple[str, ...] = ()
+    _code: CodeType | None = field(default=None, repr=False)
+
+    def prepare(self) -> None:
+        if os.path.isdir(self.path):
+            raise UsageError(
+                f"{self.path} is a directory",
+                "Name the script in it, or run a package with `unclobber run -m PACKAGE`.",
+            )
+        try:
+            with io.open_code(os.path.abspath(self.path)) as file:
+                source = file.read()
+        except OSError as error:
+            raise UsageError(
+                f"can't read the script {self.path}: {error.strerror}",
+                f"Paths are relative to {os.getcwd()}; give the path of a Python file that you may read.",
+            ) from None
+        self._code = _compiled(lambda: compile(source, self._file(), "exec", dont_inherit=True), self.path)
+        _first_on_path(os.path.dirname(os.path.realpath(self.path)))
+
+    def run(self) -> None:
+        assert self._code is not None, "prepare() comes first"
+        sys.argv = [self.path, *self.arguments]
+        file = self._file()
+        _run_as_main(self._code, file=file, loader=SourceFileLoader("__main__", file))
+
+    def _file(self) -> str:
+        # Joined and not normalised, because that is what the interpreter does with `__file__`.
+        return os.path.join(os.getcwd(), self.path)
+
+
+@dataclass
+class Module:
+    """``python -m name arguments…``"""
+
+    name: str
+    arguments: tuple[str, ...] = ()
+
+    def prepare(self) -> None:
+        _first_on_path(os.getcwd())
+        if not all(self.name.split(".")):
+            raise UsageError(
+                f"`{self.name}` is no module name", "Write it as in an import: `-m package.module`."
+            )
+        if self.name.endswith(".py") and os.path.isfile(self.name):
+            # As a package on the way to a module `py` the script would be run before that is missed.
+            raise self._missing("that is a file")
+        top = self.name.partition(".")[0]
+        # Looks for the file and imports nothing; packages on the way to a submodule are the program's
+        # own code, so they are imported by `run`, under watch.
+        try:
+            found = importlib.util.find_spec(top)
+        except ValueError as error:  # a module that is loaded and has no spec, such as __main__ itself
+            raise self._missing(str(error)) from None
+        if found is None:
+            raise self._missing(f"No module named '{top}'")
+
+    def run(self) -> None:
+        sys.argv = ["-m", *self.arguments]  # what a package sees while the module in it is being found
+        spec, code = self._find(self.name)
+        assert spec.origin is not None
+        sys.argv[0] = spec.origin
+        _run_as_main(
+            code, file=spec.origin, loader=spec.loader, spec=spec, package=spec.parent, cached=spec.cached
+        )
+
+    def _find(self, name: str) -> tuple[ModuleSpec, CodeType]:
+        package = name.rpartition(".")[0]
+        if package:
+            try:
+                importlib.import_module(package)
+            except ImportError as error:
+                # Only "there is no such package" is bad input; an import that fails in it is its own.
+                if error.name is None or not f"{package}.".startswith(f"{error.name}."):
+                    raise
+                raise self._missing(str(error)) from None
+            _warn_if_imported(name, package)
+        try:
+            spec = importlib.util.find_spec(name)
+        except (ImportError, ValueError) as error:
+            raise self._missing(str(error)) from None
+        if spec is None:
+            raise self._missing(f"No module named '{name}'")
+        if spec.submodule_search_locations is not None:
+            if name.endswith(".__main__"):
+                raise self._missing(f"'{name}' is a package")
+            if importlib.util.find_spec(f"{name}.__main__") is None:
+                raise self._missing(f"'{name}' is a package without a __main__ module")
+            return self._find(f"{name}.__main__")
+        loader: Any = spec.loader
+        code = _compiled(lambda: loader.get_code(name), name) if hasattr(loader, "get_code") else None
+        if code is None or spec.origin is None:
+            raise self._missing(f"'{name}' has no Python source to run")
+        return spec, code
+
+    def _missing(self, reason: str) -> UsageError:
+        hint = f"Modules are looked up from {os.getcwd()} and in {sys.prefix}."
+        if self.name.endswith(".py"):
+            hint = f"A module is named without `.py`: `-m {self.name[:-3]}`, or run the file without `-m`."
+        return UsageError(f"can't run the module {self.name}: {reason}", hint)
+
+
+def _compiled(compiled: Any, name: str) -> CodeType:
+    """The code object, or the reason why there is none in one paragraph."""
+    try:
+        code: CodeType = compiled()
+    except SyntaxError as error:
+        where = f", line {error.lineno}" if error.lineno else ""
+        line = f": `{error.text.strip()}`" if error.text and error.text.strip() else ""
+        raise UsageError(
+            f"{error.filename or name}{where}: {error.msg}{line}",
+            "This is not valid Python, so nothing was run; correct it and run again.",
+        ) from None
+    except ValueError as error:  # null bytes, before Python 3.11.4
+        raise UsageError(f"{name} is not Python source: {error}", "Name a Python file.") from None
+    return code
+
+
+def _first_on_path(directory: str) -> None:
+    """Put the program's directory where the interpreter had put ours."""
+    if not sys.flags.safe_path:
+        sys.path[0] = directory
+
+
+def _warn_if_imported(name: str, package: str) -> None:
+    """The interpreter's own warning: the module is about to run a second time, as ``__main__``."""
+    existing = sys.modules.get(name)
+    if existing is not None and not hasattr(existing, "__path__"):
+        warnings.warn(
+            f"{name!r} found in sys.modules after import of package {package!r}, but prior to execution of "
+            f"{name!r}; this may result in unpredictable behaviour",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _run_as_main(
+    code: CodeType,
+    *,
+    file: str,
+    loader: object,
+    spec: ModuleSpec | None = None,
+    package: str | None = None,
+    cached: str | None = None,
+) -> None:
+    module = ModuleType("__main__")
+    names = vars(module)
+    names.update(
+        __builtins__=builtins,
+        __file__=file,
+        __cached__=cached,
+        __loader__=loader,
+        __package__=package,
+        __spec__=spec,
+    )
+    if sys.version_info < (3, 14):
+        names["__annotations__"] = {}
+    sys.modules["__main__"] = module
+    # `multiprocessing` makes this second name for `__main__` when it is imported, which torch has done
+    # already; what a spawned child sends back is looked up by it.
+    if "__mp_main__" in sys.modules:
+        sys.modules["__mp_main__"] = module
+    exec(code, names)

@@ -1,0 +1,71 @@
+"""Show a program's own failure as the interpreter would have shown it without us."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import FrameType, TracebackType
+
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def show(error: BaseException) -> int | None:
+    """Hand an uncaught exception to ``sys.excepthook``, as the interpreter does.
+
+    Returns:
+        The exit code where the program's own hook ended by ``SystemExit``, else None.
+    """
+    without_our_frames(error)
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error
+    try:
+        sys.excepthook(type(error), error, error.__traceback__)
+    except SystemExit as exit_:
+        return exit_.code if isinstance(exit_.code, int) else int(exit_.code is not None)
+    except BaseException as second:
+        print("Error in sys.excepthook:", file=sys.stderr)
+        sys.__excepthook__(type(second), second, second.__traceback__)
+        print("\nOriginal exception was:", file=sys.stderr)
+        sys.__excepthook__(type(error), error, error.__traceback__)
+    return None
+
+
+def without_our_frames(error: BaseException) -> None:
+    """Take our frames out of the tracebacks of an exception and of everything chained to it."""
+    seen: set[int] = set()
+    todo: list[BaseException | None] = [error]
+    while todo:
+        current = todo.pop()
+        if current is None or id(current) in seen:
+            continue
+        seen.add(id(current))
+        current.__traceback__ = _stripped(current.__traceback__)
+        todo += [current.__cause__, current.__context__]
+        if isinstance(current, BaseExceptionGroup):
+            todo += current.exceptions
+
+
+def _stripped(traceback: TracebackType | None) -> TracebackType | None:
+    entries: list[TracebackType] = []
+    ours_so_far = traceback is not None and _is_ours(traceback.tb_frame)
+    while traceback is not None:
+        # Import machinery between us and the program is what we called, like `<frozen runpy>`;
+        # further down it was the program that called it.
+        frozen = traceback.tb_frame.f_code.co_filename.startswith("<frozen ")
+        if not _is_ours(traceback.tb_frame) and not (ours_so_far and (frozen or _is_importlib(traceback))):
+            ours_so_far = False
+            entries.append(traceback)
+        traceback = traceback.tb_next
+    rebuilt: TracebackType | None = None
+    for entry in reversed(entries):
+        rebuilt = TracebackType(rebuilt, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return rebuilt
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(_OURS)
+
+
+def _is_importlib(traceback: TracebackType) -> bool:
+    return str(traceback.tb_frame.f_globals.get("__name__", "")).partition(".")[0] == "importlib"

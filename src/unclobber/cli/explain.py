@@ -1,0 +1,60 @@
+"""``unclobber explain``: the page of a code."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from unclobber.explain import page, pages, to_plain
+from unclobber.model import CODES
+
+from ._errors import UsageError
+from ._output import write_text
+from ._terminal import options_for
+
+_WIDEST = 100
+"""Longer lines are no easier to read."""
+
+
+@click.command(context_settings={"max_content_width": 100})
+@click.argument("code", required=False, metavar="[CODE]")
+def command(*, code: str | None) -> int:
+    """Explain a code: a program that fails, what torch says, why, and the repaired program.
+
+    CODE is such as UC101, or its name, such as saved-overwritten. Without it all codes are listed.
+    """
+    if code is None:
+        write_text(sys.stdout, _listed())
+        return 0
+    write_text(sys.stdout, _rendered(page(_known(code)).text))
+    return 0
+
+
+def _known(given: str) -> str:
+    by_name = {name: code for code, name in CODES.items()}
+    code = by_name.get(given.lower(), given.upper())
+    if code not in CODES:
+        raise UsageError(f"there is no code {given!r}", f"The codes are {', '.join(CODES)}.")
+    return code
+
+
+def _listed() -> str:
+    """One line a code; the widest has 80 columns."""
+    longest = max(map(len, CODES.values()))
+    return "".join(f"{one.code}  {one.name:<{longest}}  {one.gist}\n" for one in pages())
+
+
+def _rendered(markdown: str) -> str:
+    options = options_for(sys.stdout)
+    width = min(options.width, _WIDEST)
+    if not options.colour:
+        return f"{to_plain(markdown, width)}\n"
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    # "ansi_dark" takes the terminal's own sixteen colours, which suit its background.
+    console = Console(width=width, force_terminal=True)
+    with console.capture() as captured:
+        console.print(Markdown(markdown, code_theme="ansi_dark", hyperlinks=False))
+    return captured.get()

@@ -1,0 +1,262 @@
+"""Rewrite a script so that it runs clean, prove it by running, and show or write the difference."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unclobber._errors import UnclobberError
+
+from ._errors import UsageError
+from ._output import write_document
+from ._terminal import options_for
+from ._torch import require_torch
+
+if TYPE_CHECKING:
+    from unclobber.model import Report
+    from unclobber.repair._outcome import Proof, Repair
+    from unclobber.repair._project import Project
+    from unclobber.repair._rounds import Rounds
+
+
+class _FixCommand(click.Command):
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return ["[OPTIONS]", "SCRIPT.py", "[--]", "[ARGS]..."]
+
+
+@click.command(
+    cls=_FixCommand,
+    context_settings={"allow_interspersed_args": False, "max_content_width": 100},
+    epilog="""
+    Exit code: 0 nothing to fix, or --write has written a proved fix; 1 there is something to fix that
+    was not written; 2 wrong use, a script that fails for its own reasons, or a fault of unclobber
+    itself. With --check: 1 there is a proved fix, 0 there is none.
+
+    A fix is proved when the edited script runs clean under watch(strict=True) and, at every backward
+    call up to the one that failed and two beyond it, the loss and the gradient of every leaf equal
+    those of the script as it is under guard. Where torch refuses the write itself, the proof names the
+    meaning that the script was run with instead, such as "with the write not recorded".
+
+    The script is run many times, each time from its start in a process of its own, with its output
+    thrown away; files that it writes are written each time. Generators are seeded before it starts.
+    """,
+)
+@click.option("--write", is_flag=True, help="Write the best proved fix to the files.")
+@click.option("--check", is_flag=True, help="Only say whether there is a proved fix: exit 1 if so.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Go on with the next finding until the script is clean."
+)
+@click.option(
+    "--diff", "only_diff", is_flag=True, help="Print only the diff, for `patch -p0` or `git apply -p0`."
+)
+@click.option(
+    "--timeout", type=click.FloatRange(min=1), default=120.0, metavar="S", help="Seconds for each run (120)."
+)
+@click.option(
+    "--format", "format_", default="text", metavar="text|json", help="How to report; text is the default."
+)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+def command(
+    *,
+    write: bool,
+    check: bool,
+    everything: bool,
+    only_diff: bool,
+    timeout: float,
+    format_: str,
+    words: tuple[str, ...],
+) -> int:
+    """Find an edit of a script that keeps its gradients, and prove it.
+
+    Everything after the script's name goes to the script.
+    """
+    script, arguments = _script(words)
+    if format_ not in ("text", "json"):
+        raise UsageError(f"fix has no report format {format_!r}", "The formats are text, json.")
+    if write and check:
+        raise UsageError("--write and --check exclude each other", "Use one of them.")
+    require_torch()
+    _require_libcst()
+    from unclobber.repair import _apply, _rounds
+    from unclobber.repair._outcome import Clean, Failed
+    from unclobber.repair._project import Project, root_of
+
+    on_disk = Project(root_of(script))
+    progress = _say if sys.stderr.isatty() and format_ == "text" and not only_diff else lambda _: None
+    rounds = _rounds.run(
+        script, arguments, timeout=timeout, everything=everything, first_only=check, progress=progress
+    )
+    last = rounds.last
+    if isinstance(last, Failed) and not rounds.proved:
+        sys.stderr.write(last.details)
+        raise UnclobberError(f"{last.reason}.")
+    report = _report(rounds, on_disk, (script, *arguments))
+    diff = _diff(rounds, on_disk)
+    written: list[str] = []
+    if write and rounds.proved:
+        written = _apply.write(on_disk, dict(rounds.project.overlay), rounds.project.originals)
+    if only_diff:
+        write_document(sys.stdout, diff)
+    elif format_ == "json":
+        write_document(sys.stdout, _json(report, rounds, diff, written))
+    else:
+        _print(report, rounds, diff, written, check=check)
+    if check:
+        return int(bool(rounds.proved))
+    fixed = bool(written) and (isinstance(last, Clean) or not everything)
+    return 0 if fixed or (isinstance(last, Clean) and not rounds.proved) else 1
+
+
+def _script(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    if not words:
+        raise UsageError(
+            "nothing to fix", "Name a script: `unclobber fix train.py`; see `unclobber fix --help`."
+        )
+    script, *arguments = words
+    if arguments and arguments[0] == "--":
+        del arguments[0]
+    if not os.path.isfile(script):
+        raise UsageError(
+            f"there is no script {script}",
+            f"Paths are relative to {os.getcwd()}; give the path of a Python file.",
+        )
+    try:
+        with open(script, "rb") as stream:
+            compile(stream.read(), script, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise UsageError(f"{script}, line {error.lineno}: {error.msg}", "This is not valid Python.") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"can't read {script}: {error}", "Name a Python file that you may read.") from None
+    return script, tuple(arguments)
+
+
+def _require_libcst() -> None:
+    try:
+        import libcst  # noqa: F401
+    except ImportError:
+        raise UsageError("LibCST is not installed", "fix rewrites with it: `pip install libcst`.") from None
+
+
+def _say(title: str) -> None:
+    click.echo(f"trying: {title}", err=True)
+
+
+def _report(rounds: Rounds, project: Project, words: tuple[str, ...]) -> Report:
+    from unclobber.model import Report
+    from unclobber.repair._outcome import Proved, Unproved
+    from unclobber.repair._rounds import with_fixes
+
+    met = [outcome for outcome in rounds.outcomes if isinstance(outcome, (Proved, Unproved))]
+    findings = tuple(with_fixes(outcome, project) for outcome in met)
+    if not findings:
+        return Report("clean", command=words)
+    refused = any(finding.torch_message for finding in findings)
+    return Report("refused" if refused else "silent", findings, command=words, exit_code=1)
+
+
+def _diff(rounds: Rounds, project: Project) -> str:
+    from unclobber.repair._diff import unified
+
+    return unified(project, rounds.project.overlay)
+
+
+def _print(report: Report, rounds: Rounds, diff: str, written: list[str], *, check: bool) -> None:
+    from unclobber.repair._outcome import Clean, Failed, Unproved
+
+    last = rounds.last
+    if not rounds.outcomes or (isinstance(last, Clean) and not rounds.proved):
+        click.echo("nothing to fix: the script runs clean")
+        return
+    if check:
+        proved = len(rounds.proved)
+        click.echo("there is a proved fix" if proved else f"no proved fix: {getattr(last, 'reason', '')}")
+        return
+    _print_stories(report)
+    if diff:
+        _print_diff(diff)
+    for outcome in rounds.proved:
+        click.echo(_proof_line(outcome.best))
+        for other in outcome.repairs[1:]:
+            click.echo(f"also proved: {', then '.join(dict.fromkeys(other.titles))}")
+    for met in rounds.outcomes:
+        for offer in getattr(met, "offered", ()):
+            click.echo(f"not proved, yours to decide: {', then '.join(offer.titles)}")
+            for note in offer.notes:
+                click.echo(f"  {note}")
+    if isinstance(last, (Unproved, Failed)):
+        click.echo(f"not fixed: {last.reason}")
+    if written:
+        click.echo(f"written: {', '.join(os.path.relpath(path) for path in written)}")
+    elif rounds.proved:
+        click.echo("nothing written yet: `unclobber fix --write` writes it")
+
+
+def _print_stories(report: Report) -> None:
+    from dataclasses import replace
+
+    from unclobber.report import to_text
+
+    options = options_for(sys.stdout)
+    for finding in report.findings:
+        # The diffs are below, once.
+        bare = tuple(replace(fix, diff=None) for fix in finding.fixes)
+        click.echo(to_text(replace(finding, fixes=bare), width=options.width, colour=options.colour))
+        click.echo()
+
+
+def _print_diff(diff: str) -> None:
+    if not options_for(sys.stdout).colour:
+        click.echo(diff, nl=False)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(soft_wrap=True, highlight=False)
+    styles = {"-": "red", "+": "green", "@": "cyan"}
+    for line in diff.splitlines():
+        style = "bold" if line.startswith(("---", "+++")) else styles.get(line[:1], "")
+        console.print(Text(line, style=style))
+
+
+def _proof_line(repair: Repair) -> str:
+    proof = repair.proof
+    assert proof is not None
+    how = "bit for bit" if proof.exact else f"within {proof.largest_difference:.1g} of the largest element"
+    what = (
+        "the script as written under guard"
+        if proof.reading == "as written"
+        else f"the script {proof.reading}"
+    )
+    leaves = "1 leaf" if proof.leaves == 1 else f"{proof.leaves} leaves"
+    calls = "1 backward call" if proof.backward == 1 else f"{proof.backward} backward calls"
+    return f"proved: loss and gradients of {leaves} equal those of {what}, {how}, at {calls}"
+
+
+def _json(report: Report, rounds: Rounds, diff: str, written: list[str]) -> str:
+    from unclobber.report import to_json
+
+    document: dict[str, Any] = dict(to_json(report))
+    document["fix"] = {
+        "diff": diff or None,
+        "written": written,
+        "reason": getattr(rounds.last, "reason", None),
+        "proofs": [_proof(outcome.best.proof) for outcome in rounds.proved],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _proof(proof: Proof | None) -> dict[str, Any] | None:
+    if proof is None:
+        return None
+    return {
+        "reading": proof.reading,
+        "backward_calls": proof.backward,
+        "leaves": proof.leaves,
+        "largest_relative_difference": proof.largest_difference,
+        "extra_seconds": round(proof.seconds, 3),
+        "extra_bytes": proof.extra_bytes,
+    }

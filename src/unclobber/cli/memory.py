@@ -1,0 +1,183 @@
+"""``unclobber memory``: run a program up to a backward and say where its memory goes."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ._errors import ReportError, UsageError
+from ._output import OutputFile, usable, write_document, write_text
+from ._program import die_interrupted, run
+from ._target import Module, Script, Target
+from ._terminal import options_for
+from ._torch import require_torch
+
+if TYPE_CHECKING:
+    from unclobber.memory import MemoryReport
+
+FORMATS = ("text", "json", "html")
+
+
+class _MemoryCommand(click.Command):
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return ["[OPTIONS]", "(SCRIPT.py | -m MODULE)", "[--]", "[ARGS]..."]
+
+
+@click.command(
+    cls=_MemoryCommand,
+    context_settings={"allow_interspersed_args": False, "max_content_width": 100},
+    epilog="""
+    The program is stopped at the end of the recorded backward. Under --fake it must make its model and its
+    data itself, and may not look at values (`.item()`, `if tensor > 0`, NumPy).
+
+    Exit code: 0, 2 for wrong use or a fault of unclobber itself; a program that fails before the recorded
+    backward ends keeps its own traceback and its own code.
+    """,
+)
+@click.option("--step", type=click.IntRange(1), default=1, metavar="N", help="Stop after backward N.")
+@click.option("--fake", is_flag=True, help="Compute shapes only: plan a model larger than this machine.")
+@click.option(
+    "--try", "try_", is_flag=True, help="Run again with the safe candidates in-place and compare gradients."
+)
+@click.option("--format", "format_", default="text", metavar="text|json|html", help="How to report.")
+@click.option("--output", metavar="FILE", help="Write the report to FILE.")
+@click.option("-m", "as_module", is_flag=True, help="Run a module, as `python -m` does.")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+def command(
+    *,
+    step: int,
+    fake: bool,
+    try_: bool,
+    format_: str,
+    output: str | None,
+    as_module: bool,
+    words: tuple[str, ...],
+) -> int:
+    """Show which line keeps how many bytes for backward, why, and what in-place would buy.
+
+    Everything after the program's name goes to the program.
+    """
+    if format_ not in FORMATS:
+        raise UsageError(f"there is no report format {format_!r}", f"The formats are {', '.join(FORMATS)}.")
+    if fake and try_:
+        raise UsageError("--try compares gradients, and fake tensors have none", "Leave one of the two out.")
+    file = None if output is None else OutputFile.at(output)
+    target = _target(words, as_module)
+    target.prepare()
+    require_torch()
+    from unclobber.memory import _runs
+
+    shown = ("-m", *words) if as_module else words
+    program = _Program(target)
+    report = _runs.run_program(
+        program.run, command=shown, step=step, fake=fake, try_in_place=try_, progress=_progress()
+    )
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()  # what the program printed comes first
+    _deliver(report, format_, file, program.exit_code)
+    if program.interrupted:
+        die_interrupted()
+    return program.exit_code
+
+
+@dataclass
+class _Program:
+    """The program, to be run once or twice; remembers how it ended first."""
+
+    target: Target
+    exit_code: int = 0
+    interrupted: bool = False
+    runs: int = field(default=0)
+
+    def run(self) -> str | None:
+        """Run it; why it failed, where it did."""
+        failure: list[BaseException] = []
+
+        def note(error: BaseException) -> bool:
+            failure.append(error)
+            return False
+
+        ending = run(_Until(self.target), note, story_follows=lambda: False)
+        self.runs += 1
+        if self.runs == 1:
+            self.exit_code, self.interrupted = ending.exit_code, ending.interrupted
+        if not failure:
+            return "interrupted" if ending.interrupted else None
+        lines = str(failure[0]).strip().splitlines()
+        return f"{type(failure[0]).__name__}: {lines[0] if lines else ''}"
+
+
+@dataclass
+class _Until:
+    """A program that stops when the recording has seen enough."""
+
+    target: Target
+    arguments: tuple[str, ...] = ()
+
+    def prepare(self) -> None:
+        self.target.prepare()
+
+    def run(self) -> None:
+        from unclobber.memory._recorder import EnoughError
+
+        with contextlib.suppress(EnoughError):
+            self.target.run()
+
+
+def _deliver(report: MemoryReport, format_: str, file: OutputFile | None, code: int) -> None:
+    try:
+        if file is not None:
+            file.write(f"{_rendered(report, format_, 80)}\n")
+        elif format_ == "text":
+            if (stream := usable(sys.stderr, sys.__stderr__)) is not None:
+                width = min(options_for(stream).width, 120)
+                write_text(stream, f"{_rendered(report, format_, width)}\n")
+        elif (stream := usable(sys.__stdout__, sys.stdout)) is not None:
+            write_document(stream, f"{_rendered(report, format_, 80)}\n")
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise ReportError(f"the report could not be written: {error}", exit_code=code) from error
+
+
+def _rendered(report: MemoryReport, format_: str, width: int) -> str:
+    if format_ == "json":
+        from unclobber.memory._json import to_json_text
+
+        return to_json_text(report)
+    if format_ == "html":
+        from unclobber.memory._html import to_html
+
+        return to_html(report)
+    from unclobber.memory._text import to_text
+
+    return to_text(report, width)
+
+
+def _progress() -> Any:
+    """A line that counts operations, on terminals; erased at the end."""
+    stream = sys.stderr
+    if stream is None or not getattr(stream, "isatty", lambda: False)():
+        return None
+
+    def show(count: int) -> None:
+        text = f"recorded {count:,} operations" if count else ""
+        print(f"\r\x1b[2K{text}", end="", file=stream, flush=True)
+
+    return show
+
+
+def _target(words: tuple[str, ...], as_module: bool) -> Target:
+    if not words:
+        raise UsageError(
+            "nothing to run",
+            "Name a script or `-m MODULE`: `unclobber memory train.py`; see `unclobber memory --help`.",
+        )
+    name, *arguments = words
+    if arguments and arguments[0] == "--":
+        del arguments[0]
+    return Module(name, tuple(arguments)) if as_module else Script(name, tuple(arguments))

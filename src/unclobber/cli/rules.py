@@ -1,0 +1,175 @@
+"""``unclobber rules``: what operations save, and what may be overwritten after them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from unclobber._errors import UnclobberError
+
+from ._errors import UsageError
+from ._output import OutputFile, write_document, write_text
+from ._progress import progress
+from ._terminal import options_for
+from ._torch import require_torch
+
+if TYPE_CHECKING:
+    from unclobber.knowledge.rules import OperationRules
+    from unclobber.knowledge.rules_card import Style
+    from unclobber.knowledge.rules_check import Checked
+
+FORMATS = ("text", "json", "markdown")
+
+
+@click.command(context_settings={"max_content_width": 100})
+@click.option("--all", "everything", is_flag=True, help="Every differentiable operation of this torch.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Run torch's own operation database and compare what autograd really keeps with the rules. "
+    "Takes about a minute; needs the package expecttest.",
+)
+@click.option("--format", "format_", default="text", metavar="text|json|markdown", help="How to write it.")
+@click.option("--output", metavar="FILE", help="Write to FILE.")
+@click.argument("names", nargs=-1, metavar="OP...")
+def command(
+    *, everything: bool, check: bool, format_: str, output: str | None, names: tuple[str, ...]
+) -> int:
+    """Say what an operation saves for backward and what may be overwritten after it.
+
+    OP is any spelling: exp, exp_, torch.exp, F.softmax, nn.ReLU, aten::mm, ExpBackward0.
+
+    Exit code: 0; with --check 1 where fewer than 97 % of the operations agree; 2 for an unknown operation
+    or wrong use.
+    """
+    if format_ not in FORMATS:
+        raise UsageError(f"there is no format {format_!r}", f"The formats are {', '.join(FORMATS)}.")
+    if not (names or everything or check):
+        raise UsageError("no operation named", "Name some: `unclobber rules exp mul`; or give --all.")
+    if everything and names:
+        raise UsageError("--all and names exclude each other", "Give one of the two.")
+    if check and everything:
+        raise UsageError("--check checks all operations", "Leave --all out.")
+    file = None if output is None else OutputFile.at(output)
+    require_torch()
+    if check:
+        return _check(names, format_, file)
+    from unclobber.knowledge.rules import all_names, rules
+
+    found = [rules(name) for name in (all_names() if everything else names)]
+    _write(_rendered(found, format_, coloured=file is None), file, document=format_ != "text")
+    return 0
+
+
+def _rendered(found: list[OperationRules], format_: str, *, coloured: bool) -> str:
+    from unclobber.knowledge.rules_card import to_dict, to_markdown
+
+    if format_ == "json":
+        import torch
+
+        document = {
+            "schema": 1,
+            "torch": str(torch.__version__),
+            "operations": [to_dict(one) for one in found],
+        }
+        return json.dumps(document, indent=2, ensure_ascii=False)
+    if format_ == "markdown":
+        return to_markdown(found)
+    return "\n\n".join(_card(one, coloured) for one in found)
+
+
+def _card(one: OperationRules, coloured: bool) -> str:
+    from unclobber.knowledge.rules_card import lines
+
+    options = options_for(sys.stdout if coloured else None)
+    # Wider than a hundred columns, a card is no easier to read.
+    styled = lines(one, min(options.width, 100))
+    if not options.colour:
+        return "\n".join("".join(piece.text for piece in line) for line in styled)
+    from rich.console import Console
+    from rich.text import Text
+
+    looks: dict[Style, str] = {"title": "bold", "label": "dim", "yes": "green", "no": "red", "plain": ""}
+    console = Console(width=options.width, force_terminal=True, highlight=False, soft_wrap=True)
+    with console.capture() as captured:
+        for line in styled:
+            console.print(Text.assemble(*((piece.text, looks[piece.style]) for piece in line)))
+    return captured.get().rstrip("\n")
+
+
+def _write(text: str, file: OutputFile | None, *, document: bool) -> None:
+    if file is not None:
+        file.write(f"{text}\n")
+    elif document:
+        write_document(sys.stdout, f"{text}\n")
+    else:
+        write_text(sys.stdout, f"{text}\n")
+
+
+# --- check -----------------------------------------------------------------------------------------
+AGREEMENT = 0.97
+"""Share of the operations that must agree for exit code 0."""
+
+
+def _check(names: tuple[str, ...], format_: str, file: OutputFile | None) -> int:
+    from unclobber.knowledge.rules_check import check
+
+    try:
+        results = list(progress(check(only=names), sys.stderr, lambda one: one.name))
+    except ImportError as error:
+        raise UsageError(
+            f"torch's operation database can't be loaded: {error}",
+            "It needs the package expecttest: `pip install expecttest`.",
+        ) from None
+    if names and not results:
+        raise UnclobberError(f"torch's operation database has none of {', '.join(names)}.")
+    text = _check_json(results) if format_ == "json" else _check_text(results, markdown=format_ == "markdown")
+    _write(text, file, document=format_ != "text")
+    ran = [one for one in results if one.runs]
+    return 0 if ran and sum(one.agrees for one in ran) >= AGREEMENT * len(ran) else 1
+
+
+def _check_text(results: list[Checked], *, markdown: bool) -> str:
+    import torch
+
+    ran = [one for one in results if one.runs]
+    lines = []
+    for one in results:
+        title = f"## {one.name}" if markdown else one.name
+        for found in one.disagreements:
+            lines += [
+                title,
+                f"- {found.question} ({found.node}): expected {found.expected}; observed {found.observed}",
+                f"  because {found.why}",
+            ]
+            title = ""
+        if not one.runs:
+            lines += [title, f"- torch could not run it: {one.error}"]
+    agreeing = sum(one.agrees for one in ran)
+    share = 100 * agreeing / len(ran) if ran else 0.0
+    # Only what was really compared counts; what torch couldn't run is listed above.
+    lines.append(
+        f"{agreeing} of {len(ran)} operations agree ({share:.1f} %): {sum(one.nodes for one in ran)} "
+        f"backward nodes in {sum(one.runs for one in ran)} runs, "
+        f"{sum(one.writes for one in ran)} overwrites tried, torch {torch.__version__}"
+    )
+    return "\n".join(line for line in lines if line)
+
+
+def _check_json(results: list[Checked]) -> str:
+    import dataclasses
+
+    import torch
+
+    ran = [one for one in results if one.runs]
+    document = {
+        "schema": 1,
+        "torch": str(torch.__version__),
+        "operations": len(ran),
+        "agreeing": sum(one.agrees for one in ran),
+        "results": [{**dataclasses.asdict(one), "agrees": one.agrees} for one in results],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False)

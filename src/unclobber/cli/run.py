@@ -1,0 +1,138 @@
+"""Run a script or module as ``__main__``, watch it, and report at its end."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from unclobber._errors import UnclobberError
+
+from ._delivery import Delivery
+from ._errors import InternalError, UsageError
+from ._program import die_interrupted, run, wait_for_threads
+from ._target import Module, Script, Target
+from ._torch import require_torch
+from ._verdict import complete
+
+if TYPE_CHECKING:
+    from unclobber.model import Finding
+
+
+class _RunCommand(click.Command):
+    """Options of ours end at the program's name; ``--fingerprint`` takes its value by ``=`` only."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # click would take the word after a bare `--fingerprint`, the script's name, for its value.
+        takes_next = {n for p in self.params if isinstance(p, click.Option) and not p.is_flag for n in p.opts}
+        args = list(args)
+        position = 0
+        while position < len(args) and args[position].startswith("-") and args[position] != "--":
+            if args[position] == "--fingerprint":
+                args[position] = "--fingerprint=1.0"
+            position += 2 if args[position] in takes_next else 1
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return ["[OPTIONS]", "(SCRIPT.py | -m MODULE)", "[--]", "[ARGS]..."]
+
+
+@click.command(
+    cls=_RunCommand,
+    context_settings={"allow_interspersed_args": False, "max_content_width": 100},
+    epilog="""
+    Exit code: 0 clean, 1 findings, 2 wrong use or a fault of unclobber itself; a program that fails for its
+    own reasons keeps its own traceback and its own code.
+
+    The program's output stays as it is. The text report goes to stderr and ends in one greppable line that
+    starts with `SUMMARY:`; the other formats go to stdout after the program's own output, and --output sends
+    any format to a file.
+    """,
+)
+@click.option("--guard", is_flag=True, help="Give backward the values that were saved; the program runs on.")
+@click.option("--strict", is_flag=True, help="Stop at writes that torch doesn't see, too.")
+@click.option(
+    "--fingerprint",
+    type=click.FloatRange(0, 1),
+    metavar="[=RATE]",
+    default=0.0,
+    help="Compare the values of this share of saved tensors at backward (all of them without =RATE): finds "
+    "writes that nothing else sees, such as from a raw pointer.",
+)
+@click.option(
+    "--format",
+    "format_",
+    default="text",
+    metavar="text|json|sarif|github|html",
+    help="How to report; text is the default.",
+)
+@click.option("--output", metavar="FILE", help="Write the report to FILE.")
+@click.option("--exit-zero", is_flag=True, help="Exit 0 where findings alone would make it 1.")
+@click.option("-m", "as_module", is_flag=True, help="Run a module, as `python -m` does.")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+def command(
+    *,
+    guard: bool,
+    strict: bool,
+    fingerprint: float,
+    format_: str,
+    output: str | None,
+    exit_zero: bool,
+    as_module: bool,
+    words: tuple[str, ...],
+) -> int:
+    """Run a program and explain each saved tensor that it overwrites.
+
+    Everything after the program's name goes to the program.
+    """
+    delivery = Delivery.of(format_, output)
+    target = _target(words, as_module)
+    target.prepare()
+    require_torch()
+    from unclobber._session import Session
+
+    shown = ("-m", *words) if as_module else words
+    session = Session(
+        "guard" if guard else "watch", strict=strict, fingerprint=fingerprint, command=shown, warn=False
+    )
+    process = os.getpid()
+    uncaught: list[Finding] = []
+
+    def is_finding(error: BaseException) -> bool:
+        finding = session.finding_for(error)
+        if finding is not None and finding not in uncaught:
+            uncaught.append(finding)
+        return finding is not None
+
+    with session:
+        ending = run(target, is_finding, story_follows=lambda: delivery.on_stderr and os.getpid() == process)
+        ending = wait_for_threads(ending)
+    code = ending.exit_code
+    # A child that the program forked may come to the end of the body, too: the report is its parent's.
+    if os.getpid() == process:
+        try:
+            report = session.report(script_failed=ending.failed)
+            report = complete(report, uncaught, ending, exit_zero=exit_zero)
+            delivery.deliver(report, guarded=guard, fallback_code=ending.exit_code)
+        except (UnclobberError, BrokenPipeError):
+            raise
+        except Exception as error:
+            raise InternalError(error, exit_code=ending.exit_code) from error
+        code = report.exit_code
+    if ending.interrupted:
+        die_interrupted()
+    return code
+
+
+def _target(words: tuple[str, ...], as_module: bool) -> Target:
+    """The program and its arguments, without the one ``--`` that may stand between them."""
+    if not words:
+        raise UsageError(
+            "nothing to run",
+            "Name a script or `-m MODULE`: `unclobber run train.py`; see `unclobber run --help`.",
+        )
+    name, *arguments = words
+    if arguments and arguments[0] == "--":
+        del arguments[0]
+    return Module(name, tuple(arguments)) if as_module else Script(name, tuple(arguments))

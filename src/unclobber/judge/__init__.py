@@ -1,0 +1,26 @@
+"""Decide which writes spoilt which saved tensors.
+
+A judgement is a pure function of facts: no torch, no clock, no files. What can only be seen while
+a program runs was written down by ``observe`` and ``ledger``; wording belongs to ``report``.
+One file in ``rules/`` is one way to be wrong; ``RULES`` is the order in which they are asked.
+"""
+
+from __future__ import annotations
+
+from ..model import Evidence, Finding
+from ._words import culprit
+from .rules import RULES
+from .rules.frozen import judge_frozen
+from .rules.uc103 import judge_dirty
+from .rules.uc104 import judge_gradient
+
+__all__ = ["culprit", "judge", "judge_dirty", "judge_frozen", "judge_gradient"]
+
+
+def judge(evidence: Evidence) -> Finding | None:
+    """The finding that the evidence supports, or None: the program is allowed to do this."""
+    for rule in RULES:
+        finding = rule(evidence)
+        if finding is not None:
+            return finding
+    return None

@@ -1,0 +1,42 @@
+"""How a finding names its tensors in one sentence."""
+
+from __future__ import annotations
+
+from ..model import Save, Write
+
+_LONGEST_QUOTE = 40
+
+
+def tensor_name(save: Save) -> str:
+    """The best certain name: a parameter's path, the user's expression, else what it is."""
+    if save.name:
+        return f"`{save.name}`"
+    if save.expression:
+        return f"`{save.expression}`"
+    shape = "x".join(map(str, save.shape)) or "scalar"
+    return f"a {shape} {save.dtype} tensor"
+
+
+def saver(save: Save) -> str:
+    """Who saved it: the operation; the user's call where a library's code below it did."""
+    site = save.site
+    if site is not None and site.below and "\n" not in site.source and len(site.source) <= _LONGEST_QUOTE:
+        return f"`{site.source}`"
+    return save.called or save.node or "an operation"
+
+
+def sentence(save: Save, how: str) -> str:
+    """``X was overwritten after Y saved it for …``."""
+    purpose = f"for the gradient of `{save.gradient_of}`" if save.gradient_of else "for backward"
+    return f"{tensor_name(save)} {how} after {saver(save)} saved it {purpose}"
+
+
+def culprit(writes: tuple[Write, ...]) -> Write | None:
+    """The first write that touched a needed element, as reports point at; else the last one."""
+    touching = [write for write in writes if write.overlaps_needed]
+    return touching[0] if touching else writes[-1] if writes else None
+
+
+def touching(writes: tuple[Write, ...]) -> tuple[Write, ...]:
+    """The writes that touched a needed element: where no counter speaks, the others did no harm."""
+    return tuple(write for write in writes if write.overlaps_needed)

@@ -1,0 +1,104 @@
+"""What the rules for refused writes have in common."""
+
+from __future__ import annotations
+
+from ...model import Finding, Fix, RefusalEvidence
+
+
+def subject(evidence: RefusalEvidence) -> str:
+    """What was to be written, in the user's words."""
+    write = evidence.write
+    if write is not None and write.expression:
+        return f"`{' '.join(write.expression.split())}`"
+    if evidence.made is not None and evidence.made.expression:
+        return f"`{evidence.made.expression}`"
+    return "the tensor"
+
+
+def operation(evidence: RefusalEvidence) -> str:
+    """The refused operation's name."""
+    return evidence.write.operation if evidence.write is not None else "the operation"
+
+
+def finding(
+    evidence: RefusalEvidence,
+    message: str,
+    *,
+    made: str | None,
+    written: str,
+    why: tuple[str, ...],
+    fixes: tuple[Fix, ...],
+) -> Finding:
+    """A finding at the refused line.
+
+    Args:
+        evidence: The facts.
+        message: One sentence: what the line does to what.
+        made: What to say where the tensor was made.
+        written: What to say at the refused line.
+        why: Why autograd can't allow it.
+        fixes: What to write instead, most useful first.
+    """
+    labels = [("write", written)]
+    if made is not None:
+        labels.append(("saved", made))
+    return Finding(
+        code=evidence.code,
+        message=message,
+        saved=evidence.made,
+        writes=() if evidence.write is None else (evidence.write,),
+        fixes=fixes,
+        notes=why,
+        torch_message=evidence.torch_message,
+        labels=tuple(labels),
+    )
+
+
+_VIEWS = {
+    "UC203": "one of several views that one call returned (unbind, split, chunk, a loop over a tensor)",
+    "UC204": "a view that was made with grad mode off",
+    "UC205": "a view that a custom Function returned",
+}
+
+
+def judge_use(evidence: RefusalEvidence) -> Finding:
+    """A view is used after its memory was written: torch notices late, and who wrote isn't known."""
+    return Finding(
+        code=evidence.code,
+        message=f"{_VIEWS[evidence.code]} is used after its memory was written in place",
+        needed=evidence.used,
+        fixes=(
+            Fix("write to a copy: clone the tensor, or the view, before the write"),
+            Fix("or make a new tensor with the out-of-place operation"),
+        ),
+        notes=(
+            "the write went to this view, to its base or to another view of it, on an earlier line that is "
+            "not known",
+            "autograd can't tell what became of such a view once its memory was written",
+        ),
+        torch_message=evidence.torch_message,
+        labels=(("needed", "the view is used here, after the write"),),
+    )
+
+
+def without_grad(evidence: RefusalEvidence) -> Fix:
+    """The cure where the write is bookkeeping, not part of what is differentiated."""
+    title = "where no gradient is to flow through the write (a start value, an update by hand)"
+    return (
+        Fix(title, code=evidence.in_no_grad)
+        if evidence.in_no_grad
+        else Fix(f"{title}, put it under `with torch.no_grad():`")
+    )
+
+
+def out_of_place(evidence: RefusalEvidence, otherwise: str) -> Fix:
+    """The cure where gradients are to flow: a new tensor."""
+    if evidence.out_of_place and not evidence.parameter:
+        return Fix("make a new tensor", code=evidence.out_of_place)
+    if evidence.out_of_place:
+        result = evidence.out_of_place.partition(" = ")[2]
+        return Fix("where gradients are to flow, use the result of the out-of-place operation", code=result)
+    write = evidence.write
+    if write is not None and (write.expression or "").endswith("]"):
+        return Fix("or make a new tensor: `torch.where`, `torch.cat`, or `index_put` without the underscore")
+    return Fix(otherwise)

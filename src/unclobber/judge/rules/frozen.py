@@ -1,0 +1,18 @@
+"""A write to a tensor that the program itself has frozen, told as UC101."""
+
+from __future__ import annotations
+
+from ...model import Finding, Fix, Save, Write
+
+
+def judge_frozen(save: Save, write: Write) -> Finding:
+    """The finding for ``write``, about to happen to a tensor that was frozen at ``save.site``."""
+    what = f"`{save.expression}`" if save.expression else "a tensor"
+    return Finding(
+        code="UC101",
+        message=f"{what} was written to while it is frozen",
+        saved=save,
+        writes=(write,),
+        fixes=(Fix("write into a new tensor, or end the freeze first: `handle.remove()`"),),
+        labels=(("saved", "frozen here"), ("write", f"would be written here ({write.operation})")),
+    )

@@ -1,0 +1,73 @@
+"""UC101 saved-overwritten: a write that torch sees hit a saved tensor that backward needs.
+
+torch keeps one version counter for all views of a storage and refuses as soon as it moved,
+whichever elements were written. The verdict is the same here; whether any needed element really
+changed is said beside it (``harmless``).
+"""
+
+from __future__ import annotations
+
+from ...model import Evidence, Finding, Fix
+from .._words import culprit, sentence
+
+
+def judge(evidence: Evidence) -> Finding | None:
+    if not evidence.moved or evidence.stretch is not None:
+        return None
+    harmless = _harmless(evidence)
+    how = "shares its storage with memory that was written" if harmless else "was overwritten"
+    if not evidence.writes:
+        how = "was modified"
+    return Finding(
+        code="UC101",
+        message=sentence(evidence.save, how),
+        saved=evidence.save,
+        writes=evidence.writes,
+        needed=evidence.need,
+        harmless=harmless,
+        fixes=() if evidence.repaired else _ways_out(evidence),
+        notes=_notes(evidence),
+        torch_message=evidence.torch_message,
+        kept_bytes=evidence.kept_bytes,
+        repaired=evidence.repaired,
+    )
+
+
+def _harmless(evidence: Evidence) -> bool:
+    """No needed element changed, and every write that moved the counter was seen."""
+    return evidence.value_known and not evidence.changed and not evidence.unseen and bool(evidence.writes)
+
+
+def _notes(evidence: Evidence) -> tuple[str, ...]:
+    notes = []
+    if evidence.unseen:
+        notes.append(
+            "the version counter moved without a write that unclobber could see; "
+            "the writes shown may not be all"
+            if evidence.writes
+            else "the version counter moved without a write that unclobber could see, so the line that "
+            "wrote is not known"
+        )
+    return tuple(notes)
+
+
+def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
+    save = evidence.save
+    last = culprit(evidence.writes)
+    fixes = []
+    if last is not None and last.optimizer:
+        fixes.append(
+            Fix(
+                f"call `{last.optimizer}` after the backward that still needs these weights, "
+                "or run the forward again after the step"
+            )
+        )
+    elif last is not None and last.module:
+        fixes.append(Fix(f"construct {last.module} without inplace=True"))
+    elif save.expression and save.expression.isidentifier():
+        copy = f"save a copy: use `{save.expression}.clone()` where it is read, or write into a new tensor"
+        fixes.append(Fix(copy))
+    else:
+        fixes.append(Fix("write into a new tensor instead of this memory, or clone it before it is saved"))
+    fixes.append(Fix("or keep the program as it is and run it under unclobber.guard()"))
+    return tuple(fixes)

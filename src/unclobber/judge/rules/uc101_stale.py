@@ -1,0 +1,24 @@
+"""UC101 for a tensor that was saved before watching began: torch's own check has refused it.
+
+Nothing was recorded of the save, and what isn't known isn't said.
+"""
+
+from __future__ import annotations
+
+from ...model import Finding, Fix, StaleEvidence
+
+
+def judge(evidence: StaleEvidence) -> Finding:
+    return Finding(
+        code="UC101",
+        message="a tensor that was saved before watching began was overwritten",
+        needed=evidence.needed,
+        fixes=(
+            Fix(
+                "enter `unclobber.watch()` before the forward pass to see which lines saved and wrote it, or "
+                "`unclobber.guard()` to have the gradient of the program as it is"
+            ),
+        ),
+        notes=("it was saved where unclobber did not look, so neither the save nor the write is known",),
+        torch_message=evidence.torch_message,
+    )

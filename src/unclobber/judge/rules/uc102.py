@@ -1,0 +1,59 @@
+"""UC102 saved-overwritten-silently: a write that torch doesn't see changed a saved tensor.
+
+The version counter stands where it stood, so backward goes on with the wrong values and no error.
+Only a changed value is a finding: writing the same values back, or other elements, is not.
+"""
+
+from __future__ import annotations
+
+from ...model import Evidence, Finding, Fix
+from .._words import sentence, touching
+
+
+def judge(evidence: Evidence) -> Finding | None:
+    if evidence.stretch is not None:
+        return _by_content(evidence, evidence.stretch)
+    if evidence.moved:
+        return None
+    if evidence.swapped:
+        return _finding(evidence, "was given other memory")
+    if evidence.changed and any(write.overlaps_needed for write in evidence.writes):
+        return _finding(evidence, "was overwritten unseen by torch")
+    return None
+
+
+def _finding(evidence: Evidence, how: str) -> Finding:
+    note = "torch reports nothing here: backward would go on with the changed values"
+    return Finding(
+        code="UC102",
+        message=sentence(evidence.save, how),
+        saved=evidence.save,
+        writes=touching(evidence.writes),
+        needed=evidence.need,
+        fixes=() if evidence.repaired else _ways_out(),
+        notes=() if evidence.repaired else (note,),
+        kept_bytes=evidence.kept_bytes,
+        repaired=evidence.repaired,
+    )
+
+
+def _by_content(evidence: Evidence, stretch: str) -> Finding:
+    """A content hash differs; which line wrote is not known, so none is blamed."""
+    return Finding(
+        code="UC102",
+        message=sentence(evidence.save, "was changed past torch"),
+        saved=evidence.save,
+        needed=evidence.need,
+        fixes=(
+            Fix("write after the backward that needs the old values"),
+            Fix("or hand out a copy: `t.clone().numpy()`"),
+        ),
+        notes=(stretch, "torch reports nothing here: backward would go on with the changed values"),
+    )
+
+
+def _ways_out() -> tuple[Fix, ...]:
+    return (
+        Fix("write after the backward that needs the old values, or clone the tensor before it is saved"),
+        Fix("write under torch.no_grad() instead of through .data: torch then sees it and refuses"),
+    )

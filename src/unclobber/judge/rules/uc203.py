@@ -1,0 +1,36 @@
+"""UC203 multi-view-written: an in-place operation on one of several views that one call returned.
+
+``chunk``, ``split``, ``unbind`` and iterating over a tensor give all their views one backward
+node. Writing to one of them would have to change that node for the others, too; torch refuses.
+"""
+
+from __future__ import annotations
+
+from ...model import Finding, Fix, RefusalEvidence
+from ._refused import finding, operation, out_of_place, subject
+
+
+def judge(evidence: RefusalEvidence) -> Finding:
+    view = subject(evidence)
+    made = evidence.how
+    by = {None: "one call", "iteration": "iterating over a tensor"}.get(made, f"`{made}`")
+    fixes = [
+        out_of_place(evidence, "make a new tensor with the out-of-place operation, and use that"),
+        Fix(_one_at_a_time(made)),
+    ]
+    if operation(evidence) in ("fill_", "zero_", "copy_", "normal_", "uniform_"):
+        fixes.insert(0, Fix("to set start values, put the whole block under `with torch.no_grad():`"))
+    return finding(
+        evidence,
+        f"{view} is one of several views that {by} returned, and {operation(evidence)} writes to it in place",
+        made=None if evidence.made is None else f"{by} made several views of one tensor here",
+        written=f"one of them is written in place here ({operation(evidence)})",
+        why=("all of these views share one backward node, which can't record a write to one of them",),
+        fixes=tuple(fixes),
+    )
+
+
+def _one_at_a_time(made: str | None) -> str:
+    if made in ("unbind", "iteration"):
+        return "or take one view at a time, which may be written: `x[i]` instead of unbind or a loop over `x`"
+    return "or take one view at a time, which may be written: `x.narrow(dim, start, length)` or `x[..., a:b]`"

@@ -1,0 +1,42 @@
+"""UC206 inference-tensor: a tensor made in inference mode, used where autograd must know of it.
+
+Such tensors have no version counter and are unknown to autograd for ever. They can't be saved for
+backward, and outside of inference mode they can't be written.
+"""
+
+from __future__ import annotations
+
+from ...model import Finding, Fix, RefusalEvidence
+from ._refused import finding, operation, subject
+
+
+def judge(evidence: RefusalEvidence) -> Finding:
+    name = subject(evidence)
+    if evidence.saving:
+        did = f"{operation(evidence)} must save it for backward"
+        written = f"to be saved for backward here, by {operation(evidence)}"
+    elif evidence.trainable:
+        did = "is to require grad outside of it"
+        written = "to require grad here"
+    else:
+        did = f"{operation(evidence)} writes to it outside of it"
+        written = f"written here, outside of inference mode ({operation(evidence)})"
+    made = None if evidence.made is None else f"{name} was made here, in inference mode"
+    link = " and " if evidence.trainable else ", and "
+    return finding(
+        evidence,
+        f"{name} was made in inference mode{link}{did}",
+        made=made,
+        written=written,
+        why=("tensors made in inference mode have no version counter, so autograd can't watch over them",),
+        fixes=(
+            Fix("make it under `torch.no_grad()` instead of `torch.inference_mode()`"),
+            Fix(f"or take a normal copy first, outside of inference mode: {_clone(name)}"),
+        ),
+    )
+
+
+def _clone(name: str) -> str:
+    bare = name.strip("`")
+    simple = name.startswith("`") and bare.replace(".", "").isidentifier()
+    return f"`{bare} = {bare}.clone()`" if simple else "`x = x.clone()`"

@@ -1,0 +1,39 @@
+"""UC207 overlapping-memory: an in-place operation where several elements share one memory location.
+
+``expand`` shows one element many times without copying it. Writing to such a tensor would write
+the same place several times, in no defined order. The same holds for a write to one part of a
+tensor while reading an overlapping one.
+"""
+
+from __future__ import annotations
+
+from ...model import Finding, Fix, RefusalEvidence
+from ._refused import finding, operation, out_of_place, subject
+
+
+def judge(evidence: RefusalEvidence) -> Finding:
+    name = subject(evidence)
+    if evidence.input_overlaps:
+        return finding(
+            evidence,
+            f"{operation(evidence)} writes to {name} while it reads memory that overlaps it",
+            made=None,
+            written=f"reads and writes overlapping memory ({operation(evidence)})",
+            why=("which elements are read before and which after they are written is not defined",),
+            fixes=(
+                Fix("read from a copy: call `.clone()` on the input that overlaps"),
+                out_of_place(evidence, "or write into a new tensor"),
+            ),
+        )
+    by = f"`{evidence.how}`" if evidence.how else "an expanded view"
+    return finding(
+        evidence,
+        f"several elements of {name} lie at one place in memory, and {operation(evidence)} writes to them",
+        made=None if evidence.made is None else f"{by} repeats elements here without copying them",
+        written=f"written in place here ({operation(evidence)})",
+        why=("elements that share one place in memory can't be written one by one",),
+        fixes=(
+            Fix("give it memory of its own before writing: `.clone()` after the expand"),
+            out_of_place(evidence, "or use the out-of-place operation (without the underscore)"),
+        ),
+    )

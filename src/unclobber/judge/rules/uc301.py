@@ -1,0 +1,146 @@
+"""UC301 graph-freed: backward reached an operation whose saved tensors an earlier backward freed.
+
+A backward without ``retain_graph=True`` frees what the operations saved as it passes them. A
+second one comes to them again if it begins at the same tensor, or if something that was computed
+once is part of both graphs: a state carried from one iteration to the next, a product made before
+the loop, a tensor cached on a module.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from ...model import Finding, Fix, FreedEvidence, Need, Save, Site
+
+
+def judge(evidence: FreedEvidence) -> Finding:
+    what = _what(evidence.saved)
+    labels = [("needed", _needed_label(evidence))]
+    if evidence.saved is not None:
+        labels.append(("saved", f"{what} ran here"))
+    if evidence.freed is not None:
+        labels.append(("freed", _freed_label(evidence)))
+    return Finding(
+        code="UC301",
+        message=_message(evidence, what),
+        saved=evidence.saved,
+        needed=evidence.needed,
+        freed=evidence.freed,
+        fixes=_fixes(evidence),
+        notes=_notes(evidence),
+        torch_message=evidence.torch_message,
+        labels=tuple(labels),
+    )
+
+
+def _what(save: Save | None) -> str:
+    """The operation; inside a library the user's call of it says more."""
+    if save is None:
+        return "an operation"
+    name = (save.operation or save.node or "an operation").removesuffix("Backward0")
+    if save.site is not None and save.site.below:
+        return f"{save.site.below[0].function.removesuffix('.forward')} (its {name})"
+    return name
+
+
+def _message(evidence: FreedEvidence, what: str) -> str:
+    by = "is freed already" if evidence.freed is None else f"backward {evidence.freed.nth} freed"
+    if evidence.same_root:
+        root = f"`{evidence.root}`" if evidence.root else "the same tensor"
+        return f"backward runs a second time from {root}, through a graph that {by}"
+    tie = evidence.kept or evidence.carried
+    if tie:
+        return f"`{tie}` ties this backward to an earlier graph, which {by}"
+    if evidence.saved is not None:
+        return f"{what} is part of this backward's graph and of one that {by}"
+    return f"this backward goes on into a graph that {by}"
+
+
+def _freed_label(evidence: FreedEvidence) -> str:
+    freed, needed = evidence.freed, evidence.needed
+    assert freed is not None
+    if needed is not None and _same_place(freed, needed):
+        return f"backward {freed.nth} freed it here, and backward {needed.nth} needs it again"
+    return f"backward {freed.nth} freed it here"
+
+
+def _needed_label(evidence: FreedEvidence) -> str:
+    freed, needed = evidence.freed, evidence.needed
+    if needed is None or needed.site is None:
+        return "needed again here"
+    if freed is not None and _same_place(freed, needed):
+        return _freed_label(evidence)  # one mark says both
+    return f"backward {needed.nth} needs it again here"
+
+
+def _same_place(a: Need, b: Need) -> bool:
+    if a.site is None or b.site is None:
+        return False
+    return (a.site.path, a.site.line, a.site.column) == (b.site.path, b.site.line, b.site.column)
+
+
+def _notes(evidence: FreedEvidence) -> tuple[str, ...]:
+    notes = ["a backward frees what the operations saved as it passes them"]
+    joined = evidence.joined
+    if joined is not None and joined.site is not None:
+        through = f" through `{evidence.carried}`" if evidence.carried and not evidence.kept else ""
+        statement = " ".join(joined.site.statement.split())
+        notes.append(
+            f"the new graph hangs on the old one{through} at {_line(joined.site, evidence)}: `{statement}`"
+        )
+    if evidence.saved is None:
+        notes.append("where the operation ran whose saved tensors are gone is not known")
+    return tuple(notes)
+
+
+_RETAIN = Fix(
+    "only if both are meant to go through it: `retain_graph=True` in the earlier backward keeps all that was "
+    "saved, and none of it may be overwritten in between (no optimizer step)"
+)
+
+
+def _line(site: Site, evidence: FreedEvidence) -> str:
+    """``line 19``, with the file's name where it isn't one of the places that are shown."""
+    shown = {
+        place.site.path
+        for place in (evidence.saved, evidence.needed)
+        if place is not None and place.site is not None
+    }
+    return f"line {site.line}" if shown == {site.path} else f"{PurePath(site.path).name}:{site.line}"
+
+
+def _fixes(evidence: FreedEvidence) -> tuple[Fix, ...]:
+    if evidence.same_root:
+        return (
+            Fix("run the forward again before each backward: move it into the loop"),
+            Fix("or add up what is to be differentiated, and call backward once, on the sum"),
+            _RETAIN,
+        )
+    sum_up = Fix(
+        "or call backward once, on the sum of the losses, if gradients are to flow through all of it"
+    )
+    if evidence.kept and evidence.kept_is_spent:
+        return (
+            Fix(f"compute `{evidence.kept}` anew in each forward: it was computed once and is used by both"),
+            Fix("or keep it detached, if no gradient is to flow into it", code=evidence.detached),
+            sum_up,
+            _RETAIN,
+        )
+    if evidence.kept:
+        return (
+            Fix(
+                f"keep `{evidence.kept}` without its graph: gradients then stop there", code=evidence.detached
+            ),
+            sum_up,
+            _RETAIN,
+        )
+    if evidence.carried:
+        name = evidence.carried
+        cut = "cut the graph where an iteration begins: gradients then stop there"
+        return Fix(cut, code=f"{name} = {name}.detach()"), sum_up, _RETAIN
+    return (
+        Fix("compute it anew for each backward, inside the loop"),
+        Fix("or `.detach()` it where it is used, if no gradient is to flow into it"),
+        sum_up,
+        _RETAIN,
+    )

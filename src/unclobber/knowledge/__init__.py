@@ -1,0 +1,20 @@
+"""What torch's own derivative table says: which tensors an operation keeps, and what reads them.
+
+The table ships in every torch wheel and is read for the torch that is installed, never copied.
+Nothing here looks at a running program; names and lines come from ``observe``.
+"""
+
+from .derivatives import Argument, Gradient, Kept, Rule, by_node, by_operation, table
+from .words import why, why_words
+
+__all__ = [
+    "Argument",
+    "Gradient",
+    "Kept",
+    "Rule",
+    "by_node",
+    "by_operation",
+    "table",
+    "why",
+    "why_words",
+]

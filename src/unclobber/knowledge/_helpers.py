@@ -1,0 +1,180 @@
+"""Torch's C++ helper functions of the derivative table, in readable notation.
+
+``mm_mat2_backward(grad, self, sizes, strides, layout, alpha)`` has no visible formula; here it is
+``self.T @ grad``. Each entry was derived by hand. Those in ``FORMULAS`` are Python expressions over
+torch, and the tests evaluate them against autograd; those in ``SLOPES`` only name the function
+whose slope is meant. Real tensors are assumed: complex ones add a conjugate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+Arguments = Sequence[str]
+
+
+def _scaled(expression: str, factor: str) -> str:
+    return expression if factor == "1" else f"{factor} * ({expression})"
+
+
+def _reduced(a: Arguments) -> str:
+    return f"{a[0]} * ({a[1]} == {a[2]}) / ({a[1]} == {a[2]}).sum()"
+
+
+def _elu(a: Arguments) -> str:
+    if a[4] == "False":
+        return f"{a[0]} * elu′({a[5]})"
+    return f"{a[0]} * where({a[5]} <= 0, {a[3]} * ({a[5]} + {a[1]} * {a[2]}), {a[2]})"
+
+
+def _norm(a: Arguments) -> str:
+    return f"{a[0]} * sign({a[1]}) * (abs({a[1]}) / {a[3]}) ** ({a[2]} - 1)"
+
+
+FORMULAS: dict[str, Callable[[Arguments], str]] = {
+    "handle_r_to_c": lambda a: a[1],
+    "maybe_multiply": lambda a: _scaled(a[0], a[1]),
+    "mm_mat1_backward": lambda a: _scaled(f"{a[0]} @ {a[1]}.T", a[5]),
+    "mm_mat2_backward": lambda a: _scaled(f"{a[1]}.T @ {a[0]}", a[5]),
+    "mul_tensor_backward": lambda a: f"{a[0]} * {a[1]}",
+    "div_tensor_self_backward": lambda a: f"{a[0]} / {a[1]}" if len(a) == 3 else "",
+    "div_tensor_other_backward": lambda a: f"-{a[0]} * {a[1]} / {a[2]} ** 2" if len(a) == 3 else "",
+    "pow_backward": lambda a: f"{a[0]} * {a[2]} * {a[1]} ** ({a[2]} - 1)",
+    "pow_backward_self": lambda a: f"{a[0]} * {a[2]} * {a[1]} ** ({a[2]} - 1)",
+    "pow_backward_exponent": lambda a: f"{a[0]} * {a[3]} * log({a[1]})",
+    "sigmoid_backward": lambda a: f"{a[0]} * {a[1]} * (1 - {a[1]})",
+    "tanh_backward": lambda a: f"{a[0]} * (1 - {a[1]} ** 2)",
+    "threshold_backward": lambda a: f"{a[0]} * ({a[1]} > {a[2]})",
+    "leaky_relu_backward": lambda a: f"where({a[1]} > 0, {a[0]}, {a[0]} * {a[2]})",
+    "hardtanh_backward": lambda a: f"{a[0]} * (({a[1]} > {a[2]}) & ({a[1]} < {a[3]}))",
+    "clamp_backward": lambda a: f"{a[0]} * (({a[1]} >= {a[2]}) & ({a[1]} <= {a[3]}))",
+    "silu_backward": lambda a: f"{a[0]} * sigmoid({a[1]}) * (1 + {a[1]} * (1 - sigmoid({a[1]})))",
+    "elu_backward": _elu,
+    "_softmax_backward_data": lambda a: f"{a[1]} * ({a[0]} - ({a[0]} * {a[1]}).sum({a[2]}, keepdim=True))",
+    "_log_softmax_backward_data": lambda a: f"{a[0]} - exp({a[1]}) * {a[0]}.sum({a[2]}, keepdim=True)",
+    "logsumexp_backward": lambda a: f"{a[0]} * exp({a[1]} - {a[2]})",
+    "var_backward": lambda a: f"{a[0]} * 2 * ({a[1]} - {a[1]}.mean({a[2]}, keepdim=True)) / (N - correction)",
+    "std_backward": lambda a: (
+        f"{a[1]} * ({a[2]} - {a[2]}.mean({a[3]}, keepdim=True)) / ((N - correction) * {a[0]})"
+    ),
+    "norm_backward": _norm,
+    "linalg_vector_norm_backward": _norm,
+    "prod_backward": lambda a: f"{a[0]} * {a[2]} / {a[1]}",
+    "evenly_distribute_backward": _reduced,
+    "log1p_backward": lambda a: f"{a[0]} / ({a[1]} + 1)",
+    "native_dropout_backward": lambda a: f"{a[0]} * {a[1]} * scale",
+    "_fused_dropout_backward": lambda a: f"{a[0]} * {a[1]} / (1 - {a[2]})",
+}
+"""By helper: its call's arguments to the expression; an empty one where this form isn't covered."""
+
+
+def _slope(name: str, position: int = 1) -> Callable[[Arguments], str]:
+    return lambda a: f"{a[0]} * {name}′({a[position]})"
+
+
+SLOPES: dict[str, Callable[[Arguments], str]] = {
+    "gelu_backward": _slope("gelu"),
+    "mish_backward": _slope("mish"),
+    "softplus_backward": _slope("softplus"),
+    "hardswish_backward": _slope("hardswish"),
+    "hardsigmoid_backward": _slope("hardsigmoid"),
+    "hardshrink_backward": _slope("hardshrink"),
+    "softshrink_backward": _slope("softshrink"),
+    "log_sigmoid_backward": _slope("logsigmoid"),
+}
+"""Helpers that multiply by a slope too long to write out."""
+
+
+Reasons = tuple[tuple[str, str], ...]
+Prose = dict[str, dict[str, Reasons]]
+
+_MOMENTS: dict[str, Reasons] = {
+    "input": (
+        ("input", "is computed with the normalised input"),
+        ("weight", "is computed with the normalised input"),
+    ),
+    "weight": (("input", "is computed from grad * {weight}"),),
+}
+
+_CONVOLUTION: dict[str, Reasons] = {
+    "input": (("weight", "is the input correlated with grad"),),
+    "weight": (("input", "is grad convolved back with the weight"),),
+}
+
+_AGAIN = "needs the attention weights, which are computed again from it"
+
+# The fused kernels keep no attention weights: they compute softmax(query @ keyᵀ) again.
+_ATTENTION: dict[str, Reasons] = {
+    "query": (("query", _AGAIN), ("key", _AGAIN), ("value", _AGAIN)),
+    "key": (("query", _AGAIN), ("key", _AGAIN), ("value", _AGAIN)),
+    "value": (("query", "is computed from grad @ {value}ᵀ"), ("key", "is computed from grad @ {value}ᵀ")),
+}
+
+_PLACED: Reasons = (("self", "is grad added at these indices"),)
+_CHOSEN: Reasons = (("self", "is grad put at the positions that were chosen"),)
+_TIES: Reasons = (("self", "is grad where {self} equals {result}, shared among ties"),)
+
+PROSE: Prose = {
+    "convolution": _CONVOLUTION,
+    "_convolution": _CONVOLUTION,
+    "native_layer_norm": _MOMENTS,
+    "native_batch_norm": _MOMENTS,
+    "native_group_norm": _MOMENTS,
+    "cudnn_batch_norm": _MOMENTS,
+    "_scaled_dot_product_flash_attention_for_cpu": _ATTENTION,
+    "_scaled_dot_product_flash_attention": _ATTENTION,
+    "_scaled_dot_product_efficient_attention": _ATTENTION,
+    "index": {"indices": _PLACED},
+    "_unsafe_index": {"indices": _PLACED},
+    "gather": {"index": _PLACED},
+    "index_select": {"index": _PLACED},
+    "take": {"index": _PLACED},
+    "embedding": {"indices": (("weight", "has the rows of grad added at these indices"),)},
+    "max": {"indices": _CHOSEN},
+    "min": {"indices": _CHOSEN},
+    "median": {"indices": _CHOSEN},
+    "nanmedian": {"indices": _CHOSEN},
+    "kthvalue": {"indices": _CHOSEN},
+    "mode": {"indices": _CHOSEN},
+    "sort": {"indices": _CHOSEN},
+    "topk": {"indices": _CHOSEN},
+    "max_pool2d_with_indices": {"result1": _CHOSEN},
+    "max_pool3d_with_indices": {"result1": _CHOSEN},
+    "masked_select": {"mask": (("self", "is grad put where the mask is set"),)},
+    "amax": {"self": _TIES, "result": _TIES},
+    "amin": {"self": _TIES, "result": _TIES},
+    "mse_loss": {
+        "self": (
+            ("self", "is proportional to {self} - {target}"),
+            ("target", "is proportional to {target} - {self}"),
+        ),
+        "target": (
+            ("self", "is proportional to {self} - {target}"),
+            ("target", "is proportional to {target} - {self}"),
+        ),
+    },
+}
+"""By operation and role: which gradient reads it and how, completing "grad of … ", for formulas that
+compute several gradients at once or only move values. Braces hold torch's names."""
+
+JOINT: Prose = {
+    "linear": {
+        "input": (("weight", "grad.T @ input"),),
+        "weight": (("input", "grad @ weight"),),
+    },
+    "_prelu_kernel": {
+        "self": (
+            ("self", "where(self > 0, grad, weight * grad)"),
+            ("weight", "where(self > 0, 0, self * grad)"),
+        ),
+        "weight": (("self", "where(self > 0, grad, weight * grad)"),),
+    },
+    "atan2": dict.fromkeys(
+        ("self", "other"),
+        (
+            ("self", "grad * other / (self ** 2 + other ** 2)"),
+            ("other", "-grad * self / (self ** 2 + other ** 2)"),
+        ),
+    ),
+}
+"""The same as formulas, for torch's formulas that compute several gradients at once."""

@@ -1,0 +1,255 @@
+"""The derivative table of the installed torch, as plain facts.
+
+``derivatives.yaml`` and its reader (``torchgen``) are in every torch wheel. Reading it takes about
+two seconds, so it happens once, at the first question, and only for a report. Where it can't be read
+the table is empty and every answer is None: a report loses a line, a program loses nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of an operation, as the schema has it."""
+
+    name: str
+    type: str
+    """``Tensor``, ``Tensor?``, ``Tensor[]``, ``Scalar``, ``int`` …"""
+    default: str | None = None
+    keyword_only: bool = False
+
+    @property
+    def is_tensor(self) -> bool:
+        return self.type.startswith("Tensor")
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """One formula, with what it reads."""
+
+    of: tuple[str, ...]
+    """The arguments whose gradient it computes."""
+    formula: str
+    """Torch's own C++ formula, one line."""
+    reads: tuple[str, ...]
+    """The kept tensors that it reads, inputs first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One tensor that the backward node keeps."""
+
+    role: str
+    """Its name on the node: ``self``, ``result``, ``indices``."""
+    output: bool
+    """Whether it is something that the operation computed."""
+    gradients: tuple[str, ...]
+    """The arguments whose gradients read it."""
+    only_if: str | None = None
+    """Kept only if this argument needs a gradient; None: kept whenever the node is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One operation of the table: one backward node."""
+
+    node: str | None
+    """``MmBackward0``; None where no gradient exists."""
+    operation: str
+    """``mm``"""
+    overload: str
+    """``Tensor_Scalar``; empty for the default one."""
+    key: str
+    """The dispatch key it holds for, mostly ``Default``."""
+    schema: str
+    arguments: tuple[Argument, ...]
+    returns: tuple[str, ...]
+    """Names of the outputs; ``result``, or ``result0``, ``result1`` where the schema has none."""
+    gradients: tuple[Gradient, ...]
+    kept: tuple[Kept, ...]
+
+    @property
+    def differentiable(self) -> tuple[str, ...]:
+        """The arguments with a gradient, in the order of the node's ``next_functions``."""
+        some = {name for gradient in self.gradients for name in gradient.of}
+        return tuple(argument.name for argument in self.arguments if argument.name in some)
+
+    def keeps(self, role: str) -> Kept | None:
+        """The kept tensor called ``role``; an index such as ``indices[0]`` is dropped."""
+        name = role.partition("[")[0]
+        return next((kept for kept in self.kept if kept.role == name), None)
+
+    def needed(self, edges: Sequence[object]) -> frozenset[str] | None:
+        """The arguments whose gradients this node was made to compute.
+
+        Args:
+            edges: One entry for each of the node's ``next_functions``, falsy for a missing one.
+        Returns:
+            None where the edges don't line up with the arguments (lists of tensors).
+        """
+        names = self.differentiable
+        if len(edges) != len(names):
+            return None
+        return frozenset(name for name, edge in zip(names, edges, strict=True) if edge)
+
+    def readers(self, role: str, needed: Iterable[str] | None = None) -> tuple[Gradient, ...]:
+        """The formulas that read ``role``, of those for ``needed`` arguments if they are known."""
+        name = role.partition("[")[0]
+        wanted = None if needed is None else set(needed)
+        return tuple(
+            gradient
+            for gradient in self.gradients
+            if name in gradient.reads and (wanted is None or wanted & set(gradient.of))
+        )
+
+
+@lru_cache(maxsize=1)
+def table() -> tuple[Rule, ...]:
+    """Every rule of the installed torch, in the table's order; empty where it can't be read."""
+    try:
+        return _read()
+    # Not the user's problem: the yaml files, PyYAML or torchgen's internals may be missing or changed.
+    except Exception:
+        return ()
+
+
+@lru_cache(maxsize=1)
+def _nodes() -> Mapping[str, Rule]:
+    # Views and their `_copy` twins, and dispatch keys, may share a node: the first is the plain one.
+    found: dict[str, Rule] = {}
+    for rule in table():
+        if rule.node is not None:
+            found.setdefault(rule.node, rule)
+    return MappingProxyType(found)
+
+
+def by_node(node: str) -> Rule | None:
+    """The rule behind a backward node.
+
+    Example:
+        >>> by_node("MmBackward0").operation
+        'mm'
+    """
+    return _nodes().get(node)
+
+
+def by_operation(name: str) -> tuple[Rule, ...]:
+    """All rules of an operation, one for each overload; ``exp_`` and ``aten::exp`` find ``exp``.
+
+    Example:
+        >>> [rule.overload for rule in by_operation("pow")]
+        ['Tensor_Scalar', 'Tensor_Tensor', 'Scalar']
+    """
+    bare = name.rpartition("::")[2].partition(".")[0]
+    found = tuple(rule for rule in table() if rule.operation == bare)
+    if not found and bare.endswith("_") and not bare.endswith("__"):
+        found = tuple(rule for rule in table() if rule.operation == bare[:-1])
+    return found
+
+
+# --- reading -----------------------------------------------------------------------------------
+def _read() -> tuple[Rule, ...]:
+    import torchgen
+    from torchgen.packaged.autograd.load_derivatives import load_derivatives
+
+    home = os.path.join(os.path.dirname(os.path.abspath(torchgen.__file__)), "packaged")
+    infos, _ = load_derivatives(
+        os.path.join(home, "autograd", "derivatives.yaml"),
+        os.path.join(home, "ATen", "native", "native_functions.yaml"),
+        os.path.join(home, "ATen", "native", "tags.yaml"),
+    )
+    return tuple(_rule(info, key) for by_key in infos.values() for key, info in by_key.items())
+
+
+def _rule(info: Any, key: str) -> Rule:
+    schema = info.func.func
+    gradients = tuple(_gradient(derivative) for derivative in info.derivatives)
+    arguments = tuple(_arguments(schema.arguments))
+    returns = _returns(schema.returns)
+    return Rule(
+        node=info.op,
+        operation=str(schema.name.name),
+        overload=schema.name.overload_name,
+        key=key,
+        schema=str(schema),
+        arguments=arguments,
+        returns=returns,
+        gradients=gradients,
+        kept=tuple(_kept(info, gradients, arguments)),
+    )
+
+
+def _arguments(arguments: Any) -> Iterable[Argument]:
+    keyword_only = {id(argument) for argument in arguments.flat_kwarg_only}
+    for argument in arguments.flat_non_out:
+        # The alias annotation `Tensor(a -> *)` is not part of the type here.
+        yield Argument(argument.name, str(argument.type), argument.default, id(argument) in keyword_only)
+
+
+def _returns(returns: Sequence[Any]) -> tuple[str, ...]:
+    if len(returns) == 1:
+        return (returns[0].name or "result",)
+    return tuple(r.name or f"result{i}" for i, r in enumerate(returns))
+
+
+def _gradient(derivative: Any) -> Gradient:
+    reads = [
+        *(_name(saved) for saved in derivative.saved_inputs if _is_tensor(saved)),
+        *(_name(saved) for saved in derivative.saved_outputs if _is_tensor(saved)),
+    ]
+    return Gradient(tuple(derivative.var_names), " ".join(derivative.original_formula.split()), tuple(reads))
+
+
+def _kept(info: Any, gradients: Sequence[Gradient], arguments: Sequence[Argument]) -> Iterable[Kept]:
+    some = [a for a in arguments if any(a.name in gradient.of for gradient in gradients)]
+    for saved, output in [
+        *((saved, False) for saved in info.all_saved_inputs),
+        *((saved, True) for saved in info.all_saved_outputs),
+    ]:
+        if not _is_tensor(saved):
+            continue
+        name = _name(saved)
+        readers = [gradient for gradient in gradients if name in gradient.reads]
+        yield Kept(
+            role=name,
+            output=output,
+            gradients=tuple(dict.fromkeys(of for gradient in readers for of in gradient.of)),
+            only_if=None if output else _condition(info.name, name, readers, some, arguments),
+        )
+
+
+def _condition(
+    name: str, role: str, readers: Sequence[Gradient], some: Sequence[Argument], arguments: Sequence[Argument]
+) -> str | None:
+    """When autograd's generated code keeps an input (``guard_for`` in torchgen's ``gen_variable_type``)."""
+    kind = next((argument.type for argument in arguments if argument.name == role), "")
+    if (
+        any("[]" in argument.type for argument in some)
+        or "backward" in name
+        or len(some) <= 1
+        or kind != "Tensor"
+        or len(readers) != 1
+        or len(readers[0].of) != 1
+    ):
+        return None
+    return readers[0].of[0]
+
+
+def _name(saved: Any) -> str:
+    name = saved.nctype.name
+    return str(getattr(name, "name", name))
+
+
+def _is_tensor(saved: Any) -> bool:
+    """Whether the saved thing is a tensor (or several), and not its shape, dtype or options."""
+    kind = str(saved.nctype.type)
+    return any(f"name='{tensor}'" in kind for tensor in ("Tensor", "TensorList", "ITensorListRef")) and _name(
+        saved
+    ) == str(saved.expr)

@@ -1,0 +1,211 @@
+"""The rules of one operation as a compact card, as Markdown and as JSON."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from .rules import Derivative, OperationRules, Overwrite, Saved, Variant
+
+Style = Literal["title", "label", "yes", "no", "plain"]
+
+_LABEL = 11
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A run of text in one style; the command gives styles their colours."""
+
+    text: str
+    style: Style = "plain"
+
+
+Line = tuple[Piece, ...]
+
+
+def card(one: OperationRules, width: int = 80) -> str:
+    """The card as plain text.
+
+    Example:
+        >>> print(card(unclobber.rules("neg")))
+        neg(Tensor self) -> Tensor                                          NegBackward0
+          keeps      nothing
+          gradient   self = grad.neg()
+          overwrite  self: yes
+                     result: yes
+          in place   neg_ keeps nothing
+          Python     -a, torch.neg, torch.neg_, Tensor.neg, Tensor.neg_
+    """
+    return "\n".join("".join(piece.text for piece in line) for line in lines(one, width))
+
+
+def lines(one: OperationRules, width: int = 80) -> list[Line]:
+    """The card as lines of styled pieces, none longer than ``width`` where words allow."""
+    found: list[Line] = []
+    if one.parts:
+        found.append((Piece(one.name, "title"),))
+        found += _row("runs", f"{', '.join(one.parts)} (on CPU tensors; `unclobber rules` shows each)", width)
+    for variant in one.variants:
+        if found:
+            found.append(())
+        found += _variant(variant, width)
+    if one.spellings:
+        found += _row("Python", ", ".join(one.spellings), width)
+    return found
+
+
+def _variant(variant: Variant, width: int) -> list[Line]:
+    found = _title(variant, width)
+    keeps = [f"{saved.role}, {saved.when}" for saved in variant.saves]
+    for label, text in zip(("keeps", *[""] * len(keeps)), keeps or ["nothing"], strict=False):
+        found += _row(label, text, width)
+    for number, text in enumerate(_gradients(variant)):
+        found += _row("" if number else "gradient", text, width)
+    for number, one in enumerate(variant.overwrite):
+        first = Piece(("" if number else "  overwrite").ljust(_LABEL + 2), "label")
+        style: Style = "yes" if one.allowed == "yes" else "no" if one.allowed == "no" else "plain"
+        head = f"{one.name}: "
+        body = _wrapped(_answer(one), width - _LABEL - 2 - len(head))
+        found.append((first, Piece(head), Piece(body[0], style)))
+        found += [(Piece(" " * (_LABEL + 2 + len(head))), Piece(rest, style)) for rest in body[1:]]
+    if variant.view:
+        found += _row("", "the output is a view: a write to either is a write to both", width)
+    if variant.in_place is not None:
+        kept = "; ".join(variant.in_place.keeps) or "nothing"
+        found += _row("in place", f"{variant.in_place.name} keeps {kept}", width)
+    return found
+
+
+def _answer(one: Overwrite) -> str:
+    return "yes" if one.allowed == "yes" else f"{'no,' if one.allowed == 'no' else 'only'} {one.reason}"
+
+
+def _title(variant: Variant, width: int) -> list[Line]:
+    node = (variant.node or "") + ("" if variant.key == "Default" else f" [{variant.key}]")
+    schema = _wrapped(variant.schema, width, indent="    ")
+    room = width - len(schema[0]) - len(node)
+    if len(schema) == 1 and room >= 2:
+        return [(Piece(schema[0], "title"), Piece(" " * room + node, "label"))]
+    return [*((Piece(text, "title"),) for text in schema), *_row("node", node, width)]
+
+
+def _gradients(variant: Variant) -> Iterable[str]:
+    for one in variant.gradients:
+        if one.formula is not None:
+            yield f"{', '.join(one.of)} = {one.formula}"
+            continue
+        if one.torch_formula.startswith("not_implemented"):
+            yield f"{', '.join(one.of)}: torch has none and raises"
+            continue
+        known = _in_words(variant.saves, one)
+        yield from known or (f"{', '.join(one.of)}: torch formula {one.torch_formula}",)
+
+
+def _in_words(saves: tuple[Saved, ...], one: Derivative) -> list[str]:
+    """What is known by hand of a formula that torch computes in one go."""
+    parts = [
+        part
+        for saved in saves
+        for part in (saved.why or "").split("; ")
+        if part.startswith("grad of ") and part.removeprefix("grad of ").partition(" ")[0] in one.of
+    ]
+    return [part.removeprefix("grad of ") for part in dict.fromkeys(parts)]
+
+
+def _row(label: str, text: str, width: int) -> list[Line]:
+    first = Piece(f"  {label}".ljust(_LABEL + 2), "label")
+    body = _wrapped(text, width - _LABEL - 2)
+    return [(first, Piece(body[0])), *((Piece(" " * (_LABEL + 2)), Piece(rest)) for rest in body[1:])]
+
+
+def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    return textwrap.wrap(
+        text, max(width, 20), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    ) or [""]
+
+
+# --- documents -----------------------------------------------------------------------------------
+def to_dict(one: OperationRules) -> dict[str, Any]:
+    """One operation as JSON-ready data."""
+    return {
+        "name": one.name,
+        "runs": list(one.parts),
+        "spellings": list(one.spellings),
+        "variants": [_variant_dict(variant) for variant in one.variants],
+    }
+
+
+def _variant_dict(variant: Variant) -> dict[str, Any]:
+    return {
+        "schema": variant.schema,
+        "node": variant.node,
+        "key": variant.key,
+        "view": variant.view,
+        "may_overwrite": variant.may_overwrite,
+        "saves": [
+            {
+                "role": saved.role,
+                "output": saved.output,
+                "when": saved.when,
+                "only_if": list(saved.only_if),
+                "optional": saved.optional,
+                "gradients": list(saved.gradients),
+                "why": saved.why,
+            }
+            for saved in variant.saves
+        ],
+        "gradients": [
+            {"of": list(one.of), "formula": one.formula, "torch_formula": one.torch_formula}
+            for one in variant.gradients
+        ],
+        "overwrite": [
+            {"name": one.name, "output": one.output, "allowed": one.allowed, "reason": one.reason}
+            for one in variant.overwrite
+        ],
+        "in_place": None
+        if variant.in_place is None
+        else {
+            "name": variant.in_place.name,
+            "keeps": list(variant.in_place.keeps),
+            "copies": variant.in_place.copies,
+        },
+    }
+
+
+def to_markdown(some: Iterable[OperationRules]) -> str:
+    """One table: a row for each overload.
+
+    Example:
+        >>> print(to_markdown([unclobber.rules("exp")]).splitlines()[2])
+        | `exp` | `result` | self = grad * result | input | `self` as it has become: don't write it again |
+    """
+    rows = [
+        "| operation | keeps | gradient | may be overwritten | in place it keeps |",
+        "|---|---|---|---|---|",
+    ]
+    for one in some:
+        if one.parts:
+            rows.append(_cells(f"`{one.name}`", f"runs {', '.join(f'`{p}`' for p in one.parts)}", "", "", ""))
+        for variant in one.variants:
+            keeps = "; ".join(
+                f"`{saved.role}`" + ("" if saved.when == "always" else f" {saved.when}")
+                for saved in variant.saves
+            )
+            inner = variant.in_place
+            in_place = "" if inner is None else "; ".join(inner.keeps) or "nothing"
+            rows.append(
+                _cells(
+                    f"`{variant.schema.partition('(')[0]}`",
+                    keeps or "nothing",
+                    "; ".join(_gradients(variant)),
+                    variant.may_overwrite,
+                    in_place,
+                )
+            )
+    return "\n".join(rows)
+
+
+def _cells(*texts: str) -> str:
+    return f"| {' | '.join(text.replace('|', chr(92) + '|') for text in texts)} |"

@@ -1,0 +1,141 @@
+"""How an operation is written in Python, looked up in the installed torch's own namespaces."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+from collections.abc import Iterator
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+_OPERATORS: dict[str, tuple[str, ...]] = {
+    "add": ("a + b", "a += b"),
+    "sub": ("a - b", "a -= b"),
+    "mul": ("a * b", "a *= b"),
+    "div": ("a / b", "a /= b"),
+    "pow": ("a ** b", "a **= b"),
+    "remainder": ("a % b", "a %= b"),
+    "matmul": ("a @ b",),
+    "neg": ("-a",),
+    "abs": ("abs(a)",),
+    "index": ("a[tensor]",),
+    "index_put": ("a[tensor] = b",),
+    "select": ("a[0]",),
+    "slice": ("a[1:3]",),
+    "t": ("a.T of a matrix",),
+    "copy": ("a[...] = b", "a.copy_(b)"),
+}
+"""Operators, which no namespace lists. ``+=`` on a tensor writes in place."""
+
+_RENAMED: dict[str, tuple[str, ...]] = {
+    "im2col": ("nn.functional.unfold", "nn.Unfold"),
+    "col2im": ("nn.functional.fold", "nn.Fold"),
+}
+"""Functions that share a method's name and are something else: ``Tensor.unfold`` is a view."""
+
+_PREFIXES = (("linalg_", "linalg"), ("special_", "special"), ("fft_", "fft"))
+
+
+def variant_exists(name: str, overload: str = "") -> bool:
+    """Whether torch has this overload of an ATen operation.
+
+    Example:
+        >>> variant_exists("exp_"), variant_exists("mul_", "Tensor"), variant_exists("mm_")
+        (True, True, False)
+    """
+    import torch
+
+    try:
+        return (overload or "default") in getattr(torch.ops.aten, name).overloads()
+    except AttributeError:
+        return False
+
+
+@lru_cache(maxsize=2048)
+def spellings(name: str) -> tuple[str, ...]:
+    """Every public way to write an operation, the usual one first.
+
+    Example:
+        >>> spellings("exp")
+        ('torch.exp', 'torch.exp_', 'Tensor.exp', 'Tensor.exp_')
+        >>> spellings("softmax")[-2:]
+        ('nn.Softmax', 'nn.Softmax2d')
+    """
+    import torch
+    from torch.nn import functional
+
+    bare = name.lstrip("_") if name.startswith("_") else name
+    found = list(_OPERATORS.get(name, ()))
+    for spelled in (name, f"{name}_"):
+        if name.startswith("_"):
+            break
+        if _has(torch, spelled):
+            found.append(f"torch.{spelled}")
+    for prefix, home in _PREFIXES:
+        if name.startswith(prefix) and _has(getattr(torch, home), name.removeprefix(prefix)):
+            found.append(f"torch.{home}.{name.removeprefix(prefix)}")
+    for spelled in (name, f"{name}_"):
+        if not name.startswith("_") and _has(torch.Tensor, spelled):
+            found.append(f"Tensor.{spelled}")
+    for spelled in (name, f"{name}_"):
+        if not name.startswith("_") and _has(functional, spelled):
+            found.append(f"nn.functional.{spelled}")
+    if bare == name:
+        found.extend(f"nn.{module}" for module in _modules().get(name, ()))
+    found += _RENAMED.get(name, ())
+    elsewhere = {text for other, texts in _RENAMED.items() if other != name for text in texts}
+    return tuple(text for text in dict.fromkeys(found) if text not in elsewhere)
+
+
+def function_name(text: str) -> str | None:
+    """The function behind a module's name: ``softmax`` for ``nn.Softmax`` or ``torch.nn.Softmax``."""
+    short = text.removeprefix("torch.")
+    short = f"nn.functional.{short.removeprefix('F.')}" if short.startswith("F.") else short
+    for name, texts in _RENAMED.items():
+        if short in texts or f"nn.{short}" in texts:
+            return name
+    module = text.removeprefix("torch.").removeprefix("nn.")
+    return next((name for name, modules in _modules().items() if module in modules), None)
+
+
+def _has(home: Any, name: str) -> bool:
+    return callable(getattr(home, name, None))
+
+
+@lru_cache(maxsize=1)
+def _modules() -> dict[str, tuple[str, ...]]:
+    """By function: torch's modules whose ``forward`` is a call of that one function."""
+    import torch
+
+    found: dict[str, list[str]] = {}
+    for name, kind in sorted(vars(torch.nn).items()):
+        if inspect.isclass(kind) and issubclass(kind, torch.nn.Module):
+            called = set(_called(kind)) - {"pad"}
+            if len(called) == 1:
+                found.setdefault(called.pop(), []).append(name)
+    return {function: tuple(modules) for function, modules in found.items()}
+
+
+def _called(kind: type) -> Iterator[str]:
+    """Functions of ``torch`` and ``nn.functional`` that a module's ``forward`` names."""
+    forward = getattr(getattr(kind, "forward", None), "__code__", None)
+    convolve = getattr(getattr(kind, "_conv_forward", None), "__code__", None)
+    for code in (forward, convolve):
+        if code is not None:
+            yield from _functions_in(code)
+
+
+def _functions_in(code: CodeType) -> Iterator[str]:
+    import torch
+    from torch.nn import functional
+
+    homes = {"F": functional, "torch": torch}
+    home: Any = None
+    for instruction in dis.get_instructions(code):
+        if home is not None and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            value = getattr(home, instruction.argval, None)
+            if callable(value) and not inspect.isclass(value):
+                yield instruction.argval
+        is_home = instruction.opname == "LOAD_GLOBAL" and instruction.argval in homes
+        home = homes[instruction.argval] if is_home else None

@@ -1,0 +1,413 @@
+"""The run record of one session: saves as they are packed, writes as they happen.
+
+The two entries that run at every save and at every write are ``pending.append`` and
+``before_write``. A save is only put on a queue; it is looked up and filed under its storage when
+the next write anywhere is about to happen, and most saves are dead by then (backward freed them),
+so that a training loop whose writes come after backward files nothing at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..observe import _frames
+from ..observe import _torch_compat as compat
+from ._fingerprints import Fingerprints, Place
+from ._region import overlap, region_of
+from ._saved import Filing, SavedTensor
+from ._selection import select
+from ._storage import StorageBook
+from ._undo import Account
+from ._writes import WriteEvent
+
+_FIRST_PRUNE = 4096
+
+METADATA_ONLY = frozenset(
+    [
+        "set_",
+        "set_data",
+        "resize_",
+        "resize_as_",
+        "resize_as_sparse_",
+        "_resize_output_",
+        "t_",
+        "transpose_",
+        "swapaxes_",
+        "swapdims_",
+        "squeeze_",
+        "unsqueeze_",
+        "as_strided_",
+        "detach_",
+        "rename_",
+        "_coalesced_",
+        "sparse_resize_",
+        "sparse_resize_and_clear_",
+    ]
+)
+"""Operations that torch counts as writes but that change no element of the old memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a saved tensor stands at the moment when backward asks for it."""
+
+    saved: SavedTensor
+    version: int
+    """Version counter now."""
+    unseen: bool
+    """The counter moved more often than the writes that we saw account for."""
+    value: torch.Tensor | None
+    """What was saved, rebuilt from undo records; None where nothing was overwritten, or unknown."""
+    changed: bool
+    """Whether any saved element is different now (bit for bit). False where it can't be known."""
+    swapped: bool
+    """Whether ``.data =`` or ``set_`` gave the saved leaf other memory."""
+
+    @property
+    def moved(self) -> bool:
+        """Whether torch's own check would refuse: the version counter isn't what it was."""
+        return self.version != self.saved.version
+
+
+class Ledger:
+    """Saves, writes and undo records of one session."""
+
+    def __init__(self) -> None:
+        self.pending: deque[weakref.ref[SavedTensor]] = deque()
+        """Saves since the last write; appended to from the pack hook, in any thread."""
+        self.watched: dict[int, list[weakref.ref[SavedTensor]]] = {}
+        """Saves by storage key, since that storage was last written to."""
+        self.books: dict[int, weakref.ref[StorageBook]] = {}
+        """Storages that were written to while live saves shared them, by storage key."""
+        self.account = Account()
+        self.write_count = 0
+        """Writes to memory that live saves share."""
+        self.prints: Fingerprints | None = None
+        """Content hashes of live saves, where the session takes them."""
+        self._saves_taken = 0
+        """Saves that have left the queue."""
+        self.pending_limit = _FIRST_PRUNE
+        self._watched_limit = _FIRST_PRUNE
+        self._lock = threading.RLock()
+
+    # --- fed by observe -------------------------------------------------------------------------
+
+    def prune(self) -> None:
+        """Forget queued saves that have died; the queue then doubles before it is looked at again."""
+        with self._lock:
+            for _ in range(len(self.pending)):
+                ref = self.pending.popleft()
+                if ref() is not None:
+                    self.pending.append(ref)
+                else:
+                    self._saves_taken += 1
+            self.pending_limit = 2 * len(self.pending) + _FIRST_PRUNE
+
+    def before_write(
+        self,
+        tensor: torch.Tensor,
+        operation: str,
+        bumps: bool,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> StorageBook | None:
+        """A kernel is about to write to ``tensor``, in any thread.
+
+        Args:
+            tensor: What is written, any layout.
+            operation: ATen name without overload.
+            bumps: Whether the kernel moves the version counter afterwards.
+            args: The operation's arguments, for the elements that it selects.
+        Returns:
+            The book of the storage, None where no live save shares it.
+        """
+        if self.pending:
+            self._sort_pending()
+        try:
+            key = compat.storage_key(tensor)
+        except (NotImplementedError, RuntimeError):
+            return None  # no storage: autograd's saves of it are version-checked only
+        if key in self.watched:
+            self._file(key)
+        ref = self.books.get(key)
+        book = None if ref is None else ref()
+        if book is None:
+            return None
+        stack = _frames.capture(3)
+        with self._lock:
+            self.write_count += 1
+            region = None if operation in METADATA_ONLY else region_of(tensor)
+            actor = _frames.actor(3)
+            event = WriteEvent(book.serial, operation, stack, region, _version(tensor), bumps, actor)
+            if region is not None and not tensor.is_meta and compat.is_plain(tensor):
+                with compat.unseen_by_torch():
+                    selection = select(operation, args, kwargs) if args and tensor is args[0] else None
+                    book.preserve(self.account, tensor, region, selection)
+            book.note(event)
+        return book
+
+    def _sort_pending(self) -> None:
+        """Put every queued save that is still alive under its storage's key.
+
+        Backward itself writes (it adds gradients up) while most saves are alive, so this is hot:
+        a key and a list, nothing more. Where a storage is written to, ``_file`` does the rest.
+        """
+        pending = self.pending
+        watched = self.watched
+        with self._lock:
+            while pending:
+                try:
+                    ref = pending.popleft()
+                except IndexError:
+                    return  # another thread took the last
+                self._saves_taken += 1
+                saved = ref()
+                if saved is None:
+                    continue
+                try:
+                    key = compat.storage_key(saved.alias)
+                except (NotImplementedError, RuntimeError):
+                    saved.filing = Filing(None, 0, 0, 1, False)
+                    continue
+                if key in watched:
+                    watched[key].append(ref)
+                else:
+                    watched[key] = [ref]
+            if len(watched) > self._watched_limit:
+                self._forget_dead_watched()
+                self._watched_limit = 2 * len(watched) + _FIRST_PRUNE
+
+    def _forget_dead_watched(self) -> None:
+        for key, refs in list(self.watched.items()):
+            alive = [ref for ref in refs if ref() is not None]
+            if alive:
+                self.watched[key] = alive
+            else:
+                del self.watched[key]
+
+    def _file(self, key: int) -> None:
+        """The storage is about to be written to: enter the saves that share it into its book."""
+        with self._lock:
+            for ref in self.watched.pop(key, ()):
+                saved = ref()
+                if saved is None:
+                    continue
+                if not compat.is_plain(saved.alias):
+                    saved.filing = Filing(None, 0, 0, 1, False)
+                    continue
+                with compat.unseen_by_torch():
+                    self._book(key).add(saved)
+
+    def _book(self, key: int) -> StorageBook:
+        """The storage's book; its saves are all that keeps it."""
+        ref = self.books.get(key)
+        book = None if ref is None else ref()
+        if book is None:
+            book = StorageBook()
+            books = self.books
+
+            def forget(dead: weakref.ref[StorageBook]) -> None:
+                if books.get(key) is dead:
+                    del books[key]
+
+            self.books[key] = weakref.ref(book, forget)
+        return book
+
+    def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
+        """``storage.resize_()`` is about to give memory back, and to move no counter.
+
+        Keeping the values would undo what it is for (sharded training frees weights so, and gathers
+        equal ones again before backward). Its saves are left to torch's own check from now on.
+        """
+        self._sort_pending()
+        key = compat.key_of_storage(storage)
+        with self._lock:
+            self._file(key)
+            ref = self.books.get(key)
+            book = None if ref is None else ref()
+            if book is not None:
+                book.lose(size)
+
+    def before_swap(self, tensor: torch.Tensor) -> None:
+        """``tensor.data = …`` is about to give ``tensor`` other memory; its counter won't move."""
+        self._sort_pending()
+        try:
+            key = compat.storage_key(tensor)
+        except (NotImplementedError, RuntimeError):
+            return
+        with self._lock:
+            self._file(key)
+            ref = self.books.get(key)
+            book = None if ref is None else ref()
+            if book is None:
+                return
+            event = WriteEvent(
+                book.serial, "set_data", _frames.capture(4), region_of(tensor), _version(tensor), False,
+                _frames.actor(4),
+            )  # fmt: skip
+            for saved in book.saves():
+                filing = saved.filing
+                if filing is not None and filing.swap is None and saved.origin() is tensor:
+                    filing.swap = event
+
+    def unwritten_leaves(self) -> Iterator[torch.Tensor]:
+        """Leaves that are saved, or whose views are, in storages that weren't written to since."""
+        for ref in itertools.chain(list(self.pending), *list(self.watched.values())):
+            saved = ref()
+            if saved is None:
+                continue
+            # Never a view: asking one for `is_leaf` makes torch bring its grad_fn up to date.
+            tensor = saved.origin() if saved.base is None else saved.base()
+            if tensor is not None and tensor.is_leaf:
+                yield tensor
+
+    def anything_alive(self) -> bool:
+        """Whether any save is alive. Forgets the dead ones while it looks."""
+        with self._lock:
+            if self.books:
+                return True
+            self.prune()
+            if self.pending:
+                return True
+            for refs in self.watched.values():
+                if any(ref() is not None for ref in refs):
+                    return True
+            self.watched.clear()
+            return False
+
+    def take_fingerprints(self, prints: Fingerprints) -> None:
+        """Keep ``prints`` up to date with the writes that are seen, from now on."""
+        self.prints = prints
+        before_write = self.before_write
+
+        def before_write_printed(tensor: torch.Tensor, *rest: Any) -> StorageBook | None:
+            with prints.quiet():
+                # without storage there is no fingerprint either
+                with contextlib.suppress(NotImplementedError, RuntimeError):
+                    prints.before_write(compat.storage_key(tensor), lambda: Place(_frames.capture(3), False))
+                return before_write(tensor, *rest)
+
+        # On the object: sessions without fingerprints pay nothing for this.
+        self.before_write = before_write_printed  # type: ignore[method-assign,assignment]
+
+    def file(self, tensor: torch.Tensor, stack: _frames.Stack) -> SavedTensor:
+        """Keep an eye on ``tensor`` as if an operation had saved it now, until the result is dropped."""
+        saved = SavedTensor.__new__(SavedTensor)
+        with torch.no_grad():
+            saved.alias = tensor.detach()
+        saved.version = _version(tensor)
+        saved.origin = weakref.ref(tensor)
+        saved.base = None
+        saved.stack = stack
+        saved.filing = None
+        self.pending.append(weakref.ref(saved))
+        self._saves_taken -= 1  # no save of autograd's
+        return saved
+
+    # --- asked by the session -------------------------------------------------------------------
+
+    def standing(self, saved: SavedTensor) -> Standing:
+        """What happened to ``saved`` since it was saved, with its value rebuilt if it was overwritten."""
+        with self._lock:
+            return self._standing(saved)
+
+    def _standing(self, saved: SavedTensor) -> Standing:
+        alias = saved.alias
+        version = _version(alias)
+        filing = saved.filing
+        book = None if filing is None else filing.book
+        swapped = filing is not None and filing.swap is not None
+        if filing is None or book is None:
+            return Standing(saved, version, version != saved.version, None, False, swapped)
+        # An operation bumps the counter of the tensor it wrote, which need not be this one's
+        # (`.data` has its own), so fewer bumps than writes are normal; more are not.
+        unseen = filing.unseen or version - saved.version > book.bumps - filing.bumps
+        value = None
+        changed = False
+        if filing.cell is not None and filing.moment is not None and filing.moment.record is not None:
+            with torch.no_grad(), compat.unseen_by_torch():
+                value = filing.cell.value_at(filing.moment)
+                changed = not (_in_memory(alias) and _same_bits(value, alias))
+        return Standing(saved, version, unseen, value, changed, swapped)
+
+    def history(self, saved: SavedTensor) -> list[tuple[WriteEvent, bool]]:
+        """All writes to its storage since it was saved, oldest first, each with whether it touched
+        an element of ``saved``."""
+        filing = saved.filing
+        if filing is None or filing.book is None:
+            return []
+        with self._lock:
+            region = region_of(saved.alias)
+            events = [
+                (event, region is not None and event.region is not None and overlap(region, event.region))
+                for event in filing.book.writes
+                if event.last >= filing.since
+            ]
+            return events if filing.swap is None else [*events, (filing.swap, True)]
+
+    @property
+    def save_count(self) -> int:
+        """How many tensors were saved so far."""
+        return self._saves_taken + len(self.pending)
+
+    def last_write(self, saved: SavedTensor) -> WriteEvent | None:
+        """The newest write to its storage; None if there was none since it was saved."""
+        book = None if saved.filing is None else saved.filing.book
+        if book is None or saved.filing is None or book.serial == saved.filing.since:
+            return None
+        return book.writes[-1]
+
+    def seal(self) -> None:
+        """The session ends: note the version counters of all live saves.
+
+        From now on writes go unseen, so a save whose counter moves later must be refused.
+        """
+        self._sort_pending()
+        with self._lock:
+            for key in list(self.watched):
+                self._file(key)
+            for saved in self.live_saves():
+                if saved.filing is not None:
+                    saved.filing.sealed = _version(saved.alias)
+            self.books.clear()
+
+    def live_saves(self) -> Iterator[SavedTensor]:
+        """All live saves of storages that were written to; oldest first for each storage."""
+        for ref in list(self.books.values()):
+            book = ref()
+            if book is not None:
+                yield from book.saves()
+
+
+def _version(tensor: torch.Tensor) -> int:
+    try:
+        return tensor._version
+    except RuntimeError:
+        return 0  # inference tensors keep no counter
+
+
+def _in_memory(tensor: torch.Tensor) -> bool:
+    """Whether its storage is as large as it needs: ``storage.resize_(0)`` leaves nothing to read."""
+    region = region_of(tensor)
+    return region is None or region.hi <= tensor.untyped_storage().nbytes()
+
+
+def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Equal bit for bit, NaNs included."""
+    return a.numel() == 0 or torch.equal(_bytes_of(a), _bytes_of(b))
+
+
+def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    flat = compat.physical(tensor).contiguous().view(-1)
+    if flat.numel() == 1:
+        flat = flat.as_strided((1,), (1,))  # one element counts as contiguous whatever its stride
+    return flat.view(torch.uint8)

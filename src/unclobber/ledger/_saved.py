@@ -1,0 +1,66 @@
+"""One saved tensor, as the pack hook hands it to autograd."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING
+
+import torch
+
+from ..observe._frames import Stack
+
+if TYPE_CHECKING:
+    from ._fingerprints import Fingerprint
+    from ._storage import StorageBook
+    from ._undo import Cell, Moment
+    from ._writes import WriteEvent
+
+
+class SavedTensor:
+    """What autograd keeps in place of the tensor. It dies when autograd frees the node.
+
+    Holds a ``detach()`` of the tensor, which shares memory and version counter: keeping an
+    operation's own output would be a cycle through C++ that nothing can free.
+    """
+
+    __slots__ = ("__weakref__", "alias", "base", "filing", "fingerprint", "origin", "stack", "version")
+
+    # Made by the pack hook with ``__new__`` alone: an ``__init__`` would cost as much as all the rest.
+    alias: torch.Tensor
+    version: int
+    origin: weakref.ref[torch.Tensor]
+    """The tensor itself, for its name and its present grad_fn, and because ``.data =`` may swap a
+    leaf's memory. Weak: an output is held by the node that saves it, and even a leaf can get a
+    grad_fn by a later in-place operation; both would be cycles."""
+    base: weakref.ref[torch.Tensor] | None
+    """What it is a view of: the weight of a Linear, whose transpose is saved."""
+    stack: Stack
+    filing: Filing | None
+    """None until the storage is about to be written to: nothing has happened since."""
+    fingerprint: Fingerprint
+    """Set only for those of a session with fingerprints that were chosen."""
+
+
+class Filing:
+    """Where a save stands in the log of its storage."""
+
+    __slots__ = ("book", "bumps", "cell", "moment", "nth", "sealed", "since", "swap", "unseen")
+
+    def __init__(self, book: StorageBook | None, since: int, bumps: int, nth: int, unseen: bool) -> None:
+        self.book = book
+        """None where the tensor has no storage of its own: then only its version counter speaks."""
+        self.since = since
+        """Number of writes that the book had recorded when the tensor was saved."""
+        self.bumps = bumps
+        """How many of those moved a version counter."""
+        self.nth = nth
+        """Which of the versions of this storage saved by this very stack it is, from 1."""
+        self.unseen = unseen
+        """The counter moved before any write that we saw."""
+        self.swap: WriteEvent | None = None
+        """The ``.data =`` that gave the saved leaf other memory."""
+        self.cell: Cell | None = None
+        self.moment: Moment | None = None
+        """Where in its cell's log of overwritten values it was saved."""
+        self.sealed: int | None = None
+        """Version counter when the session ended, if it has ended."""

@@ -1,0 +1,179 @@
+"""From a trace to a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from ..knowledge import by_node, why
+from . import _inplace, _places
+from ._facts import Gradient, Kept, Line, MemoryReport, Moment, Peak, Place, Role
+from ._timeline import LASTING, Timeline, end_of, timeline
+from ._trace import Save, Storage, Trace
+
+_POINTS = 600
+"""Moments that a report shows; the highest of each stretch is taken."""
+
+
+def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) -> MemoryReport:
+    """Say which line keeps what, for how long and why."""
+    line = timeline(trace)
+    peak = line.peak()
+    kept = _kept(trace, peak)
+    places: dict[Place, int] = {}
+    moments = tuple(_moment(line, tick, trace, places) for tick in _shown(line, peak))
+    in_place, candidates, together = _inplace.gains(trace, line)
+    began = trace.tick if trace.backward_began is None else trace.backward_began
+    return MemoryReport(
+        torch_version=str(torch.__version__),
+        command=command,
+        fake=fake,
+        step=step,
+        backward=trace.backwards > 0,
+        operations=trace.tick - trace.began,
+        backward_began=began,
+        ended=trace.tick,
+        peak=_peak(line, peak, trace, kept, places, began),
+        kept=kept,
+        lines=_lines(kept),
+        timeline=moments,
+        places=tuple(places),
+        gradients=tuple(_gradients(trace, began)),
+        in_place=in_place,
+        candidates=candidates,
+        together=together,
+        peak_activations=line.activations[peak - line.first],
+        peak_kept=max(line.kept),
+        ended_early=trace.ended_early,
+    )
+
+
+# --- what is kept ------------------------------------------------------------------------------------
+def _kept(trace: Trace, peak: int) -> tuple[Kept, ...]:
+    by_storage: dict[int, list[Save]] = {}
+    for save in trace.saves:
+        if end_of(save, trace) >= trace.began:
+            by_storage.setdefault(save.storage, []).append(save)
+    found = [_kept_one(trace.storages[number], saves, trace, peak) for number, saves in by_storage.items()]
+    return tuple(sorted(found, key=lambda one: (-one.bytes, one.since)))
+
+
+def _kept_one(storage: Storage, saves: list[Save], trace: Trace, peak: int) -> Kept:
+    return Kept(
+        bytes=storage.bytes,
+        kind=storage.kind,
+        dtype=saves[0].dtype,
+        shape=saves[0].shape,
+        roles=tuple(_role(save) for save in saves),
+        made_at=_places.place(storage.stack) if storage.made and storage.stack else None,
+        made_by=_plain(storage.operation) if storage.made else storage.name,
+        since=max(min(save.tick for save in saves), storage.born),
+        until=max(end_of(save, trace) for save in saves),
+        needed=any(save.needed is not None for save in saves),
+        at_peak=any(save.tick <= peak <= end_of(save, trace) for save in saves),
+    )
+
+
+def _role(save: Save) -> Role:
+    rule = None if save.node is None else by_node(save.node)
+    reason = None
+    if rule is not None and save.node is not None and save.role is not None:
+        needed = None if save.edges is None else rule.needed(save.edges)
+        reason = why(save.node, save.role, needed)
+    return Role(
+        operation=rule.operation if rule is not None else save.node,
+        role=save.role,
+        why=reason,
+        place=_places.place(save.stack),
+        module=save.module,
+        shape=save.shape,
+    )
+
+
+def _plain(operation: str) -> str:
+    """``add`` for ``add.Tensor``."""
+    return operation.partition(".")[0]
+
+
+def _lines(kept: Iterable[Kept]) -> tuple[Line, ...]:
+    groups: dict[tuple[object, ...], list[tuple[int, Kept]]] = {}
+    for position, one in enumerate(kept):
+        if one.at_peak and one.kind == "activation":
+            place = one.roles[0].place
+            key = ("?",) if place is None else (place.path, place.line)
+            groups.setdefault(key, []).append((position, one))
+    lines = [
+        Line(
+            place=members[0][1].roles[0].place,
+            bytes=sum(one.bytes for _, one in members),
+            kept=tuple(position for position, _ in members),
+            operations=_distinct(one.roles[0].operation for _, one in members),
+            modules=_distinct(one.roles[0].module for _, one in members),
+        )
+        for members in groups.values()
+    ]
+    return tuple(sorted(lines, key=lambda one: -one.bytes))
+
+
+def _distinct(texts: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text for text in texts if text))
+
+
+# --- over time ---------------------------------------------------------------------------------------
+def _moment(line: Timeline, tick: int, trace: Trace, places: dict[Place, int]) -> Moment:
+    at = tick - line.first
+    place = None
+    if 0 < tick <= len(trace.operations):
+        place = _places.place(trace.operations[tick - 1].stack)
+    return Moment(
+        tick,
+        line.kept[at],
+        line.other[at],
+        line.gradients[at],
+        line.temporaries[at],
+        line.lasting[at],
+        None if place is None else places.setdefault(place, len(places)),
+    )
+
+
+def _shown(line: Timeline, peak: int) -> list[int]:
+    """Some hundred ticks from the first activation on: the highest of each stretch, the last, the peak."""
+    totals = line.totals
+    count = len(totals)
+    # Making the model and its data is no part of the step.
+    begin = next((at for at, total in enumerate(totals) if total > line.lasting[at]), 0)
+    stretch = max(1, -(-(count - begin) // _POINTS))
+    ticks = {
+        line.first + max(range(start, min(start + stretch, count)), key=totals.__getitem__)
+        for start in range(begin, count, stretch)
+    }
+    return sorted(
+        ticks | {line.first + max(begin - 1, 0), line.first + count - 1, max(peak, line.first + begin)}
+    )
+
+
+def _peak(
+    line: Timeline, tick: int, trace: Trace, kept: tuple[Kept, ...], places: dict[Place, int], began: int
+) -> Peak | None:
+    if not trace.operations:
+        return None
+    return Peak(
+        moment=_moment(line, tick, trace, places),
+        phase="forward" if tick <= began else "backward",
+        operation=trace.operations[tick - 1].name if tick else "",
+        saved_lasting=sum(one.bytes for one in kept if one.kind in LASTING and one.at_peak),
+    )
+
+
+def _gradients(trace: Trace, began: int) -> Iterable[Gradient]:
+    for storage in trace.storages:
+        if storage.kind in ("temporary", "gradient") and storage.made and storage.born > began:
+            yield Gradient(
+                bytes=storage.bytes,
+                place=_places.place(storage.stack),
+                operation=_plain(storage.operation),
+                born=storage.born,
+                freed=storage.died,
+                leaf=(storage.name or "a leaf") if storage.kind == "gradient" else None,
+            )

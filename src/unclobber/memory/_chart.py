@@ -1,0 +1,197 @@
+"""Geometry of the two pictures: live bytes over time, and the lives of what is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ._facts import Kept, MemoryReport, Moment
+from ._words import shape, short, size
+
+WIDTH = 760
+HEIGHT = 260
+LEFT, RIGHT, TOP, BOTTOM = 64, 12, 14, 30
+
+_SORTS = (
+    ("kept", "kept for backward"),
+    ("other", "other activations"),
+    ("gradients", "gradients of leaves"),
+    ("temporaries", "gradients on their way"),
+)
+
+_BARS = 48
+"""Kept tensors that are drawn; the rest is said to be left out."""
+
+ROW = 9
+"""Height of one life with its gap."""
+
+
+@dataclass(frozen=True)
+class Area:
+    """One coloured layer."""
+
+    sort: str
+    label: str
+    path: str
+    at_peak: int
+
+
+@dataclass(frozen=True)
+class Column:
+    """A stretch of time to point at."""
+
+    x: float
+    width: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """The timeline."""
+
+    areas: tuple[Area, ...]
+    columns: tuple[Column, ...]
+    ticks: tuple[tuple[float, str], ...]
+    """Height and label of each horizontal line."""
+    backward_x: float | None
+    peak_x: float
+    peak_y: float
+    peak_label: str
+    label_left: bool
+
+
+@dataclass(frozen=True)
+class Bar:
+    """The life of one kept tensor."""
+
+    x: float
+    y: float
+    width: float
+    weight: float
+    """Its bytes over those of the largest, 0 to 1."""
+    line: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Lives:
+    """The largest kept tensors, one bar each, in the order of their first save."""
+
+    bars: tuple[Bar, ...]
+    height: int
+    left_out: int
+    left_out_bytes: int
+
+
+def chart(report: MemoryReport) -> Chart:
+    """Lay out the timeline of a report that has one."""
+    moments = report.timeline
+    top = _rounded(max(moment.step for moment in moments))
+    floor = [0] * len(moments)
+    areas = []
+    peak = report.peak
+    assert peak is not None
+    for sort, label in _SORTS:
+        ceiling = [low + getattr(moment, sort) for low, moment in zip(floor, moments, strict=True)]
+        if any(a != b for a, b in zip(floor, ceiling, strict=True)):
+            upper = _steps(report, moments, ceiling, top)
+            lower = _steps(report, moments, floor, top)[::-1]
+            points = " L".join(f"{x:.1f},{y:.1f}" for x, y in [*upper, *lower])
+            areas.append(Area(sort, label, f"M{points} Z", getattr(peak.moment, sort)))
+        floor = ceiling
+    columns = []
+    for position, moment in enumerate(moments):
+        start = _x(report, moment.tick)
+        last = position + 1 == len(moments)
+        end = WIDTH - RIGHT if last else _x(report, moments[position + 1].tick)
+        columns.append(Column(start, max(end - start, 0.5), _moment_text(report, moment)))
+    peak_x = _x(report, peak.moment.tick)
+    return Chart(
+        areas=tuple(areas),
+        columns=tuple(columns),
+        ticks=tuple((_y(top * n // 4, top), size(top * n // 4)) for n in range(5)),
+        backward_x=_x(report, report.backward_began) if report.backward else None,
+        peak_x=peak_x,
+        peak_y=_y(peak.moment.step, top),
+        peak_label=f"peak {size(peak.moment.step)}",
+        label_left=peak_x > WIDTH / 2,
+    )
+
+
+def lives(report: MemoryReport) -> Lives:
+    """Lay out the lives of the activations that are kept, the largest of them."""
+    charged = {position: number for number, line in enumerate(report.lines) for position in line.kept}
+    every = [(position, one) for position, one in enumerate(report.kept) if one.kind == "activation"]
+    shown = sorted(every[:_BARS], key=lambda item: (item[1].since, item[1].until))
+    most = max((one.bytes for _, one in shown), default=1)
+    bars = []
+    for row, (position, one) in enumerate(shown):
+        start, end = _x(report, one.since), _x(report, one.until)
+        bars.append(
+            Bar(
+                x=start,
+                y=row * ROW,
+                width=max(end - start, 1.5),
+                weight=one.bytes / most if most else 0.0,
+                line=charged.get(position, -1),
+                text=_life_text(one),
+            )
+        )
+    rest = every[_BARS:]
+    return Lives(tuple(bars), len(shown) * ROW, len(rest), sum(one.bytes for _, one in rest))
+
+
+def _life_text(one: Kept) -> str:
+    role = one.roles[0]
+    text = (
+        f"{size(one.bytes)}, {shape(one.shape)} {one.dtype}, at {short(role.place)}: "
+        f"{role.operation or 'an operation'} keeps {role.role or 'it'}"
+    )
+    if role.why:
+        text += f" — {role.why}"
+    if len(one.roles) > 1:
+        text += f". Saved {len(one.roles)} times, counted once"
+    if not one.needed:
+        text += ". Never asked for"
+    return f"{text}. From operation {one.since} to {one.until}."
+
+
+def _moment_text(report: MemoryReport, moment: Moment) -> str:
+    phase = "forward" if moment.tick <= report.backward_began else "backward"
+    place = "" if moment.place is None else f", {short(report.places[moment.place])}"
+    parts = [f"{size(getattr(moment, sort))} {label}" for sort, label in _SORTS if getattr(moment, sort)]
+    return f"Operation {moment.tick}, {phase}{place}: {', '.join(parts) or 'nothing of this step'}."
+
+
+def _steps(
+    report: MemoryReport, moments: tuple[Moment, ...], values: list[int], top: int
+) -> list[tuple[float, float]]:
+    """Corners of a step line: a value holds until the next moment."""
+    points: list[tuple[float, float]] = []
+    for moment, value in zip(moments, values, strict=True):
+        x, y = _x(report, moment.tick), _y(value, top)
+        if points:
+            points.append((x, points[-1][1]))
+        points.append((x, y))
+    points.append((float(WIDTH - RIGHT), points[-1][1]))
+    return points
+
+
+def _x(report: MemoryReport, tick: int) -> float:
+    first = report.timeline[0].tick
+    span = max(report.ended - first, 1)
+    return LEFT + (WIDTH - LEFT - RIGHT) * (min(max(tick, first), report.ended) - first) / span
+
+
+def _y(count: int, top: int) -> float:
+    return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * count / top
+
+
+def _rounded(count: int) -> int:
+    """The next number of bytes that four equal parts of read well."""
+    unit = 1
+    while count >= 1024 * unit:
+        unit *= 1024
+    for step in (4, 8, 12, 16, 20, 24, 32, 40, 48, 60, 80, 100, 120, 160, 200, 240, 320, 400, 480, 640, 800):
+        if count <= step * unit:
+            return step * unit
+    return 1024 * unit

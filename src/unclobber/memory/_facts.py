@@ -1,0 +1,232 @@
+"""What is known of the memory of one step: frozen, without torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Kind = Literal["parameter", "buffer", "input", "activation", "gradient", "temporary"]
+"""What a storage is: the first three live anyway, an ``activation`` was made by forward, a
+``gradient`` by backward for a leaf, a ``temporary`` by backward on the way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of source: the innermost one outside torch and the standard library."""
+
+    path: str
+    line: int
+    """1-based."""
+    function: str
+    source: str
+    """The expression that ran, or the line."""
+    called_from: tuple[str, int] | None = None
+    """The user's own line (path, line) that led there, where the place is in an installed package."""
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """One use that backward has for a storage."""
+
+    operation: str | None
+    """As torch's derivative table calls it; None where no graph of this step's backward holds it."""
+    role: str | None
+    why: str | None
+    """The derivative that reads it."""
+    place: Place | None
+    module: str | None
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One storage that backward keeps alive; under however many names, it counts once."""
+
+    bytes: int
+    """Of the whole storage."""
+    kind: Kind
+    dtype: str
+    shape: tuple[int, ...]
+    """Of the first tensor that was saved of it."""
+    roles: tuple[Role, ...]
+    """Every save of it, in order; the first one's line is charged with the bytes."""
+    made_at: Place | None
+    """Where it was computed; None where it was there before."""
+    made_by: str | None
+    since: int
+    """Tick of the first save."""
+    until: int
+    """Tick after which the last save of it was gone."""
+    needed: bool
+    """Whether the recorded backward asked for it."""
+    at_peak: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What one line keeps for backward at the peak."""
+
+    place: Place | None
+    bytes: int
+    kept: tuple[int, ...]
+    """Positions in ``MemoryReport.kept``."""
+    operations: tuple[str, ...]
+    modules: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The live bytes of every sort at one tick."""
+
+    tick: int
+    kept: int
+    """Activations that a save keeps alive."""
+    other: int
+    """Activations that only the program's own variables, or the running operation, keep alive."""
+    gradients: int
+    temporaries: int
+    lasting: int
+    """Parameters, buffers and inputs."""
+    place: int | None = None
+    """Position in ``MemoryReport.places`` of the forward line that runs, or whose backward runs."""
+
+    @property
+    def total(self) -> int:
+        return self.kept + self.other + self.gradients + self.temporaries + self.lasting
+
+    @property
+    def step(self) -> int:
+        """Bytes of this step alone, without what lives anyway."""
+        return self.total - self.lasting
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The moment with the most live bytes, and how much of what."""
+
+    moment: Moment
+    phase: Literal["forward", "backward"]
+    operation: str
+    saved_lasting: int
+    """Bytes of parameters, buffers and inputs that backward reads too; they live anyway."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """A gradient that backward made on its way, with its life."""
+
+    bytes: int
+    place: Place | None
+    """The forward line whose backward made it."""
+    operation: str
+    born: int
+    freed: int | None
+    """None where it was still alive at the end."""
+    leaf: str | None = None
+    """What it is the gradient of, for those that stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class InPlaceUse:
+    """An in-place operation that the program has."""
+
+    place: Place | None
+    operation: str
+    times: int
+    bytes: int
+    """Of what it wrote, all times together."""
+    peak_saved: int
+    """By how much the peak would be higher had it been out-of-place."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An out-of-place operation that could be in-place: nobody reads the old value afterwards."""
+
+    place: Place | None
+    operation: str
+    """The in-place form, such as ``relu_``."""
+    operand: str
+    """The argument that would be written: ``self`` or ``other``."""
+    modules: tuple[str, ...]
+    times: int
+    bytes: int
+    peak_drop: int
+    """By how much the peak drops if this line alone is changed."""
+    keys: tuple[tuple[object, ...], ...] = field(default=(), repr=False, compare=False)
+    """Recognise the calls in another run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The safe candidates made in-place in a second run."""
+
+    substituted: int
+    """Calls that ran in place."""
+    places: int
+    peak_before: int
+    peak_after: int
+    equal_loss: bool
+    gradients: int
+    rounded_gradients: int
+    """Gradients that differ by rounding: elu in place computes its slope from the result."""
+    changed_gradients: int
+    """Gradients that differ by more: the change is not safe after all."""
+    largest_difference: float
+    """The largest difference of any gradient's element, relative to that gradient's largest."""
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReport:
+    """One recorded step."""
+
+    torch_version: str
+    command: tuple[str, ...]
+    fake: bool
+    step: int
+    """Which backward ended the recording, 1-based."""
+    backward: bool
+    """Whether there was one at all."""
+    operations: int
+    backward_began: int
+    ended: int
+    peak: Peak | None
+    kept: tuple[Kept, ...]
+    """Largest first."""
+    lines: tuple[Line, ...]
+    """Largest first; activations at the peak."""
+    timeline: tuple[Moment, ...]
+    places: tuple[Place, ...]
+    gradients: tuple[Gradient, ...]
+    in_place: tuple[InPlaceUse, ...]
+    candidates: tuple[Candidate, ...]
+    together: int
+    """By how much the peak drops with all candidates at once."""
+    peak_activations: int = 0
+    """Live bytes that forward made, at the peak."""
+    peak_kept: int = 0
+    """The most bytes that saves alone kept alive at a time."""
+    trial: Trial | None = None
+    ended_early: str | None = None
+    """Why recording stopped before the wanted backward, where it did."""
+
+    @property
+    def bytes_by_line(self) -> dict[tuple[str, int], int]:
+        """Bytes that each line ``(path, line)`` keeps for backward at the peak, largest first."""
+        found: dict[tuple[str, int], int] = {}
+        for line in self.lines:
+            key = ("", 0) if line.place is None else (line.place.path, line.place.line)
+            found[key] = found.get(key, 0) + line.bytes
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+    @property
+    def unneeded(self) -> tuple[Kept, ...]:
+        """Activations kept for a backward that never asked for them."""
+        return tuple(kept for kept in self.kept if kept.kind == "activation" and not kept.needed)
+
+    @property
+    def shared(self) -> tuple[Kept, ...]:
+        """Storages that were saved under several names and count once."""
+        return tuple(kept for kept in self.kept if kept.kind == "activation" and len(kept.roles) > 1)

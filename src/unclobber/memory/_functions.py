@@ -1,0 +1,104 @@
+"""Which of torch's functions the program called, above autograd.
+
+Dispatch sees ``mul`` inside ``dropout`` and ``div_`` inside its noise; only the call itself says what
+the program wrote, and whether it asked for in-place.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+OPERATORS = {"radd": "add", "rmul": "mul", "truediv": "div", "true_divide": "div", "divide": "div"}
+"""Operators and aliases of functions that have an in-place form."""
+
+REVERSED = ("radd", "rmul")
+"""Operators whose receiver is the second operand."""
+
+_AUGMENTED = frozenset({"iadd", "isub", "imul", "itruediv", "idiv", "ipow", "imod", "iand", "ior", "ixor"})
+
+
+class Calls(TorchFunctionMode):
+    """Tells a listener of every outermost call of a torch function.
+
+    Args:
+        begins: Called with whether the call asks for in-place.
+        ends: Called with the function's name and its result.
+    """
+
+    def __init__(self, begins: Callable[[bool], None], ends: Callable[[str, Any], None]) -> None:
+        super().__init__()
+        self._begins = begins
+        self._ends = ends
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        self._begins(asks_in_place(func, args, kwargs))
+        out = None
+        try:
+            out = func(*args, **kwargs)
+            return out
+        finally:
+            self._ends(name_of(func), out)
+
+
+def name_of(func: Any) -> str:
+    """``add`` for ``Tensor.add``, ``torch.add`` and ``__radd__``."""
+    name = str(getattr(func, "__name__", ""))
+    bare = name.strip("_") if name.startswith("__") else name
+    return OPERATORS.get(bare, bare)
+
+
+def asks_in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call writes its argument because the program said so.
+
+    Example:
+        >>> x = torch.zeros(2)
+        >>> asks_in_place(torch.Tensor.add_, (x, 1), {}), asks_in_place(torch.dropout, (x, 0.5, True), {})
+        (True, False)
+        >>> asks_in_place(torch.nn.functional.relu, (x, True), {})
+        True
+    """
+    name = str(getattr(func, "__name__", ""))
+    if name.startswith("__") and name.endswith("__"):
+        return name.strip("_") in _AUGMENTED or name == "__setitem__"
+    if name.endswith("_") or kwargs.get("inplace") or kwargs.get("out") is not None:
+        return True
+    position = _place_of_inplace(func)
+    return position is not None and len(args) > position and args[position] is True
+
+
+@lru_cache(maxsize=1024)
+def _place_of_inplace(func: Any) -> int | None:
+    try:
+        names = list(inspect.signature(func).parameters)
+    except (TypeError, ValueError):  # a function of C has no signature, and no argument of this name
+        return None
+    return names.index("inplace") if "inplace" in names else None
+
+
+@lru_cache(maxsize=1024)
+def in_place_form(name: str) -> Callable[..., Any] | None:
+    """torch's in-place form of a function, a method where there is one.
+
+    Example:
+        >>> in_place_form("relu").__name__, in_place_form("dropout").__name__, in_place_form("softmax")
+        ('relu_', 'dropout_', None)
+    """
+    for home in (Tensor, torch, torch.nn.functional):
+        form: Callable[..., Any] | None = getattr(home, f"{name}_", None)
+        if form is not None and not name.endswith("_"):
+            return form
+    return None

@@ -1,0 +1,272 @@
+"""What in-place buys: what the program's in-place operations spare, and what others could.
+
+Both are counterfactuals on the recorded timeline. An operation spares memory in place only while
+the old and the new value would be alive together; where autograd keeps a copy of the old one, or
+the old one dies at once, it spares nothing at the peak, and that is the usual answer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..knowledge import Rule, by_operation
+from ..knowledge.rules import in_place_overload, in_place_rule
+from . import _places
+from ._facts import Candidate, InPlaceUse
+from ._functions import in_place_form
+from ._timeline import Timeline, end_of
+from ._trace import Operand, Operation, Save, Trace
+
+Span = tuple[int, int, int]
+"""First tick, last tick, bytes."""
+
+
+@dataclass(frozen=True)
+class _Chance:
+    """One call that could have been in place."""
+
+    operation: Operation
+    operand: int
+    """Position of the operand that would be written."""
+    span: Span
+    """When old and new value were alive together."""
+
+
+def gains(trace: Trace, line: Timeline) -> tuple[tuple[InPlaceUse, ...], tuple[Candidate, ...], int]:
+    """The in-place operations there are, those there could be, and the drop with all of these at once."""
+    totals = line.totals
+    used = _used(trace, line, totals)
+    groups = _chances(trace)
+    merged: dict[tuple[object, ...], list[tuple[tuple[object, ...], list[_Chance]]]] = {}
+    for key, chances in groups.items():
+        first = chances[0]
+        line_key = (*_places.key(first.operation.stack), first.operation.function, first.operand)
+        merged.setdefault(line_key, []).append(((*key, first.operand), chances))
+    candidates = [_candidate(members, line, totals) for members in merged.values()]
+    every = [chance.span for chances in groups.values() for chance in chances]
+    together = max(totals) - _highest(totals, line.first, every, sign=-1)
+    candidates.sort(key=lambda one: (-one.peak_drop, -one.bytes))
+    return tuple(used), tuple(candidates), together
+
+
+def _highest(totals: Sequence[int], first: int, spans: Iterable[Span], *, sign: int) -> int:
+    """The peak with ``sign`` times the spans' bytes added."""
+    change = [0] * (len(totals) + 1)
+    for since, until, size in spans:
+        start, end = max(since - first, 0), min(until - first, len(totals) - 1)
+        if start <= end:
+            change[start] += sign * size
+            change[end + 1] -= sign * size
+    highest = running = 0
+    for total, step in zip(totals, change, strict=False):
+        running += step
+        highest = max(highest, total + running)
+    return highest
+
+
+# --- the in-place operations that are there ----------------------------------------------------------
+def _used(trace: Trace, line: Timeline, totals: Sequence[int]) -> list[InPlaceUse]:
+    groups: dict[tuple[object, ...], list[tuple[Operation, Span, str]]] = {}
+    saves = _by_storage(trace)
+    for operation in trace.operations:
+        if operation.backward or operation.tick <= trace.began or not operation.operands:
+            continue
+        target = operation.operands[0]
+        if not _is_in_place(operation) or trace.storages[target.storage].kind != "activation":
+            continue
+        span, reason = _had_it_not_been(operation, target, trace, saves)
+        groups.setdefault((*_places.key(operation.stack), operation.name), []).append(
+            (operation, span, reason)
+        )
+    return [_use(members, line, totals) for members in groups.values()]
+
+
+def _use(members: list[tuple[Operation, Span, str]], line: Timeline, totals: Sequence[int]) -> InPlaceUse:
+    spans = [span for _, span, _ in members]
+    spared = max(0, _highest(totals, line.first, spans, sign=1) - max(totals))
+    return InPlaceUse(
+        place=_places.place(members[0][0].stack),
+        operation=members[0][0].name,
+        times=len(members),
+        bytes=sum(size for _, _, size in spans),
+        peak_saved=spared,
+        reason=members[0][2],
+    )
+
+
+def _is_in_place(operation: Operation) -> bool:
+    name = operation.name
+    return (
+        operation.asked
+        and name.endswith("_")
+        and not name.startswith("_")
+        and operation.writes == (operation.operands[0].storage,)
+        and bool(by_operation(name[:-1]))
+        and name not in ("copy_", "resize_", "set_")
+    )
+
+
+def _had_it_not_been(
+    operation: Operation, target: Operand, trace: Trace, saves: dict[int, list[Save]]
+) -> tuple[Span, str]:
+    """The extra bytes of the out-of-place form, and in words why."""
+    size = target.bytes
+    rule = _rule(operation.name[:-1], operation.overload)
+    if rule is not None and target.requires_grad:
+        own = in_place_rule(rule)
+        keeps_old = rule.keeps("self") is not None
+        copies = own.keeps("self") is not None
+        if copies:
+            return (operation.tick, operation.tick, 0), "autograd keeps a copy of the old value"
+        if keeps_old:
+            end = max(
+                (
+                    end_of(save, trace)
+                    for save in saves.get(target.storage, ())
+                    if save.tick >= operation.tick
+                ),
+                default=operation.tick,
+            )
+            return (operation.tick, end, size), "out of place, backward would keep the old value too"
+    return (operation.tick, operation.tick, size), "out of place, both values live during this operation only"
+
+
+# --- those that could be -----------------------------------------------------------------------------
+def _chances(trace: Trace) -> dict[tuple[object, ...], list[_Chance]]:
+    """The calls that could be in place, by line and module; only lines of which every call could."""
+    saves = _by_storage(trace)
+    calls: Counter[tuple[object, ...]] = Counter()
+    found: dict[tuple[object, ...], list[_Chance]] = {}
+    taken: set[int] = set()
+    for operation in trace.operations:
+        if operation.backward or operation.tick <= trace.began or operation.output is None:
+            continue
+        key = (*_places.key(operation.stack), operation.module, operation.function)
+        calls[key] += 1
+        chance = _chance(operation, trace, saves, taken)
+        if chance is not None:
+            taken.add(operation.operands[chance.operand].storage)
+            found.setdefault(key, []).append(chance)
+    return {
+        key: chances
+        for key, chances in found.items()
+        if len(chances) == calls[key] and len({chance.operand for chance in chances}) == 1 and len(key) > 2
+    }
+
+
+def _chance(
+    operation: Operation, trace: Trace, saves: dict[int, list[Save]], taken: set[int]
+) -> _Chance | None:
+    rule = _rule(operation.name, operation.overload)
+    if rule is None or in_place_overload(rule) is None:
+        return None
+    # `dropout` multiplies: its in-place form multiplies in place. What is computed on the way inside
+    # of another function is nothing that the program could write otherwise.
+    if operation.function is None or in_place_form(operation.function) is None:
+        return None
+    positions = [0]
+    # a + b is b + a: either operand may take the result.
+    if operation.name == "add" and operation.alpha_is_one and len(operation.operands) > 1:
+        positions.append(1)
+    for position in positions:
+        if position < len(operation.operands) and _free(operation, position, rule, trace, saves):
+            old = trace.storages[operation.operands[position].storage]
+            until = trace.tick if old.died is None else old.died
+            if old.number not in taken:
+                return _Chance(operation, position, (operation.tick, until, old.bytes))
+    return None
+
+
+def _free(
+    operation: Operation, position: int, rule: Rule, trace: Trace, saves: dict[int, list[Save]]
+) -> bool:
+    """Whether nobody reads the operand's old value after the operation: not autograd, not the program."""
+    operand, output = operation.operands[position], operation.output
+    assert output is not None
+    old = trace.storages[operand.storage]
+    new = trace.storages[output.storage]
+    same = (operand.shape, operand.strides, operand.dtype) == (output.shape, output.strides, output.dtype)
+    fresh = operation.makes == (new.number,) and new.kind == "activation"
+    if not (same and fresh and operand.whole and not operand.leaf and old.kind == "activation" and old.made):
+        return False
+    # Alive at the end, the program still has a name for it and may read it in ways that are no operation.
+    if old.died is None or old.last_use > operation.tick:
+        return _kept_by_itself_alone(operation, old.number, rule, trace, saves) and old.died is not None
+    # A tensor that needs no gradient must not come to need one behind its other names.
+    if output.requires_grad and not operand.requires_grad:
+        return False
+    return not any(
+        end_of(save, trace) >= operation.tick and not _own(save, operation)
+        for save in saves.get(old.number, ())
+    ) and _keeps_no_copy(operation, position, rule, saves, old.number)
+
+
+def _kept_by_itself_alone(
+    operation: Operation, number: int, rule: Rule, trace: Trace, saves: dict[int, list[Save]]
+) -> bool:
+    """Whether the old value is read later only because this operation kept it, and in place it wouldn't."""
+    in_place = in_place_rule(rule)
+    if in_place is rule or in_place.keeps("self") is not None:
+        return False
+    mine = [save for save in saves.get(number, ()) if end_of(save, trace) >= operation.tick]
+    if not mine or not all(_own(save, operation) and save.role == "self" for save in mine):
+        return False
+    last = trace.storages[number].last_use
+    readers = [one for one in trace.operations if one.tick > operation.tick and number in one.reads]
+    return all(one.backward for one in readers) and bool(readers) and readers[-1].tick == last
+
+
+def _keeps_no_copy(
+    operation: Operation, position: int, rule: Rule, saves: dict[int, list[Save]], number: int
+) -> bool:
+    if position != 0:
+        return not any(_own(save, operation) for save in saves.get(number, ()))
+    in_place = in_place_rule(rule)
+    own = [save for save in saves.get(number, ()) if _own(save, operation)]
+    # In place, autograd would keep a copy of what it keeps now: nothing gained.
+    return not own or in_place.keeps("self") is None
+
+
+def _own(save: Save, operation: Operation) -> bool:
+    """Whether this operation made the save: inputs are packed just before it runs, outputs just after."""
+    near = save.tick in (operation.tick - 1, operation.tick)
+    return near and _places.key(save.stack) == _places.key(operation.stack)
+
+
+def _candidate(
+    members: list[tuple[tuple[object, ...], list[_Chance]]], line: Timeline, totals: Sequence[int]
+) -> Candidate:
+    """One line, in all the modules that run it."""
+    chances = [chance for _, some in members for chance in some]
+    first = chances[0].operation
+    spans = [chance.span for chance in chances]
+    return Candidate(
+        place=_places.place(first.stack),
+        operation=f"{first.function}_",
+        operand="self" if chances[0].operand == 0 else "other",
+        modules=tuple(dict.fromkeys(c.operation.module for c in chances if c.operation.module is not None)),
+        times=len(chances),
+        bytes=sum(size for _, _, size in spans),
+        peak_drop=max(totals) - _highest(totals, line.first, spans, sign=-1),
+        keys=tuple(key for key, _ in members),
+    )
+
+
+# --- shared ------------------------------------------------------------------------------------------
+def _by_storage(trace: Trace) -> dict[int, list[Save]]:
+    found: dict[int, list[Save]] = {}
+    for save in trace.saves:
+        found.setdefault(save.storage, []).append(save)
+    return found
+
+
+def _rule(name: str, overload: str) -> Rule | None:
+    """The row of a functional operation; that of ``Tensor_Scalar`` for ``Scalar`` where there is no other."""
+    rules = [rule for rule in by_operation(name) if rule.operation == name and rule.key == "Default"]
+    for wanted in (overload, f"Tensor_{overload}"):
+        for rule in rules:
+            if rule.overload == wanted:
+                return rule
+    return rules[0] if len(rules) == 1 else None

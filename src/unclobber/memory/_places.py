@@ -1,0 +1,91 @@
+"""The line to charge: the innermost one outside torch, the standard library and this package.
+
+A user of a model from a package has one line of their own, ``model(x)``; what keeps the memory are
+the package's lines, so those are named, with the user's line beside them.
+"""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+import torch
+
+from ..observe import _sites
+from ._facts import Place
+
+Stack = tuple[Any, ...]
+Spot = tuple[CodeType, int]
+
+
+def innermost(stack: Stack) -> Spot | None:
+    """Code object and instruction of the line to charge; None where the whole stack is torch's."""
+    for code, lasti in zip(stack[::2], stack[1::2], strict=False):
+        if not _machinery(code.co_filename):
+            return code, lasti
+    return None
+
+
+def key(stack: Stack) -> tuple[object, ...]:
+    """What stays the same for this line when the program is run again."""
+    spot = innermost(stack)
+    if spot is None:
+        return ()
+    code, lasti = spot
+    return (code.co_filename, code.co_qualname, code.co_firstlineno, lasti)
+
+
+@lru_cache(maxsize=4096)
+def _place(files: tuple[str, ...], code: CodeType, lasti: int, user: Spot | None) -> Place | None:
+    """``files`` is there for the cache: code objects of equal text in two files are equal."""
+    site = _sites.resolve((code, lasti))
+    if site is None:
+        return None
+    above = None if user is None else _sites.resolve(user)
+    called_from = None if above is None else (above.path, above.line)
+    return Place(site.path, site.line, site.function, site.source, called_from)
+
+
+def place(stack: Stack) -> Place | None:
+    """The line to charge, looked up in its source."""
+    spot = innermost(stack)
+    if spot is None:
+        return None
+    user: Spot | None = None
+    index = _sites.innermost_user(stack)
+    if index is not None and stack[2 * index] is not spot[0]:
+        user = (stack[2 * index], stack[2 * index + 1])
+    files = (spot[0].co_filename, "" if user is None else user[0].co_filename)
+    return _place(files, *spot, user)
+
+
+@lru_cache(maxsize=4096)
+def _machinery(filename: str) -> bool:
+    if filename.startswith("<frozen "):
+        return True
+    path = os.path.abspath(filename) if not filename.startswith("<") else filename
+    return path.startswith(_roots()) and not _installed(path)
+
+
+@lru_cache(maxsize=1)
+def _roots() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return tuple(
+        os.path.join(folder, "")
+        for folder in (paths["stdlib"], paths["platstdlib"], os.path.dirname(torch.__file__), ours)
+    )
+
+
+def _installed(path: str) -> bool:
+    """Whether a path below the standard library's folder is really an installed package's."""
+    torchs = os.path.join(os.path.dirname(torch.__file__), "")
+    ours = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+    return (
+        any(part in path for part in (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}"))
+        and not path.startswith(torchs)
+        and not path.startswith(ours)
+    )

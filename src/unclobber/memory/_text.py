@@ -1,0 +1,215 @@
+"""The report as text: what the peak is made of, the lines that keep it, and what in-place buys."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from ._facts import Candidate, InPlaceUse, Kept, Line, MemoryReport, Trial
+from ._words import many, several, shape, short, size, times
+
+_LINES = 12
+_REASONS = 3
+
+
+def to_text(report: MemoryReport, width: int = 80) -> str:
+    """The report for a terminal of this width, without a newline at the end."""
+    if report.peak is None:
+        return "nothing recorded: the program ran no operation of torch's"
+    parts = [
+        _peak(report, width),
+        _by_line(report, width),
+        _longest(report, width),
+        _notes(report, width),
+        _in_place(report, width),
+    ]
+    if report.trial is not None:
+        parts.append(_trial(report.trial, width))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _peak(report: MemoryReport, width: int) -> str:
+    peak = report.peak
+    assert peak is not None
+    now = peak.moment
+    where = f"operation {now.tick} of {report.ended}, {peak.phase}, {peak.operation}"
+    head = f"Peak: {size(now.step)} of this step, beside {size(now.lasting)} that live anyway ({where})"
+    rows = [
+        ("kept for backward", now.kept, "activations that saves keep alive"),
+        ("other activations", now.other, "held by the program alone"),
+        ("gradients", now.gradients, "of leaves"),
+        ("gradients on their way", now.temporaries, "made and freed by backward"),
+        ("live anyway", now.lasting, "parameters, inputs, optimizer state"),
+    ]
+    body = [f"  {size(count):>10}  {name:<22}  {note}"[:width] for name, count, note in rows]
+    body.append(f"  {size(peak.saved_lasting):>10}    of which backward reads"[:width])
+    extra = []
+    if report.fake:
+        extra.append("Fake tensors: shapes were computed, values were not.")
+    if report.ended_early:
+        extra += textwrap.wrap(f"Recording ended early: {report.ended_early}", width)
+    elif not report.backward:
+        extra += textwrap.wrap(
+            "The program called no backward: this is what its forward pass kept when it ended.", width
+        )
+    return "\n".join([*textwrap.wrap(head, width), *body, *extra])
+
+
+def _by_line(report: MemoryReport, width: int) -> str:
+    if not report.lines:
+        return "No line keeps anything for backward at the peak."
+    total = sum(line.bytes for line in report.lines)
+    names = [short(line.place) for line in report.lines[:_LINES]]
+    column = min(max(map(len, names)), max(width // 3, 12))
+    rows = ["Kept for backward at the peak, by line"]
+    for name, line in zip(names, report.lines, strict=False):
+        share = 100 * line.bytes / total if total else 0.0
+        left = f"  {size(line.bytes):>10} {share:5.1f} %  {name:<{column}}  "
+        rows.append(f"{left}{_clipped(_what(line, report.kept), width - len(left))}")
+        if line.place is not None and line.place.source:
+            indent = " " * 22
+            rows.append(f"{indent}{_clipped(' '.join(line.place.source.split()), width - len(indent))}")
+    rest = report.lines[_LINES:]
+    if rest:
+        rows.append(f"  {size(sum(line.bytes for line in rest)):>10}          {len(rest)} more lines")
+    return "\n".join(rows)
+
+
+def _what(line: Line, kept: Sequence[Kept]) -> str:
+    """``gelu self, addmm mat1 ×4 in b.0 (Block) and 3 more``"""
+    counts: dict[str, int] = {}
+    for position in line.kept:
+        role = kept[position].roles[0]
+        name = f"{role.operation or 'unknown operation'}{f' {role.role}' if role.role else ''}"
+        counts[name] = counts.get(name, 0) + 1
+    what = ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in counts.items())
+    return f"{what} in {several(line.modules)}" if line.modules else what
+
+
+def _longest(report: MemoryReport, width: int) -> str:
+    """The largest kept tensors with their reasons, one of each kind."""
+    seen: dict[tuple[object, ...], Kept] = {}
+    for one in report.kept:
+        role = one.roles[0]
+        key = (role.place, role.operation, role.role)
+        if one.at_peak and one.kind == "activation":
+            seen.setdefault(key, one)
+    if not seen:
+        return ""
+    rows = ["The largest, and why"]
+    for one in list(seen.values())[:_REASONS]:
+        role = one.roles[0]
+        life = f"from operation {one.since} to {one.until}"
+        text = (
+            f"{size(one.bytes)}  {shape(one.shape)} {one.dtype}, {short(role.place)}, {life}: "
+            f"{role.operation or 'an operation'} keeps {role.role or 'it'}"
+            + (f"; {role.why}" if role.why else "")
+        )
+        rows += _paragraph(text, width)
+    return "\n".join(rows)
+
+
+def _notes(report: MemoryReport, width: int) -> str:
+    notes = []
+    if report.shared:
+        saved = sum(one.bytes * (len(one.roles) - 1) for one in report.shared)
+        notes.append(
+            f"{many(len(report.shared), 'tensor')} saved under several names and counted once "
+            f"(counted each time, {size(saved)} more)."
+        )
+    if report.unneeded:
+        total = sum(one.bytes for one in report.unneeded)
+        places = tuple(dict.fromkeys(short(one.roles[0].place) for one in report.unneeded))
+        notes.append(
+            f"{size(total)} in {many(len(report.unneeded), 'tensor')} were kept and never asked for by this "
+            f"backward: no gradient that was wanted needs them ({', '.join(places[:4])})."
+        )
+    passing = [one for one in report.gradients if one.leaf is None]
+    if passing:
+        largest = max(passing, key=lambda one: one.bytes)
+        freed = sum(one.freed is not None for one in passing)
+        notes.append(
+            f"Backward made {len(passing)} gradients on its way and freed {freed} of them; the largest, "
+            f"{size(largest.bytes)}, by {largest.operation} for {short(largest.place)}."
+        )
+    return "\n".join(line for note in notes for line in textwrap.wrap(note, width))
+
+
+# --- in place ------------------------------------------------------------------------------------------
+def _in_place(report: MemoryReport, width: int) -> str:
+    rows = ["What in-place buys"]
+    if not report.in_place:
+        rows += _paragraph("The program has no in-place operation on an activation.", width)
+    for used in report.in_place[:_LINES]:
+        rows += _paragraph(_used(used), width)
+    useful = [one for one in report.candidates if one.peak_drop > 0]
+    if not report.candidates:
+        rows += _paragraph("No other operation could safely be in-place.", width)
+    elif not useful:
+        rows += _paragraph(
+            f"{many(len(report.candidates), 'line')} could safely be in-place, and it would buy nothing: "
+            + _nothing(report),
+            width,
+        )
+    for one in useful[:_LINES]:
+        rows += _paragraph(_candidate(one), width)
+    if len(useful) > 1 or (report.together and not useful):
+        rows += _paragraph(
+            f"All {many(len(report.candidates), 'line')} together: {size(report.together)} lower.", width
+        )
+    return "\n".join(rows)
+
+
+def _nothing(report: MemoryReport) -> str:
+    if report.together:
+        return "no line alone lowers the peak."
+    return "old and new value are alive together only below the peak."
+
+
+def _used(used: InPlaceUse) -> str:
+    gain = f"spares {size(used.peak_saved)} at the peak" if used.peak_saved else "spares nothing at the peak"
+    return f"{short(used.place)}: {used.operation} {gain} (ran {times(used.times)}; {used.reason})"
+
+
+def _candidate(one: Candidate) -> str:
+    target = "" if one.operand == "self" else " on the other operand"
+    where = f" in {several(one.modules)}" if one.modules else ""
+    return (
+        f"{short(one.place)}: {one.operation}{target} would lower the peak by {size(one.peak_drop)} "
+        f"(runs {times(one.times)}{where}; nobody reads the old value)"
+    )
+
+
+def _trial(trial: Trial, width: int) -> str:
+    rows = ["Tried"]
+    if trial.error is not None:
+        rows += _paragraph(f"The changed program failed, so nothing is proved: {trial.error}", width)
+    elif not trial.substituted:
+        rows += _paragraph("There was nothing to change.", width)
+    else:
+        change = trial.peak_before - trial.peak_after
+        peak = f"the peak fell from {size(trial.peak_before)} to {size(trial.peak_after)}"
+        if change <= 0:
+            peak = f"the peak stayed at {size(trial.peak_after)}: it bought nothing"
+        if change < 0:
+            peak = f"the peak rose from {size(trial.peak_before)} to {size(trial.peak_after)}"
+        same = trial.gradients - trial.rounded_gradients - trial.changed_gradients
+        equal = f"{same} of {trial.gradients} gradients equal to the bit"
+        if trial.rounded_gradients:
+            equal += f", {trial.rounded_gradients} up to rounding ({trial.largest_difference:.0e})"
+        equal += f", {trial.changed_gradients} changed"
+        loss = "the loss is equal" if trial.equal_loss else "the loss is NOT equal"
+        rows += _paragraph(
+            f"{many(trial.substituted, 'call')} on {many(trial.places, 'line')} ran in place: "
+            f"{loss}, {equal}; {peak}.",
+            width,
+        )
+    return "\n".join(rows)
+
+
+def _paragraph(text: str, width: int) -> Iterable[str]:
+    return textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="    ", break_long_words=False)
+
+
+def _clipped(text: str, room: int) -> str:
+    return text if len(text) <= room else f"{text[: max(room - 1, 0)]}…"

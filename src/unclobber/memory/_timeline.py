@@ -1,0 +1,95 @@
+"""Live bytes of every sort at every tick, from the lives of storages and saves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+
+from ._trace import Save, Trace
+
+LASTING = ("parameter", "buffer", "input")
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Bytes by tick, from ``first`` on."""
+
+    first: int
+    kept: list[int]
+    other: list[int]
+    gradients: list[int]
+    temporaries: list[int]
+    lasting: list[int]
+
+    @property
+    def totals(self) -> list[int]:
+        columns = zip(self.kept, self.other, self.gradients, self.temporaries, self.lasting, strict=True)
+        return [sum(column) for column in columns]
+
+    @property
+    def activations(self) -> list[int]:
+        """All that forward made, whoever keeps it."""
+        return [a + b for a, b in zip(self.kept, self.other, strict=True)]
+
+    def peak(self) -> int:
+        """The first tick with the most bytes."""
+        totals = self.totals
+        return self.first + max(range(len(totals)), key=lambda i: (totals[i], -i))
+
+
+def timeline(trace: Trace) -> Timeline:
+    """Add up the recorded step, tick by tick.
+
+    A storage lives from the operation that made it to the one during which it was freed; memory that
+    a kernel takes and gives back inside one operation isn't seen.
+    """
+    first, last = trace.began, trace.tick
+    steps: dict[str, list[int]] = {
+        sort: [0] * (last - first + 2) for sort in ("kept", "other", "gradients", "temporaries", "lasting")
+    }
+
+    def add(sort: str, since: int, until: int, size: int) -> None:
+        since, until = max(since, first), min(until, last)
+        if since <= until:
+            steps[sort][since - first] += size
+            steps[sort][until - first + 1] -= size
+
+    held = kept_spans(trace)
+    for storage in trace.storages:
+        until = last if storage.died is None else storage.died
+        if storage.kind in LASTING:
+            add("lasting", storage.born, until, storage.bytes)
+        elif storage.kind == "gradient":
+            add("gradients", storage.born, until, storage.bytes)
+        elif storage.kind == "temporary":
+            add("temporaries", storage.born, until, storage.bytes)
+        else:
+            add("other", storage.born, until, storage.bytes)
+            for since, end in held.get(storage.number, ()):
+                add("other", since, min(end, until), -storage.bytes)
+                add("kept", since, min(end, until), storage.bytes)
+    return Timeline(first, **{sort: list(accumulate(changes))[:-1] for sort, changes in steps.items()})
+
+
+def kept_spans(trace: Trace) -> dict[int, list[tuple[int, int]]]:
+    """By storage: when at least one save held it, overlapping saves joined."""
+    by_storage: dict[int, list[Save]] = {}
+    for save in trace.saves:
+        by_storage.setdefault(save.storage, []).append(save)
+    found: dict[int, list[tuple[int, int]]] = {}
+    for number, saves in by_storage.items():
+        joined: list[tuple[int, int]] = []
+        for since, until in sorted(
+            (max(save.tick, trace.storages[number].born), end_of(save, trace)) for save in saves
+        ):
+            if joined and since <= joined[-1][1] + 1:
+                joined[-1] = (joined[-1][0], max(joined[-1][1], until))
+            else:
+                joined.append((since, until))
+        found[number] = joined
+    return found
+
+
+def end_of(save: Save, trace: Trace) -> int:
+    """The last tick at which a save was alive."""
+    return trace.tick if save.released is None else save.released

@@ -1,0 +1,107 @@
+"""What a recorder writes down while a program runs: plain, mutable, interpreted later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ._facts import Kind
+
+Stack = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class Storage:
+    """One piece of memory, from the tick at which it was first seen to that after which it was gone."""
+
+    number: int
+    bytes: int
+    born: int
+    kind: Kind
+    made: bool
+    """Made by a recorded operation; else it was there before."""
+    stack: Stack = ()
+    module: str | None = None
+    operation: str = ""
+    died: int | None = None
+    last_use: int = 0
+    name: str | None = None
+    """Module path of a parameter or buffer."""
+
+
+@dataclass(slots=True)
+class Save:
+    """One call of the pack hook."""
+
+    storage: int
+    tick: int
+    stack: Stack
+    module: str | None
+    shape: tuple[int, ...]
+    dtype: str
+    sequence: int
+    released: int | None = None
+    needed: int | None = None
+    node: str | None = None
+    role: str | None = None
+    edges: tuple[bool, ...] | None = None
+
+
+@dataclass(slots=True)
+class Operation:
+    """One dispatched operation."""
+
+    tick: int
+    name: str
+    """Without namespace and overload: ``add``."""
+    overload: str
+    stack: Stack
+    module: str | None
+    backward: bool
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    makes: tuple[int, ...]
+    operands: tuple[Operand, ...] = ()
+    output: Operand | None = None
+    alpha_is_one: bool = True
+    function: str | None = None
+    """The torch function whose result this operation's is, as the program called it."""
+    asked: bool = True
+    """Whether the program's call asked for in-place; else a write is the library's own affair."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A tensor of a call, as far as a change to in-place asks."""
+
+    storage: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    bytes: int
+    whole: bool
+    """It is all of its storage."""
+    leaf: bool
+    """A leaf that needs a gradient: torch allows no write to it."""
+    requires_grad: bool
+
+
+@dataclass(slots=True)
+class Trace:
+    """One recording."""
+
+    storages: list[Storage] = field(default_factory=list)
+    saves: list[Save] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    tick: int = 0
+    began: int = 0
+    """First tick of the recorded step."""
+    backward_began: int | None = None
+    backwards: int = 0
+    ended_early: str | None = None
+    origin: dict[int, tuple[Stack, str | None]] = field(default_factory=dict)
+    """By a backward node's sequence number: where its forward operation ran, and in which module."""
+    results: list[Any] = field(default_factory=list)
+    """Where asked for: the values that backward began from, then the gradients of the leaves."""
+    roots: int = 0
+    """How many of the results are values that backward began from."""

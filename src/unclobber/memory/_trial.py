@@ -1,0 +1,159 @@
+"""Run the program again with the safe candidates in place, and compare.
+
+A function mode puts the in-place method for the out-of-place function at the recorded call sites,
+above autograd, so that the graph is that of the changed program.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from ..observe import _frames
+from ..observe import _torch_compat as compat
+from . import _places
+from ._facts import MemoryReport, Trial
+from ._functions import REVERSED, asks_in_place, in_place_form, name_of
+from ._recorder import Recorder
+from ._timeline import timeline
+from ._trace import Trace
+
+Key = tuple[object, ...]
+
+
+class InPlace(TorchFunctionMode):
+    """Runs the in-place form of an operation at chosen call sites.
+
+    Args:
+        keys: Line, module, operation and operand of each (`Candidate.keys`).
+        recorder: Says in which module the program is.
+    """
+
+    def __init__(self, keys: Iterable[Key], recorder: Recorder) -> None:
+        super().__init__()
+        self._keys = frozenset(keys)
+        self._lines = frozenset(key[:4] for key in self._keys)
+        self._recorder = recorder
+        self.substituted = 0
+        self.places: set[Key] = set()
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        operation = name_of(func)
+        if in_place_form(operation) is not None and not asks_in_place(func, args, kwargs):
+            # `3 + x` is x.__radd__(3): its operands come in the operation's order.
+            turned = str(func.__name__).strip("_") in REVERSED and len(args) > 1
+            operands = [args[1], args[0]] if turned else list(args)
+            position = self._chosen(operation, operands)
+            if position is not None:
+                self.substituted += 1
+                target = operands.pop(position)
+                return _in_place(func, operation, target, operands, kwargs)
+        return func(*args, **kwargs)
+
+    def _chosen(self, operation: str, operands: Sequence[Any]) -> int | None:
+        """Which operand this call is to write; None where it is none of the calls that were chosen."""
+        line = _places.key(_frames.capture(3))
+        if line not in self._lines:
+            return None
+        module = self._recorder.module
+        for position, operand in enumerate(operands[:2]):
+            if isinstance(operand, Tensor) and (*line, module, operation, position) in self._keys:
+                self.places.add(line)
+                return position
+        return None
+
+
+def _takes_inplace(func: Any) -> bool:
+    try:
+        return "inplace" in inspect.signature(func).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def _in_place(
+    func: Any, operation: str, target: Tensor, others: Sequence[Any], kwargs: dict[str, Any]
+) -> Any:
+    given = dict(kwargs)
+    # `F.dropout(x, p, training, inplace=False)` has a place for it: say it there.
+    if "inplace" in given or _takes_inplace(func):
+        given["inplace"] = True
+        bound = inspect.signature(func).bind(target, *others)
+        bound.arguments.update(given)
+        return func(*bound.args, **bound.kwargs)
+    method = in_place_form(operation)
+    assert method is not None
+    return method(target, *others, **given)
+
+
+def attempt(run: Callable[[], str | None], report: MemoryReport, before: Trace, step: int) -> Trial:
+    """Run the program a second time with every candidate in place, and compare loss, gradients and peak."""
+    keys = [key for candidate in report.candidates for key in candidate.keys]
+    recorder = Recorder(step, keep_results=True)
+    changer = InPlace(keys, recorder)
+    if not keys:
+        peak = _step_peak(before)
+        gradients = len(before.results) - before.roots
+        return Trial(0, 0, peak, peak, True, gradients, 0, 0, 0.0)
+    with recorder, changer:
+        failure = run()
+    after = recorder.trace
+    if failure is None and len(after.results) != len(before.results):
+        failure = "it has other gradients than before"
+    if failure is not None:
+        return Trial(changer.substituted, len(changer.places), 0, 0, False, 0, 0, 0, 0.0, failure)
+    return _compared(changer, before, after)
+
+
+def _compared(changer: InPlace, before: Trace, after: Trace) -> Trial:
+    pairs = list(zip(before.results, after.results, strict=True))
+    losses, gradients = pairs[: before.roots], pairs[before.roots :]
+    differences = [_difference(a, b) for a, b in gradients]
+    rounded = sum(0 < d <= _rounding(a) for d, (a, _) in zip(differences, gradients, strict=True))
+    return Trial(
+        substituted=changer.substituted,
+        places=len(changer.places),
+        peak_before=_step_peak(before),
+        peak_after=_step_peak(after),
+        equal_loss=all(_difference(a, b) <= _rounding(a) for a, b in losses),
+        gradients=len(gradients),
+        rounded_gradients=rounded,
+        changed_gradients=sum(difference > 0 for difference in differences) - rounded,
+        largest_difference=max(differences, default=0.0),
+    )
+
+
+def _step_peak(trace: Trace) -> int:
+    """Bytes of the step alone at its peak, as the report gives them."""
+    line = timeline(trace)
+    at = line.peak() - line.first
+    return line.totals[at] - line.lasting[at]
+
+
+def _rounding(tensor: Tensor) -> float:
+    """What rounding may change, relative to the largest element."""
+    kinds = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+    return 64 * torch.finfo(tensor.dtype).eps if tensor.dtype in kinds else 1e-5
+
+
+def _difference(a: Tensor, b: Tensor) -> float:
+    """The largest difference relative to the largest element; 0 where all is equal to the bit."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return float("inf")
+    if a.numel() == 0:
+        return 0.0
+    if compat.is_plain(a) and compat.is_plain(b) and torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)):
+        return 0.0
+    scale = float(a.abs().max()) or 1.0
+    return float((a - b).abs().max()) / scale or 1e-300

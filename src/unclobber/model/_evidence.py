@@ -1,0 +1,42 @@
+"""What is known of one saved tensor at the moment when backward asks for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ._need import Need
+from ._save import Save
+from ._write import Write
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Facts for a judgement, with sources and names already looked up."""
+
+    save: Save
+    writes: tuple[Write, ...]
+    """Every write to its storage since the save, oldest first."""
+    need: Need
+    moved: bool
+    """The version counter is not what it was: torch's own check refuses."""
+    changed: bool
+    """At least one saved element is known to differ from what was saved."""
+    value_known: bool
+    """What was saved is known exactly: the memory as it is, or rebuilt from undo records."""
+    unseen: bool
+    """The counter moved more often than the seen writes account for."""
+    swapped: bool
+    """``.data =`` gave the saved leaf other memory."""
+    version_now: int
+    torch_message: str | None
+    """What torch's own check says of this tensor; None where it says nothing."""
+    kept_bytes: int = 0
+    """Bytes of overwritten values that are kept for this save's storage."""
+    repaired: bool = False
+    """Backward was handed the value as it was saved."""
+    kind: Literal["saved", "ctx", "recompute"] = "saved"
+    """Who held the tensor: autograd, an attribute of a custom Function's ``ctx``, or nobody: a
+    checkpoint's code reads it again."""
+    stretch: str | None = None
+    """Where the content changed although no write was seen, as one sentence; None where it didn't."""

@@ -1,0 +1,75 @@
+"""A judgement: the code, the three places and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ._need import Need
+from ._save import Save
+from ._write import Write
+
+Severity = Literal["error", "warning"]
+
+CODES: dict[str, str] = {
+    "UC101": "saved-overwritten",
+    "UC102": "saved-overwritten-silently",
+    "UC103": "saved-on-ctx",
+    "UC104": "gradient-overwritten",
+    "UC105": "recompute-differs",
+    "UC201": "leaf-written",
+    "UC202": "leaf-view-written",
+    "UC203": "multi-view-written",
+    "UC204": "no-grad-view-written",
+    "UC205": "function-view-written",
+    "UC206": "inference-tensor",
+    "UC207": "overlapping-memory",
+    "UC301": "graph-freed",
+}
+"""Every code with its name; stable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A way out. ``verified`` only where it was run and the gradients compared."""
+
+    title: str
+    diff: str | None = None
+    """Unified diff, or None for advice in words."""
+    verified: bool = False
+    code: str | None = None
+    """The one line to write, where there is one: ``d = torch.zeros_like(d)``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, with the places that explain it."""
+
+    code: str
+    message: str
+    """One sentence, in the user's names."""
+    severity: Severity = "error"
+    saved: Save | None = None
+    writes: tuple[Write, ...] = ()
+    """Oldest first, only those between the save and the need."""
+    needed: Need | None = None
+    freed: Need | None = None
+    """UC301 only: the backward that freed the graph."""
+    harmless: bool = False
+    """No element that the derivative needs was changed by any write."""
+    fixes: tuple[Fix, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Further true sentences for the reader, without a trailing full stop."""
+    torch_message: str | None = None
+    """What plain torch says for the same event; None where it says nothing."""
+    kept_bytes: int = 0
+    """Bytes that ``guard`` would keep (or kept) for this save."""
+    repaired: bool = False
+    """Whether ``guard`` handed backward the right value."""
+    labels: tuple[tuple[str, str], ...] = field(default=())
+    """Texts for the marked places where the standard ones don't fit, by place
+    (``saved``, ``write``, ``needed``, ``freed``)."""
+
+    @property
+    def name(self) -> str:
+        return CODES[self.code]

@@ -1,0 +1,17 @@
+"""The backward that asked for a saved tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ._site import Site
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One call of ``backward()`` or ``autograd.grad`` (or the line that reads a stale value)."""
+
+    site: Site | None
+    nth: int = 1
+    """Which backward call since watching began, 1-based."""
+    node: str | None = None

@@ -1,0 +1,79 @@
+"""What is known of a write (or a save) that torch refused on the spot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ._need import Need
+from ._save import Save
+from ._write import Write
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalEvidence:
+    """Facts for the codes UC201 to UC207: torch has raised, and this is what it left out."""
+
+    code: str
+    """The code that torch's message belongs to."""
+    torch_message: str
+    write: Write | None
+    """The refused operation; for UC206 it may be one that only reads."""
+    made: Save | None = None
+    """Where the leaf or the view was made; None where that isn't certain."""
+    how: str | None = None
+    """The operation that made it as the user wrote it: ``chunk``, ``[]``, ``iteration``, ``Parameter``."""
+    leaf: str | None = None
+    """The user's name of the leaf that was to be written, itself or through a view."""
+    leaf_shown: bool = False
+    """``made`` is the leaf itself, because the refused line makes the view."""
+    grad_off: str | None = None
+    """What was off where the view was made: ``no_grad`` or ``inference_mode``."""
+    used: Need | None = None
+    """The line that only used a view whose memory had been written before; the write is not known."""
+    saving: bool = False
+    """UC206: the tensor was to be saved for backward, not written."""
+    trainable: bool = False
+    """UC206: the tensor was to require grad, not to be written."""
+    input_overlaps: bool = False
+    """UC207: it is an input that shares memory with what is written."""
+    out_of_place: str | None = None
+    """The refused statement as one that makes a new tensor: ``h = h.clamp(0)``."""
+    parameter: bool = False
+    """The leaf is an ``nn.Parameter``: its name can't be given to a plain tensor."""
+    in_no_grad: str | None = None
+    """The refused statement in a ``with torch.no_grad():`` of one line, where it fits in one."""
+
+
+@dataclass(frozen=True, slots=True)
+class FreedEvidence:
+    """Facts for UC301: backward has reached a node whose saved tensors are freed."""
+
+    torch_message: str
+    saved: Save | None
+    """The operation that the node belongs to."""
+    freed: Need | None
+    """The backward that freed it."""
+    needed: Need | None
+    """The backward that failed; None where the user's line read a node's attribute."""
+    same_root: bool = False
+    """Both backwards began at the same tensor."""
+    joined: Save | None = None
+    """The last operation of the new graph on the way to the freed one, where the two differ."""
+    carried: str | None = None
+    """The variable through which that operation hangs on the result of an earlier run of itself."""
+    kept: str | None = None
+    """The one attribute of an object in which a tensor of this graph lies: ``block.state``."""
+    kept_is_spent: bool = False
+    """What lies there is the old graph's result itself, not this run's."""
+    detached: str | None = None
+    """The statement that keeps it there, with a ``.detach()``: ``self.state = h.detach()``."""
+    root: str | None = None
+    """The user's expression for the tensor that backward began at."""
+
+
+@dataclass(frozen=True, slots=True)
+class StaleEvidence:
+    """torch's own version check refused a tensor that was saved before watching began."""
+
+    torch_message: str
+    needed: Need | None

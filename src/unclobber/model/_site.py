@@ -1,0 +1,51 @@
+"""Where in the source something happened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One level of a call stack: enough to find the line again."""
+
+    path: str
+    """Absolute path, or what the interpreter calls the code, such as ``<string>``."""
+    line: int
+    """1-based."""
+    function: str
+    """``__qualname__`` of the code object; ``<module>`` at top level."""
+    source: str = ""
+    """The line's text, stripped; empty where the source can't be read."""
+    library: bool = False
+    """Whether the frame is torch's, a site-package's or the standard library's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The innermost expression of the user's own code on a stack.
+
+    Where a whole stack is a library's, it is the innermost frame of it and ``library`` is true.
+    """
+
+    path: str
+    line: int
+    """1-based first line of the expression."""
+    column: int
+    """1-based, in characters (not UTF-8 bytes); 1 where only the line is known."""
+    end_line: int
+    end_column: int
+    """1-based, one past the last character, so that ``source == line[column-1:end_column-1]``."""
+    function: str
+    source: str
+    """The expression's text; the whole stripped line where columns are unknown."""
+    statement_line: int
+    """First line of the statement that holds the expression."""
+    statement_end_line: int
+    statement: str
+    """The statement's text, dedented; the line where it can't be parsed."""
+    library: bool = False
+    below: tuple[Frame, ...] = ()
+    """Library frames that the site's line led to, outermost first: ``self.act(x)`` → ``F.relu``."""
+    stack: tuple[Frame, ...] = ()
+    """The whole stack as it was recorded, innermost first."""

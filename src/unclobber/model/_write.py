@@ -1,0 +1,39 @@
+"""What overwrote memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ._site import Site
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A write to the storage of a saved tensor, after the save."""
+
+    site: Site | None
+    operation: str
+    """The ATen operation without its overload: ``add_``, ``copy_``."""
+    bumps_version: bool
+    """Whether torch could see it: the saved tensor's version counter moved."""
+    overlaps_needed: bool
+    """Whether it touched an element of the saved tensor."""
+    version_before: int | None = None
+    version_after: int | None = None
+    expression: str | None = None
+    """The user's expression for what was written: ``d[:]``."""
+    count: int = 1
+    """How many times this line wrote to this storage between the save and the need."""
+    optimizer: str | None = None
+    """``opt_d.step()`` or ``Adam.step()`` where the write is an optimizer's."""
+    parameters: tuple[str, ...] = ()
+    """Module paths of all parameters which that optimizer step wrote and live graphs needed."""
+    module: str | None = None
+    """The module that wrote: ``trunk.2 (Dropout)``."""
+    through: str | None = None
+    """How it got past torch's counter, where it did: ``.data``, ``detach()``, a fused optimizer."""
+
+    @property
+    def library(self) -> bool:
+        """Whether the write itself happened in library code below the user's line."""
+        return self.site is not None and (self.site.library or bool(self.site.below))

@@ -1,0 +1,165 @@
+"""Which call of ``backward()`` or ``autograd.grad`` is running.
+
+Both end in one function of torch, which we wrap while a session is active. A saved tensor is
+asked for on the calling thread for CPU graphs and on a device's own thread for others; there the
+Python stack is empty, and the call on record is the answer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+from . import _frames
+from . import _torch_compat as compat
+from ._frames import Stack
+
+
+class BackwardCall:
+    """One running call. Dropped when it returns."""
+
+    __slots__ = ("fresh_from", "inputs", "keeps_graph", "nth", "rests", "roots", "stack")
+
+    def __init__(self, nth: int, stack: Stack, roots: Sequence[Any], keeps_graph: bool) -> None:
+        self.nth = nth
+        """Position among all backward calls of the process while any session was active, from 1."""
+        self.stack = stack
+        self.roots = roots
+        """The tensors (or gradient edges) that backward starts from."""
+        self.inputs: tuple[Any, ...] = ()
+        """The tensors whose gradients alone are asked for; empty where it is all leaves'."""
+        self.fresh_from: int | None = None
+        """Nodes from this sequence number on can't have been in the graph of an earlier call; None
+        where other threads, which count for themselves, made calls, too."""
+        self.keeps_graph = keeps_graph
+        self.rests = False
+        """Whether its writes go unseen because no Python of the user's runs in it."""
+
+
+class Mark(NamedTuple):
+    """What is left of a call for the nodes that it ran: it must keep no tensor alive."""
+
+    nth: int
+    stack: Stack
+    keeps_graph: bool
+
+
+class _Marker:
+    """The mark of the call that is running; None while several threads run one, or none."""
+
+    __slots__ = ("now",)
+
+    def __init__(self) -> None:
+        self.now: Mark | None = None
+
+
+marker = _Marker()
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.calls: list[BackwardCall] = []
+        self.highest = 0
+        """The largest sequence number of a node at which a call has begun, and one."""
+        self.count = 0
+        """How many calls this thread has made."""
+
+
+_thread = _Thread()
+_running: list[BackwardCall] = []
+_count = 0
+_lock = threading.Lock()
+_originals: list[tuple[Any, str, Any]] = []
+
+
+def never() -> bool:
+    return False
+
+
+may_rest: Callable[[], bool] = never
+"""Whether backward may run unseen; set by ``_rest`` while a session is active."""
+
+
+def current() -> BackwardCall | None:
+    """The backward call that this thread works for; None if there is none or it can't be told."""
+    if _thread.calls:
+        return _thread.calls[-1]
+    return _running[0] if len(_running) == 1 else None
+
+
+def count() -> int:
+    """How many backward calls were seen so far."""
+    return _count
+
+
+def install() -> None:
+    """Wrap torch's function wherever it is bound."""
+    for home, name in compat.backward_homes():
+        original = getattr(home, name)
+        _originals.append((home, name, original))
+        setattr(home, name, _wrapped(original))
+
+
+def uninstall() -> None:
+    while _originals:
+        home, name, original = _originals.pop()
+        setattr(home, name, original)
+
+
+def call_in(frame: FrameType) -> BackwardCall | None:
+    """The call that a frame of the wrapper below is making; None for any other frame."""
+    if frame.f_code is not _code[0]:
+        return None
+    call = frame.f_locals.get("call")
+    return call if isinstance(call, BackwardCall) else None
+
+
+_code: list[CodeType | None] = [None]
+
+
+def _leave_mark(roots: Sequence[Any], mark: Mark) -> None:
+    """Let the nodes that a backward begins at know of it."""
+    for root in roots:
+        node = getattr(root, "grad_fn", None) or getattr(root, "node", None)
+        if node is not None:
+            _thread.highest = max(_thread.highest, compat.sequence_number(node) + 1)
+            node.metadata[compat.ROOT_NOTE] = (*node.metadata.get(compat.ROOT_NOTE, ())[-1:], mark)
+
+
+def _wrapped(original: Any) -> Any:
+    def run_backward(outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+        global _count
+        with _lock:
+            _count += 1
+            nth = _count
+        # positional in torch: grad_tensors, retain_graph, create_graph, inputs
+        keeps_graph = bool(args[1]) if len(args) > 1 else bool(kwargs.get("keep_graph", False))
+        call = BackwardCall(nth, _frames.capture(2), outputs, keeps_graph)
+        # the next one after create_graph
+        call.inputs = tuple(args[3]) if len(args) > 3 and args[3] else ()
+        call.fresh_from = _thread.highest if _thread.count == nth - 1 else None
+        _thread.count += 1
+        _thread.calls.append(call)
+        _running.append(call)
+        alone = all(other in _thread.calls for other in _running)
+        mark = Mark(nth, call.stack, keeps_graph)
+        outer, marker.now = marker.now, mark if alone else None
+        _leave_mark(outputs, mark)
+        seen = compat.sees_writes()
+        if seen and may_rest():
+            call.rests = True
+            compat.ignore_writes()
+        try:
+            return original(outputs, *args, **kwargs)
+        finally:
+            marker.now = outer if len(_thread.calls) > 1 else None
+            # The engine runs nodes under the thread-local state that it found at the start.
+            if seen:
+                compat.see_writes()
+            _thread.calls.pop()
+            _running.remove(call)
+
+    _code[0] = run_backward.__code__
+    return run_backward

@@ -1,0 +1,62 @@
+"""The moments between two calls of torch, for fingerprints: a function mode that does nothing else.
+
+Each outermost call of a torch function ends one operation and starts the next: before it, what the
+program's Python did in between can be told from what torch did; after it, every hash that waited
+for the operation can be taken. It also sees memory being handed out, by ``.numpy()`` for one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from ..ledger._fingerprints import Fingerprints, Place
+from . import _frames
+from . import _torch_compat as compat
+
+_HAND_OUT = frozenset(
+    {"numpy", "__array__", "data_ptr", "__dlpack__", "untyped_storage", "storage", "_typed_storage",
+     "__cuda_array_interface__", "share_memory_", "pin_memory"}
+)  # fmt: skip
+"""Methods whose result gives access to the tensor's own memory."""
+
+
+class Calls(TorchFunctionMode):
+    """Tells ``prints`` of the calls of the thread that enters it."""
+
+    def __init__(self, prints: Fingerprints) -> None:
+        super().__init__()
+        self._prints = prints
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        # `x.shape` and `x.grad` are no operations
+        if name == "__get__" or torch.compiler.is_compiling():
+            return func(*args, **kwargs)
+        prints = self._prints
+        prints.before_call(_before)
+        result = func(*args, **kwargs)
+        if name in _HAND_OUT:
+            for arg in args:
+                if isinstance(arg, torch.Tensor):
+                    prints.hand_out(arg)
+        prints.after_call(_after)
+        if compat.is_operator(func) and compat.namespace(func) != "aten":
+            # somebody else's kernel may write what its schema doesn't say
+            for arg in args:
+                if isinstance(arg, torch.Tensor):
+                    prints.look_at(arg, _after)
+        return result
+
+
+def _before() -> Place:
+    return Place(_frames.capture(2), False)
+
+
+def _after() -> Place:
+    return Place(_frames.capture(2), True)

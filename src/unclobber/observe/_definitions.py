@@ -1,0 +1,236 @@
+"""Which statement gave a variable its value: the one definition that can reach a use, or none.
+
+Only what holds on every path counts. A variable set in one branch of an ``if``, in a loop that may
+not run, in a ``try``, through ``nonlocal`` or ``global``: there no single statement is certain.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Literal
+
+Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """How a name came by its value."""
+
+    kind: Literal["assigned", "iterated", "parameter"]
+    statement: ast.stmt | None = None
+    value: ast.expr | None = None
+    """The assigned expression; for a loop variable what is iterated over."""
+    position: tuple[int, ...] = ()
+    """Where in the unpacked value: ``(1,)`` for ``b`` in ``a, b = value``."""
+
+
+class _Ambiguous:
+    pass
+
+
+_AMBIGUOUS = _Ambiguous()
+_Found = Definition | _Ambiguous | None
+
+
+def scope_of(tree: ast.Module, code: CodeType) -> Scope | None:
+    """The function (or module) that a code object was compiled from; None for lambdas and comprehensions."""
+    if code.co_name == "<module>":
+        return tree
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and node.name == code.co_name
+        and _first_line(node) == code.co_firstlineno
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _first_line(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+
+def reaching(name: str, scope: Scope, at: ast.stmt) -> Definition | None:
+    """The definition of ``name`` that the statement ``at`` reads, if there is exactly one.
+
+    ``x += …`` is no definition: on a tensor it leaves the same object.
+
+    Args:
+        name: A variable of ``scope``.
+        scope: The function or module.
+        at: A statement somewhere inside it; what ``at`` itself assigns doesn't count, unless a loop
+            comes back to it.
+    """
+    if _is_declared(name, scope):
+        return None
+    path = _path(scope, at)
+    if path is None:
+        return None
+    found: _Found = None
+    for owner, block, index in reversed(path):
+        found = _last_bound(block[:index], name)
+        if found is None:
+            found = _on_entry(owner, block, name)
+        if found is not None:
+            break
+    if found is None and not isinstance(scope, ast.Module) and name in _parameters(scope):
+        found = Definition("parameter")
+    return found if isinstance(found, Definition) else None
+
+
+def at_the_end(name: str, scope: Scope) -> Definition | None:
+    """The only definition that ``name`` can have once ``scope`` has run, if all of it runs."""
+    if _is_declared(name, scope) or len(list(_bindings(scope.body, name))) != 1:
+        return None
+    found = _last_bound(scope.body, name)
+    return found if isinstance(found, Definition) else None
+
+
+def is_local(name: str, scope: Scope) -> bool:
+    """Whether ``name`` is the function's own variable."""
+    if isinstance(scope, ast.Module):
+        return True
+    return name in _parameters(scope) or any(True for _ in _bindings(scope.body, name))
+
+
+def _parameters(scope: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    arguments = scope.args
+    return {one.arg for one in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}
+
+
+def _is_declared(name: str, scope: Scope) -> bool:
+    """Whether another scope may set the name: ``global name``, ``nonlocal name``."""
+    return any(
+        isinstance(node, (ast.Global, ast.Nonlocal)) and name in node.names for node in ast.walk(scope)
+    )
+
+
+_Step = tuple[ast.AST, Sequence[ast.stmt], int]
+
+
+def _path(scope: ast.AST, at: ast.stmt) -> list[_Step] | None:
+    """From the scope down to ``at``: who owns each block, the block, and the place in it."""
+    for block in _blocks(scope):
+        for index, statement in enumerate(block):
+            if statement is at:
+                return [(scope, block, index)]
+            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                continue
+            inner = _path(statement, at)
+            if inner is not None:
+                return [(scope, block, index), *inner]
+    return None
+
+
+def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    for field in ("body", "orelse", "finalbody"):
+        block = getattr(node, field, None)
+        if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
+            yield block
+    for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+        yield part.body
+
+
+def _last_bound(block: Sequence[ast.stmt], name: str) -> _Found:
+    for statement in reversed(block):
+        found = _bound_by(statement, name)
+        if found is not None:
+            return found
+    return None
+
+
+def _bound_by(statement: ast.stmt, name: str) -> _Found:
+    """What the statement, having run, says of the name."""
+    if isinstance(statement, ast.Assign):
+        for target in statement.targets:
+            position = _position(target, name)
+            if position is not None:
+                return Definition("assigned", statement, statement.value, position)
+    elif isinstance(statement, ast.AnnAssign):
+        if statement.value is not None and _position(statement.target, name) is not None:
+            return Definition("assigned", statement, statement.value)
+    elif isinstance(statement, (ast.With, ast.AsyncWith)):
+        if any(
+            item.optional_vars and _position(item.optional_vars, name) is not None for item in statement.items
+        ):
+            return _AMBIGUOUS
+        return _last_bound(statement.body, name)
+    return _AMBIGUOUS if any(True for _ in _bindings([statement], name)) else None
+
+
+def _on_entry(owner: ast.AST, block: Sequence[ast.stmt], name: str) -> _Found:
+    """What is known of the name where ``block`` of ``owner`` begins."""
+    if isinstance(owner, (ast.For, ast.AsyncFor, ast.While)) and block is owner.body:
+        if isinstance(owner, (ast.For, ast.AsyncFor)):
+            position = _position(owner.target, name)
+            if position is not None:
+                return Definition("iterated", owner, owner.iter, position)
+        # the body may have run before
+        return _AMBIGUOUS if any(True for _ in _bindings(owner.body, name)) else None
+    if isinstance(owner, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)):
+        return None
+    if isinstance(owner, (ast.With, ast.AsyncWith)):
+        return _bound_in_header(owner, name)
+    if isinstance(owner, ast.If):
+        return _AMBIGUOUS if _names_in_expression(owner.test, name) else None
+    if isinstance(owner, ast.Try) and block is owner.body:
+        return None
+    # handlers, `else` of loops, `match`: something before may or may not have run
+    return _AMBIGUOUS if any(True for _ in _bindings([owner], name)) else None
+
+
+def _bound_in_header(owner: ast.With | ast.AsyncWith, name: str) -> _Found:
+    bound = any(
+        item.optional_vars and _position(item.optional_vars, name) is not None for item in owner.items
+    )
+    return _AMBIGUOUS if bound else None
+
+
+def _position(target: ast.expr, name: str) -> tuple[int, ...] | None:
+    """Where in an assignment's target the name stands; None if it doesn't, or behind a star."""
+    if isinstance(target, ast.Name):
+        return () if target.id == name else None
+    if isinstance(target, (ast.Tuple, ast.List)):
+        for index, element in enumerate(target.elts):
+            if isinstance(element, ast.Starred):
+                return None  # a new list, and no certain places behind it
+            inner = _position(element, name)
+            if inner is not None:
+                return (index, *inner)
+    return None
+
+
+def _names_in_expression(node: ast.AST, name: str) -> bool:
+    return any(
+        isinstance(one, ast.NamedExpr) and isinstance(one.target, ast.Name) and one.target.id == name
+        for one in ast.walk(node)
+    )
+
+
+def _bindings(nodes: Sequence[ast.AST], name: str) -> Iterator[ast.AST]:
+    """Everything below ``nodes`` that may give ``name`` another value, without inner scopes."""
+    todo = list(nodes)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load):
+            yield node
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            if node.name == name:
+                yield node
+            continue
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            if any((alias.asname or alias.name.partition(".")[0]) == name for alias in node.names):
+                yield node
+        elif (isinstance(node, ast.ExceptHandler) and node.name == name) or (
+            isinstance(node, (ast.MatchAs, ast.MatchStar)) and node.name == name
+        ):
+            yield node
+        if isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+            continue
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            todo.append(node.value)
+            continue
+        todo.extend(ast.iter_child_nodes(node))

@@ -1,0 +1,234 @@
+"""A graph that backward went through already: which node is spent, and what leads there.
+
+When backward asks for a saved tensor, the node that asks is given a note of where its operation
+ran and which call asked (``_saves``). The note lies in the node's own ``metadata`` and dies with it.
+After a second backward has failed, the walk below goes through the graph as the engine did, latest
+operation first, to the node whose saved tensors are gone.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+
+from . import _torch_compat as compat
+from ._backward import BackwardCall, Mark
+from ._frames import Stack
+
+_MOST = 100_000
+"""Nodes looked at; past that the story goes without them."""
+
+
+class Note(NamedTuple):
+    """What a node was told when backward asked for what it saved."""
+
+    stack: Stack
+    mark: Mark | None
+
+
+@dataclass
+class Spent:
+    """Where the engine came to a halt."""
+
+    node: Any
+    way: list[Any] = field(default_factory=list)
+    """The nodes from the root to it, root first, itself last."""
+    certain: bool = True
+    """False where it may have been one further on: ``node`` is then the first in question."""
+
+
+def note_of(node: Any) -> Note | None:
+    """Where the node's operation ran and which backward asked last; None if none did while watched."""
+    found = node.metadata.get(compat.NODE_NOTE)
+    return None if found is None else Note(*found)
+
+
+def began_here(node: Any) -> tuple[Mark, ...]:
+    """The last two backwards that began at the node, oldest first."""
+    found: tuple[Mark, ...] = node.metadata.get(compat.ROOT_NOTE, ())
+    return found
+
+
+def begun_before(node: Any, call: BackwardCall) -> Mark | None:
+    """An earlier backward that began at the node and freed its graph."""
+    earlier = [mark for mark in began_here(node) if mark.nth < call.nth and not mark.keeps_graph]
+    return earlier[-1] if earlier else None
+
+
+def reachable(call: BackwardCall) -> dict[int, Any] | None:
+    """All nodes that a backward can come to, by id; None where they are too many."""
+    return _reachable([node for node in map(node_of, call.roots) if node is not None])
+
+
+def first_spent(call: BackwardCall) -> Spent | None:
+    """The node at which a backward has failed, as the engine orders nodes.
+
+    Returns:
+        None where none is found, or the graph is too large.
+    """
+    starts = [node for node in map(node_of, call.roots) if node is not None]
+    again = any(begun_before(node, call) is not None for node in starts)
+    every = _reachable(starts)
+    if every is None:
+        return None
+    needed = _needed(every, call.inputs) if call.inputs else None
+    waiting = dict.fromkeys(every, 0)
+    for node in every.values():
+        for child in _children(node):
+            waiting[id(child)] += 1
+    came_from: dict[int, Any] = {}
+    # The engine runs leaves first, then the node made last; dispatch by one queue, as on one device.
+    queue = [
+        (-compat.sequence_number(node), id(node))
+        for node in {id(n): n for n in starts}.values()
+        if not waiting[id(node)]
+    ]
+    heapq.heapify(queue)
+    while queue:
+        node = every[heapq.heappop(queue)[1]]
+        if needed is None or id(node) in needed:
+            spent = True if again and _is_released(node) is not False else _was_spent(node, call)
+            if spent is not False:
+                return Spent(node, _way(node, came_from), certain=spent is True)
+        for child in _children(node):
+            waiting[id(child)] -= 1
+            came_from.setdefault(id(child), node)
+            if not waiting[id(child)]:
+                heapq.heappush(queue, (-compat.sequence_number(child), id(child)))
+    return None
+
+
+def freed_below(node: Any, call: BackwardCall) -> Mark | None:
+    """The one backward that freed what lies below ``node``; None if there were several, or none.
+
+    A call that ran the node ran its inputs' nodes as well, and only once.
+    """
+    every = _reachable([node])
+    notes = [] if every is None else [note for one in every.values() if (note := note_of(one)) is not None]
+    marks = {note.mark for note in notes}
+    if len(marks) != 1:
+        return None
+    mark = marks.pop()
+    return mark if mark is not None and mark.nth < call.nth and not mark.keeps_graph else None
+
+
+def spent_function(ctx: Any, roots: Sequence[Any]) -> Spent:
+    """The same for a custom Function, whose own ``backward`` failed to read ``ctx.saved_tensors``."""
+    starts = [node for node in map(node_of, roots) if node is not None]
+    came_from: dict[int, Any] = {}
+    todo = list(starts)
+    seen = {id(node) for node in todo}
+    keep = list(todo)
+    while todo and len(keep) < _MOST:
+        node = todo.pop()
+        if node is ctx:
+            break
+        for child in _children(node):
+            if id(child) not in seen:
+                seen.add(id(child))
+                keep.append(child)
+                came_from[id(child)] = node
+                todo.append(child)
+    return Spent(ctx, _way(ctx, came_from))
+
+
+def _was_spent(node: Any, call: BackwardCall) -> bool | None:
+    """Whether the node was spent before ``call`` came to it; None where that can't be seen.
+
+    What ``call`` itself ran is released by now, too.
+    """
+    note = note_of(node)
+    if note is not None:
+        if note.mark is None:
+            return None
+        return note.mark.nth != call.nth and not note.mark.keeps_graph and _is_released(node) is not False
+    if _is_released(node) is False:
+        return False
+    # It saved only what no hook is shown (a Python number), or before watching began.
+    return False if call.fresh_from is not None and compat.sequence_number(node) >= call.fresh_from else None
+
+
+def _is_released(node: Any) -> bool | None:
+    """Whether the node would refuse to run again; None where that can't be seen."""
+    if isinstance(node, torch.autograd.function.BackwardCFunction):
+        return False  # it fails in its own backward, if that reads what was saved
+    if node.name().endswith("CopySlices"):
+        return None  # what it wraps is out of sight
+    return any(_is_freed(node, name) for name in dir(node) if name.startswith("_raw_saved_"))
+
+
+def _is_freed(node: Any, name: str) -> bool:
+    try:
+        raw = getattr(node, name)
+        if isinstance(raw, (tuple, list)) or raw.data is not None:
+            return False
+        # freed, or nothing was there to save: only the first refuses. No hook runs, nothing is packed.
+        getattr(node, name.replace("_raw_saved_", "_saved_", 1))
+    except RuntimeError as error:
+        return "second time" in str(error)
+    return False
+
+
+def freed_role(node: Any) -> str | None:
+    """The node's name for what it saved, where it saved just one tensor."""
+    roles = [name for name in dir(node) if name.startswith("_raw_saved_") and _is_freed(node, name)]
+    return roles[0].removeprefix("_raw_saved_") if len(roles) == 1 else None
+
+
+# --- the graph -----------------------------------------------------------------------------------
+
+
+def node_of(root: Any) -> Any:
+    """The node that a tensor or gradient edge stands for; None for a leaf."""
+    if isinstance(root, torch.Tensor):
+        return root.grad_fn
+    return getattr(root, "node", None)
+
+
+def _children(node: Any) -> Iterator[Any]:
+    return (child for child, _ in node.next_functions if child is not None)
+
+
+def _reachable(starts: Sequence[Any]) -> dict[int, Any] | None:
+    every = {id(node): node for node in starts}
+    todo = list(starts)
+    while todo:
+        for child in _children(todo.pop()):
+            if id(child) not in every:
+                every[id(child)] = child
+                todo.append(child)
+        if len(every) > _MOST:
+            return None
+    return every
+
+
+def _needed(every: dict[int, Any], inputs: Sequence[Any]) -> set[int]:
+    """Nodes that lie on a way to an input; the engine skips all others."""
+    wanted = {id(node_of(one) or _accumulator(one)) for one in inputs}
+    parents: dict[int, list[int]] = {}
+    for key, node in every.items():
+        for child in _children(node):
+            parents.setdefault(id(child), []).append(key)
+    needed: set[int] = set()
+    todo = [parent for key in wanted for parent in parents.get(key, ())]
+    while todo:
+        key = todo.pop()
+        if key not in needed:
+            needed.add(key)
+            todo.extend(parents.get(key, ()))
+    return needed
+
+
+def _accumulator(tensor: Any) -> Any:
+    return torch.autograd.graph.get_gradient_edge(tensor).node
+
+
+def _way(node: Any, came_from: dict[int, Any]) -> list[Any]:
+    way = [node]
+    while id(way[-1]) in came_from:
+        way.append(came_from[id(way[-1])])
+    return way[::-1]

@@ -1,0 +1,242 @@
+"""Custom autograd Functions: what they put on ``ctx``, and what they write in place.
+
+``ctx.save_for_backward`` goes through the saved-tensor hooks; ``ctx.x = t`` does not, and torch
+never checks it. While a session is active, an attribute that is set during ``forward`` is noted
+with its line, filed with the ledger when ``forward`` has ended (a buffer may be filled after it was
+put on ``ctx``), and looked at again when ``backward`` is about to run. Only programs with custom
+Functions pay.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from ..ledger._ledger import Standing
+from ..ledger._saved import SavedTensor
+from . import _frames, _gradients, _saves
+from . import _torch_compat as compat
+from ._conflicts import Conflicts
+from ._frames import Stack
+from ._stale import StaleReads, StaleTensor
+from ._write_log import WriteLog
+
+_STASH = "_unclobber_stash"
+"""Where on ``ctx`` our records lie; they die with the node."""
+
+_NOT_RETURNED = "Some elements marked as dirty during the forward method were not returned"
+
+
+class Stashed:
+    """A tensor that ``forward`` left on ``ctx``."""
+
+    __slots__ = ("conflicts", "name", "path", "saved", "tensor")
+
+    def __init__(
+        self, conflicts: Conflicts, name: str, path: str, tensor: torch.Tensor, saved: SavedTensor
+    ) -> None:
+        self.conflicts = conflicts
+        self.name = name
+        """The attribute's."""
+        self.path = path
+        """``x``, ``xs[0]``, ``cache['k']``."""
+        self.tensor = tensor
+        self.saved = saved
+
+
+class _Forward:
+    """One running ``forward``."""
+
+    def __init__(self, conflicts: Conflicts, args: tuple[Any, ...]) -> None:
+        self.conflicts = conflicts
+        self.inputs = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        self.log = WriteLog(self.inputs)
+        self.attributes: dict[tuple[int, str], tuple[Any, Stack]] = {}
+        """By ctx and name: the ctx and where the attribute was last set."""
+        self.dirty: tuple[torch.Tensor, ...] = ()
+
+    def set(self, ctx: Any, name: str, value: Any) -> None:
+        if name == "dirty_tensors":
+            self.dirty = tuple(value)
+        elif name in ctx.__dict__ and next(_tensors(name, value), None) is not None:
+            self.attributes[id(ctx), name] = (ctx, _frames.capture(3))
+
+    def finish(self) -> None:
+        """``forward`` has returned: what is on ``ctx`` now is what ``backward`` counts on."""
+        for (_, name), (ctx, stack) in self.attributes.items():
+            stash = ctx.__dict__.setdefault(_STASH, [])
+            for path, tensor in _tensors(name, ctx.__dict__.get(name)):
+                saved = self.conflicts.ledger.file(tensor, stack)
+                stash.append(Stashed(self.conflicts, name, path, tensor, saved))
+
+    def writes_to_dirty(self) -> tuple[torch.Tensor | None, list[Any]]:
+        """The one tensor that was marked dirty, and the writes to it; None where it isn't one."""
+        if len(self.dirty) != 1:
+            return None, []
+        key = compat.storage_key(self.dirty[0])
+        return self.dirty[0], [write for write in self.log.writes if write.key == key]
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.forwards: list[_Forward] = []
+
+
+_thread = _Thread()
+_removals: list[Callable[[], None]] = []
+
+
+def install() -> None:
+    """Patch the three methods that every custom Function goes through, however it was bound."""
+    _removals.append(_patch_apply())
+    _removals.append(_patch_setattr())
+    _removals.extend(_patch_backward(name) for name in compat.BACKWARD_METHODS)
+
+
+def uninstall() -> None:
+    while _removals:
+        _removals.pop()()
+
+
+def _patch_apply() -> Callable[[], None]:
+    home = compat.function_home()
+
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        run = super(home, cls).apply
+        hooks = _saves.innermost()
+        conflicts = None if hooks is None else hooks.conflicts
+        if conflicts is None:
+            return run(*args, **kwargs)
+        forward = _Forward(conflicts, args)
+        _thread.forwards.append(forward)
+        try:
+            with forward.log:
+                result = run(*args, **kwargs)
+        except RuntimeError as error:
+            if _NOT_RETURNED in str(error):
+                tensor, writes = forward.writes_to_dirty()
+                conflicts.dirty_not_returned(error, cls.__name__, tensor, writes, _frames.capture(2))
+            raise
+        finally:
+            _thread.forwards.pop()
+        forward.finish()
+        return result
+
+    # torch leaves the class without an `apply` of its own: calls go on to the C++ one above it.
+    home.apply = classmethod(apply)
+
+    def restore() -> None:
+        del home.apply
+
+    return restore
+
+
+def _patch_setattr() -> Callable[[], None]:
+    home = compat.context_home()
+    inherited = home.__setattr__
+
+    def set_attribute(ctx: Any, name: str, value: Any) -> None:
+        inherited(ctx, name, value)
+        if _thread.forwards:
+            _thread.forwards[-1].set(ctx, name, value)
+
+    home.__setattr__ = set_attribute
+
+    def restore() -> None:
+        del home.__setattr__
+
+    return restore
+
+
+def _patch_backward(name: str) -> Callable[[], None]:
+    home = compat.context_home()
+    original = getattr(home, name)
+
+    def run_backward(ctx: Any, *gradients: Any) -> Any:
+        stale = [
+            (stashed, standing)
+            for stashed in ctx.__dict__.get(_STASH, ())
+            if (standing := stashed.conflicts.stale(stashed.saved)) is not None
+        ]
+        hooks = _saves.innermost()
+        conflicts = None if hooks is None else hooks.conflicts
+
+        def run(*values: Any) -> Any:
+            if conflicts is None:
+                return original(ctx, *values)
+            return _gradients.watched(conflicts, lambda *g: original(ctx, *g), values)
+
+        return _run_with_stale(ctx, stale, run, gradients) if stale else run(*gradients)
+
+    setattr(home, name, run_backward)
+
+    def restore() -> None:
+        setattr(home, name, original)
+
+    return restore
+
+
+def _run_with_stale(
+    ctx: Any, stale: list[tuple[Stashed, Standing]], run: Callable[..., Any], gradients: tuple[Any, ...]
+) -> Any:
+    """Run a backward whose ``ctx`` holds changed tensors; a read of one of the changes is told.
+
+    Where the session repairs, ``backward`` finds the values that ``forward`` left instead.
+    """
+    watched: list[StaleTensor] = []
+    put_back: list[tuple[str, Any, Any]] = []
+    for stashed, standing in stale:
+        before = standing.value if standing.value is not None else stashed.saved.alias
+        now = stashed.tensor.detach()
+        if before.shape != now.shape or before.dtype != now.dtype or not compat.is_plain(now):
+            continue
+        name = f"ctx.{stashed.path}"
+
+        def told(stashed: Stashed = stashed, standing: Standing = standing, name: str = name) -> None:
+            stashed.conflicts.stale_on_ctx(standing, name, type(ctx).__name__)
+
+        if stashed.conflicts.repairs:
+            value = before.clone()
+            old = ctx.__dict__.get(stashed.name)
+            new = _replaced(old, stashed.tensor, value)
+            put_back.append((stashed.name, new, old))
+            ctx.__dict__[stashed.name] = new
+            # The read of the right value is what tells that the wrong one would have been read.
+            watched.append(StaleTensor(value, now, told))
+        else:
+            watched.append(StaleTensor(now, before, told))
+    try:
+        with StaleReads(watched):
+            return run(*gradients)
+    finally:
+        for name, new, old in reversed(put_back):
+            if ctx.__dict__.get(name) is new:
+                ctx.__dict__[name] = old
+
+
+def _tensors(path: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Tensors in ``value`` with the expression that leads to each; containers one level deep."""
+    if isinstance(value, torch.Tensor):
+        yield path, value
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            if isinstance(item, torch.Tensor):
+                yield f"{path}[{index}]", item
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if isinstance(item, torch.Tensor):
+                yield f"{path}[{key!r}]", item
+
+
+def _replaced(value: Any, old: torch.Tensor, new: torch.Tensor) -> Any:
+    """``value`` with ``old`` exchanged for ``new``; containers are copied, never changed."""
+    if value is old:
+        return new
+    if isinstance(value, dict):
+        return {key: new if item is old else item for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(new if item is old else item for item in value)
+    return value

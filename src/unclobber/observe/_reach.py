@@ -1,0 +1,103 @@
+"""How far we look: into threads that the program starts, at ``.data =``, at memory that is given back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from . import _saves
+
+_removals: list[Callable[[], None]] = []
+
+
+def install(
+    swapped: Callable[[torch.Tensor], None], shrunk: Callable[[torch.UntypedStorage, int], None]
+) -> None:
+    """Extend our sight to new threads, to ``.data =`` and to ``storage.resize_()``.
+
+    Args:
+        swapped: Called with a tensor whose memory is about to be replaced by ``.data =``.
+        shrunk: Called with a storage that is about to lose memory, and the bytes that it will have left.
+    """
+    _removals.append(_wrap_thread_start())
+    _removals.append(_wrap_data_setter(swapped))
+    _removals.append(_wrap_storage_resize(shrunk))
+
+
+def uninstall() -> None:
+    while _removals:
+        _removals.pop()()
+
+
+def _wrap_thread_start() -> Callable[[], None]:
+    """Threads that a watched thread starts save and write before our eyes, too."""
+    original = threading.Thread.start
+
+    def start(thread: threading.Thread) -> None:
+        run = thread.run
+        own = thread.__dict__.get("run")
+        watching = _saves.active()
+        if not watching and not _saves.kept_looking():
+            return original(thread)
+
+        def run_seen() -> None:
+            # the object is the user's again before their code runs
+            if own is None:
+                del thread.__dict__["run"]
+            else:
+                thread.__dict__["run"] = own
+            entered = [hooks.for_another_thread() for hooks in watching]
+            for hooks in entered:
+                hooks.enter()
+            if _saves.kept_looking():
+                _saves.keep_looking(True)
+            try:
+                run()
+            finally:
+                for hooks in reversed(entered):
+                    hooks.leave()
+
+        thread.__dict__["run"] = run_seen
+        return original(thread)
+
+    def restore() -> None:
+        threading.Thread.start = original  # type: ignore[method-assign]
+
+    threading.Thread.start = start  # type: ignore[assignment, method-assign]
+    return restore
+
+
+def _wrap_data_setter(swapped: Callable[[torch.Tensor], None]) -> Callable[[], None]:
+    """``t.data = other`` swaps a tensor's memory without any dispatch and without moving its counter."""
+    inherited: Any = torch.Tensor.data  # a slot of TensorBase
+
+    def set_data(tensor: torch.Tensor, new: torch.Tensor) -> None:
+        swapped(tensor)
+        inherited.__set__(tensor, new)
+
+    torch.Tensor.data = property(inherited.__get__, set_data)  # type: ignore[assignment]
+
+    def restore() -> None:
+        del torch.Tensor.data  # the one of TensorBase shows again
+
+    return restore
+
+
+def _wrap_storage_resize(shrunk: Callable[[torch.UntypedStorage, int], None]) -> Callable[[], None]:
+    """``storage.resize_(0)`` gives memory back, without any dispatch and without moving a counter."""
+    inherited: Any = torch.UntypedStorage.resize_  # of the C base class
+
+    def resize_(storage: torch.UntypedStorage, size: int) -> Any:
+        if isinstance(size, int) and size < storage.nbytes():
+            shrunk(storage, size)
+        return inherited(storage, size)
+
+    torch.UntypedStorage.resize_ = resize_  # type: ignore[method-assign,assignment]
+
+    def restore() -> None:
+        del torch.UntypedStorage.resize_  # the inherited one shows again
+
+    return restore

@@ -1,0 +1,121 @@
+"""When we need not look: an optimizer writing while nothing saved is alive, backward without Python.
+
+Seeing a write costs a few microseconds. An optimizer writes every parameter in up to ten
+operations each, and in a usual step nothing saved is alive then. Backward adds up gradients,
+in place, in C++; what could overwrite a saved tensor there is the user's Python: hooks, custom
+Functions, inner unpack hooks (checkpoint). So backward runs unseen only while no Python hook is
+known, and is seen again wherever one of the others begins.
+
+A hook put on a node itself (``grad_fn.register_hook``) can't be known of: what it overwrites in
+place is then noticed by its version bump alone, without a line.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from . import _backward, _saves
+from . import _torch_compat as compat
+
+_removals: list[Callable[[], None]] = []
+
+
+class _Known:
+    """Whether any Python hook was registered while a session was active."""
+
+    __slots__ = ("hooks",)
+
+    def __init__(self) -> None:
+        self.hooks = False
+
+
+def install(anything_alive: Callable[[], bool], saved_leaves: Callable[[], Iterable[torch.Tensor]]) -> None:
+    """Begin to look away where that is safe.
+
+    Args:
+        anything_alive: Whether any save is alive.
+        saved_leaves: Leaves among the live saves: their hooks may be older than the session.
+    """
+    _removals.append(_rest_in_steps(anything_alive))
+    known = _Known()
+    for home, name in compat.hook_registrations():
+        _removals.append(_wrapped(home, name, before=lambda: _note(known)))
+    for name in compat.BACKWARD_METHODS:
+        _removals.append(_wrapped(compat.context_home(), name, before=_look_in_backward))
+
+    def may_rest() -> bool:
+        if not known.hooks and any(_has_hooks(leaf) for leaf in saved_leaves()):
+            known.hooks = True
+        return not known.hooks and not _saves.kept_looking()
+
+    _backward.may_rest = may_rest
+
+
+def uninstall() -> None:
+    """Look at everything again."""
+    _backward.may_rest = _backward.never
+    while _removals:
+        _removals.pop()()
+
+
+def _note(known: _Known) -> None:
+    known.hooks = True
+    _look_in_backward()
+
+
+def _look_in_backward() -> None:
+    """Python begins to run inside of backward: see what it writes, to the end of this node."""
+    call = _backward.current()
+    if call is not None and call.rests:
+        compat.see_writes()
+
+
+def _has_hooks(leaf: torch.Tensor) -> bool:
+    return bool(leaf._backward_hooks) or bool(compat.post_accumulate_hooks(leaf))
+
+
+def _wrapped(home: Any, name: str, before: Callable[[], None]) -> Callable[[], None]:
+    """Call ``before`` in front of ``home.name``; gives the function that takes the wrapper away."""
+    original = home.__dict__[name]
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        before()
+        return original(*args, **kwargs)
+
+    setattr(home, name, wrapper)
+
+    def restore() -> None:
+        setattr(home, name, original)
+
+    return restore
+
+
+def _rest_in_steps(anything_alive: Callable[[], bool]) -> Callable[[], None]:
+    rested = threading.local()
+
+    def before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        # With a closure the step runs forward and backward itself, and saves while it does.
+        closure = len(args) > 1 or bool(kwargs)
+        rested.now = not closure and compat.sees_writes() and not anything_alive()
+        if rested.now:
+            compat.ignore_writes()
+
+    def after_step(*_: Any) -> None:
+        if getattr(rested, "now", False):
+            compat.see_writes()
+
+    handles = register_optimizer_step_pre_hook(before_step), register_optimizer_step_post_hook(after_step)
+
+    def restore() -> None:
+        for handle in handles:
+            handle.remove()
+
+    return restore

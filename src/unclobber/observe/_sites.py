@@ -1,0 +1,223 @@
+"""The user's line: which frame is theirs, and what exactly it says.
+
+A frame is a library's where its file lies in an installed package, the standard library, torch or
+this package; everything else, including code without a file, is the user's. "Unknown" beats a
+guess: what can't be had for certain (a source edited meanwhile) is left empty.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import site
+import sys
+import sysconfig
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+from ..model import Frame, Site
+from ._source import (
+    characters,
+    header,
+    line_of,
+    lines_of,
+    locate,
+    segment,
+    statement_at,
+    statement_text,
+)
+
+Stack = tuple[Any, ...]
+"""Alternating code objects and instruction offsets, innermost first."""
+
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+# Packages of another interpreter (a zip, a second venv on PYTHONPATH) have this shape too. A plain
+# folder called site-packages does not make a user's project a library.
+_INSTALLED = re.compile(
+    r"[\\/]lib(32|64)?[\\/](python[\d.]*t?[\\/])?(site|dist)-packages[\\/]", re.IGNORECASE
+)
+
+# Code that a library writes at run time: torch.fx, attrs, NumPy.
+_GENERATED = ("<frozen ", "<eval_with_key>", "<attrs generated", "<__array_function__")
+
+# Frames that every module call, operator or dispatch mode goes through: they say nothing.
+_PLUMBING = frozenset(
+    {
+        "Module._call_impl",
+        "Module._wrapped_call_impl",
+        "_handle_torch_function_and_wrap_type_error_to_not_implemented.<locals>.wrapped",
+        "_disable_dynamo.<locals>.inner",
+        "DisableContext.__call__.<locals>._fn",
+    }
+)
+
+_known: dict[str, bool] = {}
+
+
+def is_library(code: CodeType) -> bool:
+    """Whether ``code`` is torch's, an installed package's, the standard library's or this package's.
+
+    Example:
+        >>> is_library(os.path.join.__code__), is_library(compile("1", "<stdin>", "exec"))
+        (True, False)
+    """
+    name = code.co_filename
+    answer = _known.get(name)
+    if answer is None:
+        answer = _known[name] = _is_library_path(name)
+    return answer
+
+
+def is_ours(code: CodeType) -> bool:
+    """Whether ``code`` is this package's own."""
+    return code.co_filename.startswith(_OURS + os.sep)
+
+
+def is_plumbing(code: CodeType) -> bool:
+    """Whether ``code`` is a frame of torch's that every module call or operator passes through."""
+    return code.co_qualname in _PLUMBING
+
+
+def _is_library_path(name: str) -> bool:
+    if name.startswith("<"):
+        return name.startswith(_GENERATED)
+    path = os.path.normcase(os.path.abspath(name))
+    return _INSTALLED.search(path) is not None or path.startswith(_roots())
+
+
+@lru_cache(maxsize=1)
+def _roots() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    folders = {paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib") if key in paths}
+    folders.add(_OURS)
+    folders.add(os.path.dirname(os.path.abspath(os.__file__)))
+    folders.update(p for p in sys.path if os.path.basename(p) in ("site-packages", "dist-packages"))
+    if site.ENABLE_USER_SITE:
+        folders.add(site.getusersitepackages())
+    # A torch built from a checkout lies outside site-packages and is a library all the same.
+    for package in ("torch", "torchgen", "functorch"):
+        try:
+            spec = importlib.util.find_spec(package)
+        except (ImportError, ValueError):
+            continue
+        if spec is not None and spec.origin:
+            folders.add(os.path.dirname(os.path.abspath(spec.origin)))
+    every = {form for folder in folders for form in (os.path.abspath(folder), os.path.realpath(folder))}
+    return tuple(sorted(os.path.normcase(folder) + os.sep for folder in every if folder))
+
+
+def pairs(stack: Stack) -> list[tuple[CodeType, int]]:
+    """A flat stack as ``(code, lasti)`` pairs, innermost first."""
+    return list(zip(stack[::2], stack[1::2], strict=False))
+
+
+def innermost_user(stack: Stack) -> int | None:
+    """Index of the innermost frame of the user's own code; None where there is none."""
+    for index, code in enumerate(stack[::2]):
+        if not is_library(code):
+            return index
+    return None
+
+
+def resolve(stack: Stack) -> Site | None:
+    """The innermost expression of the user's code on ``stack``, with everything around it.
+
+    Args:
+        stack: ``(code, lasti, code, lasti, …)``, innermost first.
+    Returns:
+        None for an empty stack. Where every frame is a library's, the innermost one that isn't this
+        package's, with ``library`` true.
+    """
+    frames = pairs(stack)
+    chosen = innermost_user(stack)
+    library = chosen is None
+    if chosen is None:
+        chosen = next((i for i, (code, _) in enumerate(frames) if not is_ours(code)), None)
+    if chosen is None:
+        return None
+    whole = tuple(_frame(code, lasti) for code, lasti in frames)
+    below = tuple(
+        whole[i]
+        for i in range(chosen - 1, -1, -1)
+        if not is_plumbing(frames[i][0]) and not is_ours(frames[i][0])
+    )
+    return _site(*frames[chosen], library=library, below=below, stack=whole)
+
+
+def path_of(code: CodeType) -> str:
+    """Absolute path of the code's file, or the interpreter's name for it, such as ``<stdin>``."""
+    name = code.co_filename
+    if name.startswith("<") or os.path.isabs(name):
+        return name
+    absolute = os.path.abspath(name)
+    return absolute if os.path.exists(absolute) else name
+
+
+def _frame(code: CodeType, lasti: int) -> Frame:
+    line = line_of(code, lasti)
+    return Frame(path_of(code), line, code.co_qualname, _line_text(code, line), is_library(code))
+
+
+def _line_text(code: CodeType, line: int) -> str:
+    lines = lines_of(code)
+    return lines[line - 1].strip() if 1 <= line <= len(lines) else ""
+
+
+def _site(
+    code: CodeType, lasti: int, *, library: bool, below: tuple[Frame, ...], stack: tuple[Frame, ...]
+) -> Site:
+    found = locate(code, lasti)
+    if found is None:
+        return _line_site(code, lasti, library=library, below=below, stack=stack)
+    span, lines = found.span, found.source.lines
+    first, last = header(found.statement)
+    return Site(
+        path=path_of(code),
+        line=span.line,
+        column=characters(lines[span.line - 1], span.column) + 1,
+        end_line=span.end_line,
+        end_column=characters(lines[span.end_line - 1], span.end_column) + 1,
+        function=code.co_qualname,
+        source=segment(lines, span),
+        statement_line=first,
+        statement_end_line=last,
+        statement=statement_text(found.statement, found.source),
+        library=library,
+        below=below,
+        stack=stack,
+    )
+
+
+def _line_site(
+    code: CodeType, lasti: int, *, library: bool, below: tuple[Frame, ...], stack: tuple[Frame, ...]
+) -> Site:
+    """A site of which only the line is known."""
+    line = line_of(code, lasti)
+    lines = lines_of(code)
+    raw = lines[line - 1].rstrip("\r\n") if 1 <= line <= len(lines) else ""
+    text = raw.strip()
+    column = len(raw) - len(raw.lstrip()) + 1 if text else 1
+    first = last = line
+    statement = text
+    around = statement_at(code, lasti)
+    if around is not None:
+        first, last = header(around[0])
+        statement = statement_text(*around)
+    return Site(
+        path=path_of(code),
+        line=line,
+        column=column,
+        end_line=line,
+        end_column=column + len(text),
+        function=code.co_qualname,
+        source=text,
+        statement_line=first,
+        statement_end_line=last,
+        statement=statement,
+        library=library,
+        below=below,
+        stack=stack,
+    )

@@ -1,0 +1,441 @@
+"""Every private name of torch that we use: what for, where it was seen, when it can go.
+
+Nothing outside this file may use one. Each was checked on torch 2.13.0; the self-test in
+``_selftest`` runs the mechanism once per process and falls back to public parts if it fails.
+Names are looked up when they are used, or at import where they are hot: a missing one raises
+``AttributeError`` or ``ImportError``, which the self-test turns into the fallback.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+# The documented way to see every operation of a thread, though its module's name is private
+# (docs: https://docs.pytorch.org/docs/stable/notes/extending.html#extending-torch-native-api).
+from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
+
+# The dispatch key whose kernels bump version counters. The key's name is stable since 1.9.
+VERSION_KEY = "ADInplaceOrView"
+
+# Where our kernels lie: the key just below, which torch reserves for torchdistx's FakeTensor
+# (c10/core/DispatchKey.h) and leaves empty. No tensor carries it; a thread takes part while its
+# own thread-local set includes it. Operations without a kernel there fall through at no cost.
+WRITE_KEY = "Fake"
+_write_key = torch._C._dispatch_key_parse(WRITE_KEY)
+_set_included = torch._C._dispatch_tls_set_dispatch_key_included
+_is_included = torch._C._dispatch_tls_is_dispatch_key_included
+after_write_key = torch._C._dispatch_keyset_full_after(_write_key)
+
+# Context manager that excludes autograd and ADInplaceOrView: our own copies must not be recorded.
+# Public `torch.no_grad` still runs ADInplaceOrView.
+below_adinplaceorview = torch._C._AutoDispatchBelowADInplaceOrView
+
+
+def see_writes() -> None:
+    """Let this thread's writes reach our kernels (50 ns)."""
+    _set_included(_write_key, True)
+
+
+def ignore_writes() -> None:
+    """Let this thread's writes pass by our kernels (50 ns)."""
+    _set_included(_write_key, False)
+
+
+def sees_writes() -> bool:
+    """Whether this thread's writes reach our kernels."""
+    return bool(_is_included(_write_key))
+
+
+# The node whose backward runs in this thread, None outside. Until a public one exists.
+current_node = torch._C._current_autograd_node
+
+# Under these keys of ``Node.metadata`` (public since 1.7) a node carries our notes: of who asked for
+# what it saved, and of the last two backwards that began at it.
+NODE_NOTE = "unclobber"
+ROOT_NOTE = "unclobber root"
+
+# Number of active __torch_dispatch__ modes: with one active, kernels see other calling conventions.
+dispatch_modes = torch._C._len_torch_dispatch_stack
+
+# torch.autograd.graph.increment_version is public; this is what it calls, without its wrapper.
+increment_version = torch._C._increment_version
+
+# What foreach optimizers call; used by the self-test as an operation without a kernel at the key.
+foreach_add_ = torch._foreach_add_
+
+_dispatch_has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+all_op_names = torch._C._dispatch_get_all_op_names
+
+
+def has_kernel(op_name: str, key: str = VERSION_KEY) -> bool:
+    """Whether torch itself registered a kernel for ``op_name`` (``aten::add_.Tensor``) at ``key``."""
+    return bool(_dispatch_has_kernel(op_name, key))
+
+
+def storage_key(tensor: torch.Tensor) -> int:
+    """Identity of the tensor's StorageImpl: the same for all its views, unique while it lives.
+
+    ``data_ptr`` is no identity: it differs between views and is reused after a free.
+
+    Raises:
+        NotImplementedError: there is no storage: sparse layouts, some wrappers, parameters of lazy
+            modules.
+    """
+    try:
+        key: int = tensor.untyped_storage()._cdata
+    except (RuntimeError, ValueError) as error:
+        raise NotImplementedError("this tensor has no storage") from error
+    return key
+
+
+def key_of_storage(storage: torch.UntypedStorage) -> int:
+    """``storage_key`` from the storage itself."""
+    return int(storage._cdata)
+
+
+def is_functorch_wrapper(tensor: torch.Tensor) -> bool:
+    """Whether ``tensor`` is a ``torch.func`` level wrapper, which has no memory of its own."""
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
+
+
+class unseen_by_torch:  # noqa: N801  (a context manager; a class costs a third of a generator)
+    """Run plain kernels: no autograd, no version bumps, no modes, none of our own kernels.
+
+    Used for our copies. ``inference_mode(False)`` because a copy made under the user's
+    inference mode could not be handed to backward.
+    """
+
+    __slots__ = ("_below", "_inference", "_modes", "_seen")
+
+    def __enter__(self) -> None:
+        self._seen = sees_writes()
+        self._inference = torch.inference_mode(False)
+        self._below = below_adinplaceorview()
+        self._modes = _without_modes()
+        self._inference.__enter__()
+        self._below.__enter__()
+        self._modes.__enter__()
+        ignore_writes()
+
+    def __exit__(self, *error: Any) -> None:
+        self._modes.__exit__(*error)
+        self._below.__exit__(*error)
+        self._inference.__exit__(*error)
+        if self._seen:
+            see_writes()
+
+
+def _without_modes() -> contextlib.AbstractContextManager[Any]:
+    if not dispatch_modes():
+        return contextlib.nullcontext()
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
+
+
+def physical(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory without lazy conjugate and negative bits."""
+    if tensor.is_conj():
+        tensor = tensor.conj()
+    if tensor.is_neg():
+        tensor = tensor._neg_view()
+    return tensor
+
+
+def with_bits(tensor: torch.Tensor, conj: bool, neg: bool) -> torch.Tensor:
+    """Put the lazy bits back that ``physical`` took away."""
+    if neg:
+        tensor = tensor._neg_view()
+    return tensor.conj() if conj else tensor
+
+
+def conj_neg_bits(tensor: torch.Tensor) -> tuple[bool, bool]:
+    return tensor.is_conj(), tensor.is_neg()
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether the tensor is strided memory of its own: no subclass with its own dispatch, not nested."""
+    kind = type(tensor)
+    if kind is not torch.Tensor and kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        return False
+    if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
+        return False
+    return not is_functorch_wrapper(tensor)
+
+
+def resolve_op(name: str) -> Any:
+    """The ``OpOverload`` called ``aten::add_.Tensor``, or None where torch can't build it."""
+    namespace, _, rest = name.partition("::")
+    packet, _, overload = rest.partition(".")
+    try:
+        return getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
+    except (AttributeError, RuntimeError):
+        return None
+
+
+def below(op: Any) -> Any:
+    """``call(*args, **kwargs)`` that runs ``op`` under ADInplaceOrView, numbers for tensors allowed."""
+    run = op._op
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with below_adinplaceorview():
+            return run(*args, **kwargs)
+
+    return call
+
+
+def redispatcher(op: Any) -> Any:
+    """``call(keyset, *args, **kwargs)`` that runs ``op`` with just the keys of ``keyset``.
+
+    Refuses a Python number where the schema has a tensor: ``below`` takes it.
+    """
+    return op._handle.redispatch_boxed
+
+
+def fall_through_by_default(library: torch.library.Library) -> None:
+    """Make every operation without a kernel of ours pass ``WRITE_KEY`` by.
+
+    Raises:
+        RuntimeError: somebody else uses the key; ours must not get in their way.
+    """
+    library.fallback(torch.library.fallthrough_kernel, WRITE_KEY)
+
+
+def raw_saved(node: Any) -> Iterator[tuple[str, Any]]:
+    """What a backward node keeps: pairs of role (``self``, ``result``, ``tensors[0]``) and the object
+    that the pack hook returned.
+
+    The ``_raw_saved_*`` attributes are described in torch/autograd/graph.py and the notebook
+    "hooks for saved tensors"; freed ones raise RuntimeError and are left out.
+    """
+    kind: Any = type(node)
+    for attribute in _raw_saved_attributes(kind):
+        role = attribute.removeprefix("_raw_saved_")
+        try:
+            value = getattr(node, attribute)
+        except RuntimeError:
+            continue
+        many = isinstance(value, (list, tuple))
+        for index, saved in enumerate(value if many else (value,)):
+            try:
+                data = None if saved is None else saved.data
+            except RuntimeError:
+                continue
+            yield (f"{role}[{index}]" if many else role), data
+
+
+@functools.lru_cache(maxsize=512)  # bounded: a custom Function's class is the user's
+def _raw_saved_attributes(kind: Any) -> tuple[str, ...]:
+    """Names of the attributes, which are getters of the node's C type."""
+    return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
+
+
+# --- places that we patch while a session is active --------------------------------------------
+# Inner hooks (checkpoint, save_on_cpu, the user's) replace ours for the saves below them; both
+# public entries call these two functions, so wrapping them is how we watch what inner hooks keep.
+HOOKS_HOME = torch._C._autograd
+PUSH_HOOKS = "_push_saved_tensors_default_hooks"
+POP_HOOKS = "_pop_saved_tensors_default_hooks"
+DISABLE_HOOKS = "_saved_tensors_hooks_disable"
+ENABLE_HOOKS = "_saved_tensors_hooks_enable"
+
+
+def top_hooks() -> tuple[Any, Any] | None:
+    """The innermost pair of saved-tensor hooks of this thread."""
+    top = torch._C._autograd._top_saved_tensors_default_hooks(False)
+    return None if top is None else (top[0], top[1])
+
+
+def hook_registrations() -> tuple[tuple[Any, str], ...]:
+    """Python entries through which hooks come to run inside of backward.
+
+    Full module hooks make a ``BackwardHook`` at each call of the module, whenever they were
+    registered.
+    """
+    from torch.utils.hooks import BackwardHook
+
+    return (
+        (torch.Tensor, "register_hook"),
+        (torch.Tensor, "register_post_accumulate_grad_hook"),
+        (BackwardHook, "__init__"),
+    )
+
+
+def post_accumulate_hooks(leaf: torch.Tensor) -> Any:
+    """Hooks of ``register_post_accumulate_grad_hook``; there is no public way to ask."""
+    return leaf._post_accumulate_grad_hooks
+
+
+def backward_homes() -> tuple[tuple[Any, str], ...]:
+    """Where the one function lives that both ``backward()`` and ``autograd.grad()`` call."""
+    return (
+        (torch.autograd, "_engine_run_backward"),
+        (torch.autograd.graph, "_engine_run_backward"),
+    )
+
+
+# --- custom Functions ----------------------------------------------------------------------------
+# Each custom Function has a class of its own for its node and `ctx`, below BackwardCFunction; the
+# engine calls these two of its methods. Seen in torch/autograd/function.py, stable since 2.0
+# (`apply_boxed` since 2.12).
+BACKWARD_METHODS = tuple(
+    name for name in ("apply", "apply_boxed") if hasattr(torch.autograd.function.BackwardCFunction, name)
+)
+
+
+def context_home() -> Any:
+    """The class above the ``ctx`` of every custom Function."""
+    return torch.autograd.function.BackwardCFunction
+
+
+def function_home() -> Any:
+    """The class between ``autograd.Function`` and the C++ one: ``super().apply`` looks here first, so
+    an ``apply`` put here is found by ``f = MyFunction.apply``, too, whenever that ran."""
+    return torch.autograd.function._SingleLevelFunction
+
+
+def use_count(tensor: torch.Tensor) -> int:
+    """How many C++ owners the tensor has; Python names count once together."""
+    return int(tensor._use_count())  # type: ignore[attr-defined]
+
+
+def checkpoint_home() -> tuple[Any, str]:
+    """Where the function lies that takes what a non-reentrant checkpoint will run again.
+
+    ``checkpoint`` looks it up when it is called, so a ``from … import checkpoint`` made earlier
+    goes through a replacement, too.
+    """
+    import torch.utils.checkpoint
+
+    return torch.utils.checkpoint, "_checkpoint_without_reentrant_generator"
+
+
+def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
+    """``function`` over the leaves of nested tuples, lists and dicts, registered classes included.
+
+    ``torch.utils._pytree`` is private and stable since 1.8; until ``torch.utils.pytree`` is stable.
+    """
+    from torch.utils import _pytree
+
+    return _pytree.tree_map(function, tree)
+
+
+def tree_leaves(tree: Any) -> list[Any]:
+    """The leaves of nested tuples, lists and dicts, in order."""
+    from torch.utils import _pytree
+
+    return list(_pytree.tree_leaves(tree))
+
+
+def operation_database() -> list[Any]:
+    """torch's own database of operations with inputs, by which its tests check them.
+
+    Private, in the wheel since 1.7; ``unclobber rules --check`` runs it. Until a public one exists.
+
+    Raises:
+        ImportError: ``expecttest``, which the database imports, is not installed.
+    """
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return list(op_db)
+
+
+def trains(node: Any) -> bool:
+    """Whether a backward node is a batch norm's that ran in training mode (``_saved_*``: see
+    torch/csrc/autograd/generated; stable since 1.9)."""
+    if node is None:
+        return False
+    return bool(getattr(node, "_saved_training", False)) or "BatchNormWithUpdate" in type(node).__name__
+
+
+# --- recording every operation -------------------------------------------------------------------
+def next_sequence_number() -> int:
+    """The number that the next backward node of this thread will get.
+
+    An operation's node is made just before its kernel is dispatched, so that the number before this
+    one is the operation's; the profiler joins forward and backward by it. Private, since 1.7.
+    """
+    return int(torch.autograd._get_sequence_nr())  # type: ignore[attr-defined]
+
+
+def sequence_number(node: Any) -> int:
+    """The number of a backward node; greater than any real one for ``AccumulateGrad``."""
+    return int(node._sequence_nr())
+
+
+def written_arguments(op: Any) -> tuple[int | str, ...]:
+    """Which arguments an ``OpOverload`` says that it writes: positions, and names of keyword-only ones."""
+    found: list[int | str] = []
+    for position, argument in enumerate(op._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            found.append(argument.name if argument.kwarg_only else position)
+    return tuple(found)
+
+
+def fake_mode() -> Any:
+    """A mode in which new tensors have shapes and no memory; tensors made outside are refused.
+
+    ``torch._subclasses`` is private in name and documented:
+    https://docs.pytorch.org/docs/stable/torch.compiler_fake_tensor.html
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+def fake_errors() -> tuple[type[Exception], ...]:
+    """What a fake run raises where it would need a value."""
+    from torch._subclasses.fake_tensor import (
+        DataDependentOutputException,
+        DynamicOutputShapeException,
+        UnsupportedOperatorException,
+    )
+
+    return (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException)
+
+
+def is_operator(function: Any) -> bool:
+    """Whether a torch function is ``torch.ops.namespace.name`` itself."""
+    return isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket))
+
+
+def namespace(function: Any) -> str:
+    """``aten`` for ``torch.ops.aten.add``."""
+    name = getattr(function, "_qualified_op_name", None) or function.name()
+    return str(name).partition("::")[0]
+
+
+@contextlib.contextmanager
+def converting_fake_modules() -> Iterator[None]:
+    """Let ``module.to(…)`` and its like work on fake parameters: they are replaced by new ones.
+
+    ``Module._apply`` swaps a fake parameter with its converted twin, which torch itself refuses
+    because the fake mode holds weak references ("Couldn't swap Linear.weight", torch 2.13). Delete
+    when ``nn.Linear(3, 3).to(torch.bfloat16)`` works under FakeTensorMode.
+    """
+    original = torch.nn.Module._apply
+
+    def _apply(self: torch.nn.Module, fn: Callable[[Any], Any], recurse: bool = True) -> torch.nn.Module:
+        if recurse:
+            for child in self.children():
+                child._apply(fn)
+        for name, parameter in self._parameters.items():
+            if parameter is not None:
+                with torch.no_grad():
+                    converted = fn(parameter)
+                self._parameters[name] = torch.nn.Parameter(converted, parameter.requires_grad)
+        for name, buffer in self._buffers.items():
+            if buffer is not None:
+                self._buffers[name] = fn(buffer)
+        return self
+
+    torch.nn.Module._apply = _apply  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        torch.nn.Module._apply = original  # type: ignore[method-assign]

@@ -1,0 +1,118 @@
+"""Who writes to a few given tensors, for the short time that a user's callback runs.
+
+The ledger follows memory that autograd saved. The input of a custom Function's ``forward`` or the
+gradient that a hook is handed need not be saved by anybody: these few are followed here, with no
+copy of anything unless it is asked for.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NamedTuple
+
+import torch
+
+from . import _frames, _writes
+from . import _torch_compat as compat
+from ._frames import Stack
+
+
+class Written(NamedTuple):
+    """One write to a followed storage."""
+
+    key: int
+    """Of the storage."""
+    operation: str
+    stack: Stack
+    before: torch.Tensor | None
+    """What the followed tensor held before the first write, where that was asked for."""
+
+
+class WriteLog:
+    """Follows tensors from ``with`` to the end of it; ``writes`` is the answer.
+
+    Args:
+        tensors: What to follow. They must live as long as the block.
+        keep: Whether to copy a tensor just before its first write.
+    """
+
+    def __init__(self, tensors: list[torch.Tensor], *, keep: bool = False) -> None:
+        self.writes: list[Written] = []
+        self._tensors = {key: t for t in tensors if (key := storage_of(t)) is not None}
+        self._keep = keep
+
+    def __enter__(self) -> WriteLog:
+        _follower.add(self._tensors, self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _follower.remove(self._tensors, self)
+
+    def note(self, key: int, operation: str, stack: Stack) -> None:
+        before = None
+        if self._keep and not any(write.key == key for write in self.writes):
+            with torch.no_grad(), compat.unseen_by_torch():
+                before = self._tensors[key].clone()
+        self.writes.append(Written(key, operation, stack, before))
+
+
+def storage_of(tensor: torch.Tensor) -> int | None:
+    """The storage's identity; None for layouts without one."""
+    if not compat.is_plain(tensor):
+        return None
+    try:
+        return compat.storage_key(tensor)
+    except (NotImplementedError, RuntimeError):
+        return None
+
+
+class _Follower:
+    """The one listener for all logs; idle, it costs a write three looks at empty containers."""
+
+    def __init__(self) -> None:
+        self.pending: tuple[Any, ...] = ()
+        self.books: dict[int, Any] = {}
+        self.watched: dict[int, tuple[WriteLog, ...]] = {}
+        self._lock = threading.Lock()
+
+    def add(self, keys: Any, log: WriteLog) -> None:
+        with self._lock:
+            for key in keys:
+                self.watched[key] = (*self.watched.get(key, ()), log)
+
+    def remove(self, keys: Any, log: WriteLog) -> None:
+        with self._lock:
+            for key in keys:
+                left = tuple(other for other in self.watched.get(key, ()) if other is not log)
+                if left:
+                    self.watched[key] = left
+                else:
+                    self.watched.pop(key, None)
+
+    def before_write(
+        self,
+        tensor: torch.Tensor,
+        operation: str,
+        bumps: bool,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        key = storage_of(tensor)
+        logs = () if key is None else self.watched.get(key, ())
+        if key is None or not logs:
+            return
+        stack = _frames.capture(3)
+        for log in logs:
+            log.note(key, operation, stack)
+
+
+_follower = _Follower()
+
+
+def install() -> None:
+    """Begin to hear of writes; the kernels of ``_writes`` (or its fallback) must be there already."""
+    _writes.listen(_follower)
+
+
+def uninstall() -> None:
+    _writes.unlisten(_follower)

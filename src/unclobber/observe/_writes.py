@@ -1,0 +1,406 @@
+"""Seeing every write: a kernel over each mutating operation, below autograd.
+
+torch's dispatcher runs each operation down a list of keys: autograd, then ADInplaceOrView, which
+moves version counters, then the memory itself. Just below ADInplaceOrView is a key that torch
+keeps free. A kernel laid there over each mutating operation sees the write just before it
+happens, whoever makes it: the user's line, ``.data``, ``no_grad``, an optimizer,
+``embedding(max_norm=)``. torch's own kernels stay as they are, so counters move as they do
+without us, and operations that don't mutate pay nothing: this is no dispatch mode.
+
+The key takes part in a thread's dispatching only while the thread's own set includes it. That
+makes it free to look away where there is nothing to see: an optimizer's thousands of writes after
+backward has freed everything. Threads that a program starts while we look are included; what
+other threads write is noticed by its version bump alone.
+
+A handful of operations (``copy_``, ``fill_`` …) are what other operations' own kernels are made
+of: one backward pass runs dozens of them on temporaries. For these the kernel is laid over
+torch's at ADInplaceOrView itself, which such inner calls skip.
+
+The kernel's whole knowledge of the rest is the ``Listener`` protocol, so that a compiled kernel
+can take the Python one's place.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+from . import _torch_compat as compat
+
+
+class Listener(Protocol):
+    """Who wants to know of writes: ``before_write`` is called unless its three containers are empty."""
+
+    pending: Any
+    watched: Any
+    books: Any
+
+    def before_write(
+        self,
+        tensor: torch.Tensor,
+        operation: str,
+        bumps: bool,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Return what knows the storage's count of ``bumps`` (with ``settle``), or None."""
+
+
+class _Listeners:
+    """The listeners of now; an immutable tuple, so that a kernel in another thread sees a whole one."""
+
+    __slots__ = ("now",)
+
+    def __init__(self) -> None:
+        self.now: tuple[Listener, ...] = ()
+
+
+_listeners = _Listeners()
+_lock = threading.RLock()
+_libraries: list[torch.library.Library] = []
+_fallthrough: list[torch.library.Library] = []
+"""Stays once it is registered: a thread whose set still includes the key must find it passable."""
+
+
+def listen(listener: Listener) -> None:
+    """Start telling ``listener`` of writes; the first one installs the kernels (about 15 ms)."""
+    with _lock:
+        if not _listeners.now:
+            _install()
+        _listeners.now = (*_listeners.now, listener)
+
+
+def unlisten(listener: Listener) -> None:
+    """Stop; the last one takes the kernels away again."""
+    with _lock:
+        _listeners.now = tuple(other for other in _listeners.now if other is not listener)
+        if not _listeners.now:
+            _uninstall()
+
+
+def installed() -> bool:
+    """Whether our kernels are laid now."""
+    return bool(_libraries)
+
+
+# --- which operations write, and what ------------------------------------------------------------
+
+# batch_norm writes running_mean and running_var when training; the schema doesn't say so.
+# (positions of the written tensors, position of the flag that says whether they are)
+_UNDECLARED: dict[str, tuple[tuple[int, ...], int]] = dict.fromkeys(
+    ("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm"), ((3, 4), 5)
+)
+
+# These collectives write their argument 0; their schemas don't say so.
+_COLLECTIVES = frozenset(
+    [
+        "broadcast_",
+        "allreduce_",
+        "allreduce_coalesced_",
+        "reduce_",
+        "allgather_",
+        "_allgather_base_",
+        "allgather_coalesced_",
+        "gather_",
+        "scatter_",
+        "allgather_into_tensor_coalesced_",
+        "reduce_scatter_",
+        "_reduce_scatter_base_",
+        "reduce_scatter_tensor_coalesced_",
+        "alltoall_",
+        "alltoall_base_",
+        "recv_",
+        "recv_any_source_",
+    ]
+)
+
+# rrelu_with_noise saves its noise before the kernel fills it, and means the filled one.
+_FILLS_AFTER_SAVING = "rrelu_with_noise"
+
+_NOT_DATA = frozenset(("set_data", "record_stream", "retain_grad", "requires_grad_", "rename_", "empty"))
+_NAMESPACES_WITHOUT_MEMORY = frozenset(("prim", "prims", "onnx", "_test"))
+_NAMESPACES_OF_TORCH = frozenset(("aten", "c10d", "_c10d_functional", "inductor", "quantized", "mkldnn"))
+
+_SCALARS = (bool, int, float, complex)
+
+# What kernels inside of torch call on their temporaries; seen at ADInplaceOrView instead.
+_BUILDING_BLOCKS = frozenset(("copy_", "fill_", "zero_", "resize_", "as_strided_"))
+
+_kernels: dict[str, tuple[str, Callable[..., Any]] | None] = {}
+"""Every operator name seen so far with its key and kernel; None for those that write nothing."""
+
+
+def _scan() -> None:
+    """Build kernels for operations registered since the last scan (custom ones appear any time)."""
+    for name in compat.all_op_names():
+        # a program may define its own operations again, under the same names
+        if name not in _kernels or not _is_torchs(name):
+            _kernels[name] = _kernel_for(name)
+
+
+def _is_torchs(name: str) -> bool:
+    return name.partition("::")[0] in _NAMESPACES_OF_TORCH
+
+
+def _kernel_for(name: str) -> tuple[str, Callable[..., Any]] | None:
+    namespace, _, rest = name.partition("::")
+    packet = rest.partition(".")[0]
+    if namespace in _NAMESPACES_WITHOUT_MEMORY or compat.has_kernel(name, "CompositeImplicitAutograd"):
+        return None  # composite operations decompose into ones that we see
+    has = compat.has_kernel(name)
+    if packet in _NOT_DATA and not has:
+        return None
+    op = compat.resolve_op(name)
+    if op is None:
+        return None
+    if packet in _UNDECLARED:
+        return compat.WRITE_KEY, _undeclared_kernel(op, packet)
+    written = _written_arguments(op)
+    if namespace == "c10d" and packet in _COLLECTIVES:
+        written = _Written((0,), ())
+    if packet.startswith(_FILLS_AFTER_SAVING):
+        written = _Written(written.positions[:-1], written.names)
+    if not written.positions and not written.names:
+        return None
+    if has and not _is_torchs(name):
+        # `torch.library.custom_op` has a kernel there that bumps first and writes then: be before it
+        original = torch.library.get_kernel(name, compat.VERSION_KEY).call_boxed
+        return compat.VERSION_KEY, _general_kernel(op, packet, written, bumps=False, original=original)
+    if written.positions == (0,) and not written.names and has and _is_tensor(op, 0):
+        if packet in _BUILDING_BLOCKS:
+            return compat.VERSION_KEY, _overriding_kernel(op, name, packet)
+        return compat.WRITE_KEY, _plain_kernel(op, packet)
+    return compat.WRITE_KEY, _general_kernel(op, packet, written, bumps=has)
+
+
+class _Written:
+    """Which arguments an operation writes: positions, and names of keyword-only ones (``out=``)."""
+
+    __slots__ = ("names", "positions")
+
+    def __init__(self, positions: tuple[int, ...], names: tuple[str, ...]) -> None:
+        self.positions = positions
+        self.names = names
+
+    def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+        found: list[torch.Tensor] = []
+        for position in self.positions:
+            if position < len(args):
+                _flatten(args[position], found)
+        for name in self.names:
+            _flatten(kwargs.get(name), found)
+        return found
+
+
+def written_tensors(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """The tensors that this call of ``op`` declares to write."""
+    return _written_arguments(op).tensors(args, kwargs)
+
+
+def is_undeclared(packet: str) -> bool:
+    """Whether the operation updates running statistics without declaring it."""
+    return packet in _UNDECLARED
+
+
+def undeclared(packet: str, args: tuple[Any, ...]) -> list[torch.Tensor]:
+    """The tensors that this call writes although its schema doesn't say so: running statistics."""
+    if packet not in _UNDECLARED:
+        return []
+    positions, flag = _UNDECLARED[packet]
+    return [args[at] for at in positions if args[flag] and isinstance(args[at], torch.Tensor)]
+
+
+def _flatten(value: Any, into: list[torch.Tensor]) -> None:
+    if isinstance(value, torch.Tensor):
+        into.append(value)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _flatten(item, into)
+
+
+def _written_arguments(op: Any) -> _Written:
+    arguments = op._schema.arguments
+    marked = [
+        (index, argument)
+        for index, argument in enumerate(arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
+    return _Written(
+        tuple(index for index, argument in marked if not argument.kwarg_only),
+        tuple(argument.name for _, argument in marked if argument.kwarg_only),
+    )
+
+
+def _tensor_slots(op: Any, written: tuple[int, ...]) -> tuple[int, ...]:
+    """Positions of single-tensor inputs, where a Python number may stand instead of a tensor."""
+    return tuple(
+        index
+        for index, argument in enumerate(op._schema.arguments)
+        if not argument.kwarg_only and str(argument.type) == "Tensor" and index not in written
+    )
+
+
+def _is_tensor(op: Any, position: int) -> bool:
+    return str(op._schema.arguments[position].type) == "Tensor"
+
+
+# --- the kernels ---------------------------------------------------------------------------------
+# Each looks away while the operation runs: what it is made of is no write of the program's.
+
+
+def _plain_kernel(op: Any, packet: str) -> Callable[..., Any]:
+    """``x.op_(…)``: the hot shape."""
+    redispatch = compat.redispatcher(op)
+    after = compat.after_write_key
+    below = compat.below(op)
+    see, ignore = compat.see_writes, compat.ignore_writes
+    listeners = _listeners
+    slots = tuple(slot - 1 for slot in _tensor_slots(op, (0,)))
+
+    def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        for listener in listeners.now:
+            if listener.pending or listener.watched or listener.books:
+                listener.before_write(target, packet, True, (target, *args), kwargs)
+        ignore()
+        try:
+            for slot in slots:
+                # `x.add_(1)` arrives with a bare number in a tensor slot
+                if len(args) > slot and isinstance(args[slot], _SCALARS):
+                    return below(target, *args, **kwargs)
+            return redispatch(keyset & after, target, *args, **kwargs)
+        finally:
+            see()
+
+    return kernel
+
+
+def _overriding_kernel(op: Any, name: str, packet: str) -> Callable[..., Any]:
+    """A building block: laid over torch's own kernel, which it calls."""
+    below = compat.below(op)
+    original = torch.library.get_kernel(name, compat.VERSION_KEY).call_boxed
+    takes_tensor = bool(_tensor_slots(op, (0,)))
+    listeners = _listeners
+
+    def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        for listener in listeners.now:
+            if listener.pending or listener.watched or listener.books:
+                listener.before_write(target, packet, True, (target, *args), kwargs)
+        if args and isinstance(args[0], _SCALARS) and takes_tensor:
+            below(target, *args, **kwargs)  # a number in a tensor slot, which call_boxed refuses
+            compat.increment_version((target,))
+            return target
+        return original(keyset, target, *args, **kwargs)
+
+    return kernel
+
+
+def _general_kernel(
+    op: Any, packet: str, written: _Written, bumps: bool, original: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """``out=`` variants, operations that write several tensors, foreach, fused and custom ones.
+
+    Where torch has no kernel of its own that bumps, the operation itself may: foreach ones call
+    in-place operations, ``_fused_*`` on the CPU write memory and move no counter.
+
+    Args:
+        op: The operation.
+        packet: Its name without namespace and overload.
+        written: Its arguments that it writes.
+        bumps: Whether the counter of each moves by one afterwards; False: look what happens.
+        original: The kernel that ours is laid over; None: there is none at this key.
+    """
+    redispatch = compat.redispatcher(op)
+    after = compat.after_write_key
+    below = compat.below(op)
+    listeners = _listeners
+    slots = _tensor_slots(op, written.positions)
+
+    def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        watched = _tell(listeners.now, packet, bumps, written, args, kwargs)
+        marks = () if bumps else [(t, t._version, book, book.bumps) for t, book in watched]
+        compat.ignore_writes()
+        try:
+            if original is not None:
+                return original(keyset, *args, **kwargs)
+            if any(slot < len(args) and isinstance(args[slot], _SCALARS) for slot in slots):
+                return below(*args, **kwargs)
+            return redispatch(keyset & after, *args, **kwargs)
+        finally:
+            compat.see_writes()
+            for tensor, version, book, before in marks:
+                book.settle(max(book.bumps, before + tensor._version - version))
+
+    return kernel
+
+
+def _undeclared_kernel(op: Any, packet: str) -> Callable[..., Any]:
+    """batch_norm's running statistics."""
+    positions, flag = _UNDECLARED[packet]
+    run = _general_kernel(op, packet, _Written(positions, ()), bumps=False)
+    redispatch = compat.redispatcher(op)
+    after = compat.after_write_key
+
+    def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        if args[flag]:
+            return run(keyset, *args, **kwargs)
+        return redispatch(keyset & after, *args, **kwargs)
+
+    return kernel
+
+
+def _tell(
+    listeners: tuple[Listener, ...],
+    packet: str,
+    bumps: bool,
+    written: _Written,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> list[tuple[torch.Tensor, Any]]:
+    """Tell everyone of every written tensor; pairs of those that someone watches with their books."""
+    watched = []
+    for listener in listeners:
+        if listener.pending or listener.watched or listener.books:
+            for tensor in written.tensors(args, kwargs):
+                book = listener.before_write(tensor, packet, bumps, args, kwargs)
+                if book is not None:
+                    watched.append((tensor, book))
+    return watched
+
+
+# --- laying them ----------------------------------------------------------------------------------
+
+
+def _install() -> None:
+    _scan()
+    try:
+        if not _fallthrough:
+            library = torch.library.Library("_", "IMPL")
+            compat.fall_through_by_default(library)
+            _fallthrough.append(library)
+        libraries: dict[tuple[str, str], torch.library.Library] = {}
+        with warnings.catch_warnings():
+            # "overriding a previously registered kernel": meant, for the building blocks
+            warnings.simplefilter("ignore")
+            for name, laid in _kernels.items():
+                if laid is None:
+                    continue
+                key, kernel = laid
+                namespace, _, rest = name.partition("::")
+                if (namespace, key) not in libraries:
+                    library = torch.library.Library(namespace, "IMPL", key)
+                    libraries[namespace, key] = library
+                    _libraries.append(library)
+                override = key == compat.VERSION_KEY
+                libraries[namespace, key].impl(rest, kernel, with_keyset=True, allow_override=override)
+    except BaseException:
+        _uninstall()
+        raise
+
+
+def _uninstall() -> None:
+    while _libraries:
+        _libraries.pop()._destroy()

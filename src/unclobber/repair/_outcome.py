@@ -1,0 +1,88 @@
+"""How an attempt at a repair ends: a few named outcomes, all picklable. The runner never raises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..model import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What running a candidate beside the reference has shown."""
+
+    reading: str
+    """What the reference takes the program to mean, as a phrase: ``as written``."""
+    backward: int
+    """The backward call, from 1, at which gradients were compared last."""
+    leaves: int
+    """Leaves whose gradients were compared there."""
+    largest_difference: float = 0.0
+    """Largest difference relative to the largest gradient element of its tensor; 0 if bit-equal."""
+    seconds: float = 0.0
+    """Wall time of the candidate's run minus that of the reference."""
+    extra_bytes: int = 0
+    """Peak memory of the candidate's process minus that of the reference's."""
+
+    @property
+    def exact(self) -> bool:
+        return self.largest_difference == 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Edits that belong together, with their proof where there is one."""
+
+    titles: tuple[str, ...]
+    """One phrase for each edit, in the order in which they were found."""
+    cures: tuple[str, ...]
+    texts: Mapping[str, str]
+    """Absolute path to the whole new text."""
+    changed_lines: int
+    proof: Proof | None = None
+    notes: tuple[str, ...] = ()
+    """What the user must know: what the cure changes, or which reading was taken."""
+    applicable: bool = True
+    """False for a cure that changes what is computed: it is shown, never written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proved:
+    """At least one candidate runs clean with the right gradients; the best one first."""
+
+    finding: Finding
+    repairs: tuple[Repair, ...]
+    offered: tuple[Repair, ...] = ()
+    tried: int = 0
+
+    @property
+    def best(self) -> Repair:
+        return self.repairs[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Unproved:
+    """There is a finding, and no candidate could be proved."""
+
+    finding: Finding
+    reason: str
+    """One sentence without a trailing full stop."""
+    offered: tuple[Repair, ...] = ()
+    tried: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Clean:
+    """The program runs without a finding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The program failed for reasons of its own, or could not be run to a finding."""
+
+    reason: str
+    details: str = field(default="", compare=False)
+
+
+Outcome = Proved | Unproved | Clean | Failed

@@ -1,0 +1,54 @@
+"""From a finding to candidate edits, the smallest first."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from ..model import Finding
+from ._diff import changed_lines
+from ._project import Project
+from ._proposal import Proposal
+from .cures import CURES
+
+MOST = 40
+"""Proposals that one finding may lead to."""
+
+
+def proposals(finding: Finding, project: Project) -> list[Proposal]:
+    """What the cures say to a finding, fewest changed lines first, each text once."""
+    found: list[tuple[int, bool, int, Proposal]] = []
+    seen: set[frozenset[tuple[str, str]]] = set()
+    for rank, cure in enumerate(CURES.values()):
+        for proposal in cure(finding, project):
+            texts = frozenset(proposal.texts.items())
+            if texts not in seen and _is_change(proposal, project):
+                seen.add(texts)
+                found.append((_cost(proposal, project), proposal.late, rank, proposal))
+    found.sort(key=lambda item: item[:3])
+    return [proposal for *_, proposal in found[:MOST]]
+
+
+def _is_change(proposal: Proposal, project: Project) -> bool:
+    """Whether every text is Python and differs from what is there."""
+    for path, text in proposal.texts.items():
+        if text == project.text(path):
+            return False
+        try:
+            ast.parse(text)
+        except (SyntaxError, ValueError):
+            return False
+    return bool(proposal.texts)
+
+
+def _cost(proposal: Proposal, project: Project) -> int:
+    return sum(changed_lines(project.text(path) or "", text) for path, text in proposal.texts.items())
+
+
+def total_changed(project: Project, texts: Iterable[str]) -> int:
+    """Changed lines of a project's overlay against the files on disk."""
+    total = 0
+    for path in texts:
+        encoded = project.encoded(path)
+        total += changed_lines(encoded.text if encoded else "", project.overlay[path])
+    return total

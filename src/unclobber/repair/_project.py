@@ -1,0 +1,82 @@
+"""The user's files: which may be edited, their texts, and edits not yet written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from ._syntax import Source, parse
+from ._text import Encoded, decode
+
+_MARKERS = (".git", "pyproject.toml", "setup.py", "setup.cfg", ".hg")
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+def root_of(script: str) -> str:
+    """The folder below which files may be edited: the nearest one that looks like a project's, else
+    the script's own."""
+    folder = start = os.path.dirname(os.path.realpath(script))
+    while True:
+        if any(os.path.exists(os.path.join(folder, marker)) for marker in _MARKERS):
+            return folder
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return start
+        folder = parent
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> Source | None:
+    return parse(text)
+
+
+@dataclass(frozen=True)
+class Project:
+    """The files below ``root``, with the new texts of a candidate laid over them."""
+
+    root: str
+    overlay: Mapping[str, str] = field(default_factory=dict)
+    loaded: tuple[str, ...] = ()
+    """Files of the project that the program has loaded."""
+    originals: dict[str, bytes] = field(default_factory=dict, compare=False)
+    """What each file held when it was first read: edits are made and proved for that."""
+
+    def owns(self, path: str) -> bool:
+        """Whether ``path`` is a file of the project itself, so that it may be edited."""
+        real = os.path.realpath(path)
+        inside = os.path.commonpath([self.root, real]) == self.root if os.path.isabs(real) else False
+        relative = os.path.relpath(real, self.root).split(os.sep)
+        return inside and not any(part in _INSTALLED for part in relative) and os.path.isfile(real)
+
+    def encoded(self, path: str) -> Encoded | None:
+        """The file on disk; None where it may not be edited or can't be read as Python."""
+        if not self.owns(path):
+            return None
+        real = os.path.realpath(path)
+        if real not in self.originals:
+            try:
+                with open(real, "rb") as stream:
+                    self.originals[real] = stream.read()
+            except OSError:
+                return None
+        return decode(self.originals[real])
+
+    def text(self, path: str) -> str | None:
+        """The file with the overlay's edits."""
+        path = os.path.realpath(path)
+        if path in self.overlay:
+            return self.overlay[path]
+        encoded = self.encoded(path)
+        return None if encoded is None else encoded.text
+
+    def source(self, path: str) -> Source | None:
+        """The parsed text; None where it may not be edited or isn't Python that we can rewrite."""
+        text = self.text(path)
+        return None if text is None else _parsed(text)
+
+    def with_texts(self, texts: Mapping[str, str]) -> Project:
+        """This project with further edits."""
+        new = {os.path.realpath(path): text for path, text in texts.items()}
+        return replace(self, overlay={**self.overlay, **new})

@@ -1,0 +1,103 @@
+"""The process that runs candidates, seen from outside: torch is imported there, not here."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from types import TracebackType
+
+from ._job import Job, Ran
+
+
+class Runner:
+    """A driver process, started on the first run.
+
+    Args:
+        timeout: Seconds that one run may take.
+    """
+
+    def __init__(self, timeout: float = 120.0) -> None:
+        self.timeout = timeout
+        self.runs = 0
+        self._process: subprocess.Popen[str] | None = None
+        self._folder: str | None = None
+
+    def __enter__(self) -> Runner:
+        self._folder = tempfile.mkdtemp(prefix="unclobber-fix-")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            assert process.stdin is not None
+            process.stdin.close()
+            if kind is not None:
+                process.send_signal(signal.SIGINT)  # it ends the child that it waits for
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def file(self, name: str) -> str:
+        """A path in the runner's own folder, gone when it is closed."""
+        assert self._folder is not None, "use the runner in a with statement"
+        return os.path.join(self._folder, name)
+
+    def run(self, job: Job) -> Ran:
+        """One run. Never raises for what the program does.
+
+        Returns:
+            How it went; ``ending`` is ``timeout`` or ``died`` where there is no more to say.
+        """
+        self.runs += 1
+        answer = self.file(f"answer-{self.runs}")
+        job = replace(job, answer_to=answer, timeout=self.timeout)
+        process = self._driver()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(pickle.dumps(job).hex() + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline().strip()
+        except BrokenPipeError:
+            line = ""
+        if line == "timeout":
+            return Ran("timeout", error=f"no end after {self.timeout:g} seconds", seconds=self.timeout)
+        if not line:
+            self._process = None
+            return Ran("died", error="the driver process ended; is torch importable?")
+        if line != "done" or not os.path.exists(answer):
+            return Ran("died", error=f"the process ended ({line})")
+        with open(answer, "rb") as file:
+            ran: Ran = pickle.load(file)
+        os.unlink(answer)
+        return ran
+
+    def _driver(self) -> subprocess.Popen[str]:
+        if self._process is None:
+            package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+            environment = dict(os.environ)
+            environment.setdefault("PYTHONHASHSEED", "0")
+            paths = [path for path in (environment.get("PYTHONPATH"), package) if path]
+            environment["PYTHONPATH"] = os.pathsep.join(paths)
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "unclobber.repair._driver"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=environment,
+            )
+        return self._process

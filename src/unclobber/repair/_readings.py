@@ -1,0 +1,206 @@
+"""What a program is taken to mean where torch refuses it, made runnable.
+
+A reading is a context in which the program as it is, without any edit, runs to the backward that
+torch refuses. Its gradients are what a candidate is compared with, so a reading must know nothing
+of candidates: each is a rule about torch's operations alone. All run under ``guard``, which gives
+the values that every operation saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from . import _proposal as names
+
+Context = Callable[[], Any]
+
+
+def enter(readings: tuple[str, ...], stack: ExitStack) -> None:
+    """Enter the contexts of some readings; those about backward itself belong to the recorder."""
+    for reading in readings:
+        if reading in _CONTEXTS:
+            stack.enter_context(_CONTEXTS[reading]())
+
+
+class _WritesNotRecorded(TorchFunctionMode):
+    """A write to a leaf or its view, which torch refuses, happens under ``no_grad``."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        try:
+            return func(*args, **kwargs)
+        except RuntimeError as error:
+            if not _refuses_a_leaf(str(error), args):
+                raise
+        # torch refuses before anything is written
+        with torch.no_grad():
+            return func(*args, **kwargs)
+
+
+def _refuses_a_leaf(message: str, args: Any) -> bool:
+    if (
+        "a leaf Variable that requires grad" in message
+        or "a view of a leaf Variable that requires grad" in message
+    ):
+        return True
+    target = args[0] if args and isinstance(args[0], torch.Tensor) else None
+    base = None if target is None else target._base
+    leaf = base is not None and base.is_leaf and base.requires_grad
+    return leaf and "is a view and is being modified inplace" in message
+
+
+class _LeavesAsValues(TorchFunctionMode):
+    """Every leaf is read through a copy that autograd records, so that writes to it can be recorded.
+
+    The copy lives until the leaf itself is written (by an optimizer's step), then a new one is made.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._copies: dict[int, tuple[torch.Tensor, torch.Tensor, int]] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not torch.is_grad_enabled() or _is_about_the_leaf(func):
+            return func(*args, **kwargs)
+        return func(*map(self._value, args), **{name: self._value(value) for name, value in kwargs.items()})
+
+    def _value(self, argument: Any) -> Any:
+        if isinstance(argument, (tuple, list)) and type(argument) in (tuple, list):
+            return type(argument)(map(self._value, argument))
+        if not isinstance(argument, torch.Tensor) or not argument.requires_grad or not argument.is_leaf:
+            return argument
+        known = self._copies.get(id(argument))
+        if known is None or known[2] != argument._version:
+            known = self._copies[id(argument)] = argument, argument.clone(), argument._version
+        return known[1]
+
+
+def _is_about_the_leaf(func: Any) -> bool:
+    # Initialisers reach a function mode as a whole, before their own ``no_grad``.
+    return (
+        getattr(func, "__name__", "") in _ABOUT_THE_LEAF or getattr(func, "__module__", "") == "torch.nn.init"
+    )
+
+
+_ABOUT_THE_LEAF = frozenset(
+    {"__get__", "__set__", "__delete__", "requires_grad_", "register_hook", "retain_grad", "backward",
+     "register_post_accumulate_grad_hook", "detach", "detach_", "grad", "is_floating_point", "is_complex",
+     "size", "dim", "numel", "stride", "__len__", "__hash__", "__repr__", "__format__", "data_ptr",
+     "untyped_storage", "type", "element_size", "__deepcopy__", "__reduce_ex__", "zero_grad", "item",
+     "tolist", "numpy", "is_contiguous"}
+)  # fmt: skip
+
+
+class _ViewsOneByOne(TorchFunctionMode):
+    """``chunk``, ``split``, ``unbind`` give views that know nothing of each other."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        answer = func(*args, **(kwargs or {}))
+        whole = args[0] if args else (kwargs or {}).get("input", (kwargs or {}).get("tensor"))
+        if getattr(func, "__name__", "") not in _MANY_VIEWS or not isinstance(whole, torch.Tensor):
+            return answer
+        if not isinstance(answer, (tuple, list)) or not torch.is_grad_enabled():
+            return answer
+        return type(answer)([_alone(part, whole) for part in answer])
+
+
+_MANY_VIEWS = frozenset(
+    {"chunk", "split", "split_with_sizes", "unbind", "tensor_split", "hsplit", "vsplit", "dsplit"}
+)
+
+
+def _alone(part: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
+    if part._base is None:
+        return part
+    return whole.as_strided(part.size(), part.stride(), part.storage_offset())
+
+
+class _ViewsRecorded(TorchFunctionMode):
+    """Views are taken in normal mode, whatever mode they are taken in."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.is_grad_enabled() or getattr(func, "__name__", "") not in _VIEWS:
+            return func(*args, **(kwargs or {}))
+        with torch.inference_mode(False), torch.enable_grad():
+            return func(*args, **(kwargs or {}))
+
+
+_VIEWS = _MANY_VIEWS | {
+    "__getitem__", "view", "view_as", "transpose", "swapaxes", "swapdims", "t", "permute", "narrow", "select",
+    "squeeze", "unsqueeze", "expand", "expand_as", "diagonal", "unfold", "flatten", "unflatten", "movedim",
+    "moveaxis", "reshape", "adjoint", "real", "imag", "view_as_real", "view_as_complex",
+}  # fmt: skip
+
+
+@contextmanager
+def _outputs_copied() -> Iterator[None]:
+    """A view that a custom Function returns is a copy, as torch's own message advises."""
+    home: Any = torch.autograd.Function
+    original = home.__dict__["apply"]
+
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        answer = original.__get__(None, cls)(*args, **kwargs)
+        if isinstance(answer, tuple):
+            return tuple(_copied(item) for item in answer)
+        return _copied(answer)
+
+    home.apply = classmethod(apply)
+    try:
+        yield
+    finally:
+        home.apply = original
+
+
+def _copied(item: Any) -> Any:
+    return item.clone() if isinstance(item, torch.Tensor) and item._base is not None else item
+
+
+@contextmanager
+def _kept_on_ctx() -> Iterator[None]:
+    """A tensor that a custom Function keeps on ``ctx`` is a copy, so that it stays what it was."""
+    home: Any = torch.autograd.function.FunctionCtx
+
+    def set_attribute(ctx: Any, name: str, value: Any) -> None:
+        object.__setattr__(ctx, name, value.clone() if isinstance(value, torch.Tensor) else value)
+
+    home.__setattr__ = set_attribute
+    try:
+        yield
+    finally:
+        del home.__setattr__
+
+
+@contextmanager
+def _no_grad_for_inference_mode() -> Iterator[None]:
+    original = torch.inference_mode
+
+    def inference_mode(mode: Any = True) -> Any:
+        if callable(mode):
+            return torch.no_grad()(mode)
+        return torch.no_grad() if mode else torch.enable_grad()
+
+    homes: tuple[Any, ...] = (torch, torch.autograd, torch.autograd.grad_mode)
+    for home in homes:
+        home.inference_mode = inference_mode
+    try:
+        yield
+    finally:
+        for home in homes:
+            home.inference_mode = original
+
+
+_CONTEXTS: dict[str, Context] = {
+    names.NOT_RECORDED: _WritesNotRecorded,
+    names.RECORDED: _LeavesAsValues,
+    names.ONE_BY_ONE: _ViewsOneByOne,
+    names.VIEW_RECORDED: _ViewsRecorded,
+    names.COPIED_OUTPUT: _outputs_copied,
+    names.KEPT_ON_CTX: _kept_on_ctx,
+    names.NO_GRAD: _no_grad_for_inference_mode,
+}

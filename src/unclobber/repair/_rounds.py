@@ -1,0 +1,89 @@
+"""One repair, or one after another until the script is clean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ..model import Finding, Fix
+from ._diff import unified
+from ._outcome import Clean, Outcome, Proved, Repair, Unproved
+from ._project import Project, root_of
+from ._proof import Runner
+from ._search import repair
+
+MOST_ROUNDS = 20
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """What happened, round by round, and the project with all proved edits."""
+
+    outcomes: tuple[Outcome, ...]
+    project: Project
+
+    @property
+    def last(self) -> Outcome:
+        return self.outcomes[-1]
+
+    @property
+    def proved(self) -> tuple[Proved, ...]:
+        return tuple(outcome for outcome in self.outcomes if isinstance(outcome, Proved))
+
+
+def run(
+    script: str,
+    arguments: tuple[str, ...] = (),
+    *,
+    timeout: float = 120.0,
+    everything: bool = False,
+    first_only: bool = False,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Rounds:
+    """Repair a script once, or with ``everything`` until it is clean or a round proves nothing.
+
+    Nothing is written. Each round builds on the edits before it, and is compared with the program on
+    disk, under guard: errors can't add up.
+    """
+    project = Project(root_of(script))
+    project.encoded(script)  # the script is what it was before the first run
+    outcomes: list[Outcome] = []
+    with Runner(timeout) as runner:
+        while len(outcomes) < MOST_ROUNDS:
+            outcome = repair(
+                script,
+                arguments,
+                timeout=timeout,
+                first_only=first_only,
+                runner=runner,
+                project=project,
+                progress=progress,
+            )
+            outcomes.append(outcome)
+            if not isinstance(outcome, Proved):
+                break
+            project = project.with_texts(outcome.best.texts)
+            if not everything:
+                break
+    return Rounds(tuple(outcomes), project)
+
+
+def with_fixes(outcome: Proved | Unproved, project: Project) -> Finding:
+    """The finding with the repairs as its fixes, proved ones first."""
+    repairs = (*(outcome.repairs if isinstance(outcome, Proved) else ()), *outcome.offered)
+    fixes = tuple(_fix(repair, project) for repair in repairs)
+    return replace(outcome.finding, fixes=fixes)
+
+
+def _fix(repair: Repair, project: Project) -> Fix:
+    title = ", then ".join(dict.fromkeys(repair.titles))
+    if repair.notes:
+        title = f"{title} ({'; '.join(repair.notes)})"
+    if not repair.applicable:
+        title = f"or, if that is what is meant, {title}: it changes what is computed"
+    return Fix(title, diff=unified(project, repair.texts), verified=repair.proof is not None)
+
+
+def is_clean(outcome: Outcome) -> bool:
+    """Whether the last round found nothing more."""
+    return isinstance(outcome, Clean)

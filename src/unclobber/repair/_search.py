@@ -1,0 +1,346 @@
+"""Find the best cure that can be proved: try candidates, smallest first, and follow those that help.
+
+A program may need several edits before the backward that failed gets through: each edit that turns
+one finding into another is kept and built upon. What counts is only the end: the last state runs
+clean under ``watch(strict=True)`` and has the reference's gradients. The reference is always the
+program as it is on disk, never a half-edited one.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..model import Finding, Site
+from . import _plan
+from ._job import Job, Ran
+from ._outcome import Clean, Failed, Outcome, Proof, Proved, Repair, Unproved
+from ._project import Project, root_of
+from ._proof import Runner
+from ._proposal import AS_WRITTEN, READINGS, Proposal
+
+BEYOND = 2
+"""Backward calls after the one that failed which are run and compared as well."""
+DEEPEST = 8
+"""Edits that one repair may consist of."""
+MOST_RUNS = 80
+MOST_PROVED = 5
+
+
+@dataclass(frozen=True)
+class _State:
+    """A candidate: the project with some edits, and why they were made."""
+
+    project: Project
+    steps: tuple[Proposal, ...] = ()
+    readings: frozenset[str] = frozenset()
+    met: tuple[Any, ...] = ()
+    """What was found on the way here; meeting it again means going round in circles."""
+    lines: int = 0
+
+    @property
+    def texts(self) -> dict[str, str]:
+        return dict(self.project.overlay)
+
+
+@dataclass
+class _Reference:
+    """The original under one set of readings."""
+
+    ran: Ran
+    file: str
+
+
+@dataclass
+class Search:
+    """One search for one finding; see ``repair`` for the arguments."""
+
+    script: str
+    arguments: tuple[str, ...]
+    runner: Runner
+    first_only: bool = False
+    seconds: float = 600.0
+    """Time for the whole search."""
+    progress: Callable[[str], None] = lambda _: None
+    _references: dict[frozenset[str], _Reference] = field(default_factory=dict)
+    _failed_at: int = 1
+    _tried: int = 0
+
+    def run(self, project: Project) -> Outcome:
+        """Search from a project state, which may already hold edits."""
+        began = time.monotonic()
+        first = self._watch(project, stop_after=None)
+        finding = first.finding
+        if finding is None:
+            return _without_finding(first)
+        self._failed_at = first.failed_at or 1
+        project = replace(project, loaded=tuple(p for p in first.loaded if project.owns(p)))
+        start = _State(project)
+        problem = self._not_deterministic(finding)
+        if problem:
+            return Unproved(finding, problem)
+        proved, unproved, stopped = self._explore(start, finding, began)
+        offered = tuple(self._offers(start, finding))
+        if not proved and offered and not stopped:
+            stopped = "what is known to help changes what is computed, so it is yours to decide"
+        if proved:
+            return Proved(finding, tuple(sorted(proved, key=_rank)), offered, self._tried)
+        return Unproved(
+            finding, stopped or self._reason(finding, unproved), offered + tuple(unproved[:2]), self._tried
+        )
+
+    # --- the search -----------------------------------------------------------------------------
+
+    def _explore(
+        self, start: _State, finding: Finding, began: float
+    ) -> tuple[list[Repair], list[Repair], str]:
+        proved: list[Repair] = []
+        unproved: list[Repair] = []
+        order = itertools.count()
+        queue: list[tuple[int, int, int, _State]] = []
+        seen: set[frozenset[tuple[str, str]]] = set()
+        self._push(queue, order, seen, start, finding)
+        while queue:
+            lines, _, _, state = heapq.heappop(queue)
+            if proved and (self.first_only or lines > proved[0].changed_lines or len(proved) >= MOST_PROVED):
+                break
+            if self._tried >= MOST_RUNS or time.monotonic() - began > self.seconds:
+                return (
+                    proved,
+                    unproved,
+                    "" if proved else "the search ran out of time before a cure was proved",
+                )
+            self._tried += 1
+            self.progress(state.steps[-1].title)
+            ran = self._watch(state.project, readings=state.readings)
+            if ran.finding is not None:
+                if self._helps(state, ran):
+                    state = replace(state, met=(*state.met, _place(ran.finding)))
+                    self._push(queue, order, seen, state, ran.finding)
+                continue
+            repair = self._proved(state, ran)
+            if repair is not None and repair.proof is not None:
+                proved.append(repair)
+            elif repair is not None:
+                unproved.append(repair)
+        return proved, unproved, ""
+
+    def _push(self, queue: Any, order: Any, seen: Any, state: _State, finding: Finding) -> None:
+        if len(state.steps) >= DEEPEST:
+            return
+        met = state.met or (_place(finding),)
+        for proposal in _plan.proposals(finding, state.project):
+            if proposal.offered:
+                continue
+            project = state.project.with_texts(proposal.texts)
+            key = frozenset(project.overlay.items())
+            if key in seen:
+                continue
+            seen.add(key)
+            readings = state.readings | _readings(finding, proposal)
+            lines = _plan.total_changed(project, project.overlay)
+            new = _State(project, (*state.steps, proposal), readings, met, lines)
+            heapq.heappush(queue, (lines, len(new.steps), next(order), new))
+
+    def _helps(self, state: _State, ran: Ran) -> bool:
+        """Whether a candidate got past what it was meant to cure."""
+        assert ran.finding is not None
+        return (ran.failed_at or 0) >= self._failed_at and _place(ran.finding) not in state.met
+
+    def _proved(self, state: _State, ran: Ran) -> Repair | None:
+        """The state as a repair: without proof where none can be made, None where it is wrong."""
+        if ran.ending not in ("finished", "stopped", "error"):
+            return None
+        if None in state.readings or not state.readings:
+            return None if ran.ending == "error" else _repair(state, None)
+        reference = self._reference(state.readings)
+        if ran.ending == "error" and ran.error != reference.ran.error:
+            return None
+        found = ran.comparison
+        if found is None or not found.same or not found.gradients:
+            return None
+        proof = Proof(
+            reading=" and ".join(sorted(state.readings - {AS_WRITTEN})) or AS_WRITTEN,
+            backward=found.compared,
+            leaves=found.leaves,
+            largest_difference=found.largest_difference,
+            seconds=ran.seconds - reference.ran.seconds,
+            extra_bytes=ran.peak_bytes - reference.ran.peak_bytes,
+        )
+        return _repair(state, proof)
+
+    def _offers(self, start: _State, finding: Finding) -> list[Repair]:
+        """Cures that change what is computed, if they run clean; they are nobody's choice but the user's."""
+        if self.first_only:
+            return []
+        found: list[Repair] = []
+        for proposal in _plan.proposals(finding, start.project):
+            if proposal.offered and len(found) < 3 and self._tried < MOST_RUNS:
+                self._tried += 1
+                state = _State(start.project.with_texts(proposal.texts), (proposal,))
+                ran = self._watch(state.project)
+                if ran.finding is None and ran.ending in ("finished", "stopped"):
+                    lines = _plan.total_changed(state.project, state.project.overlay)
+                    found.append(replace(_repair(replace(state, lines=lines), None), applicable=False))
+        return found
+
+    # --- running --------------------------------------------------------------------------------
+
+    def _watch(
+        self, project: Project, *, stop_after: int | None = -1, readings: frozenset[str] = frozenset()
+    ) -> Ran:
+        compare_with = None
+        if readings and None not in readings:
+            compare_with = self._reference(readings).file
+        return self.runner.run(
+            Job(
+                self.script,
+                self.arguments,
+                overlay=dict(project.overlay),
+                stop_after=self._failed_at + BEYOND if stop_after == -1 else stop_after,
+                compare_with=compare_with,
+                compare_until=self._failed_at,
+            )
+        )
+
+    def _reference(self, readings: frozenset[str]) -> _Reference:
+        """The program on disk, guarded, under some readings; run once."""
+        if readings not in self._references:
+            file = self.runner.file(f"reference-{len(self._references)}-{self._failed_at}")
+            ran = self.runner.run(self._guarded(readings, record_to=file))
+            self._references[readings] = _Reference(ran, file)
+        return self._references[readings]
+
+    def _guarded(self, readings: frozenset[str], **more: Any) -> Job:
+        return Job(
+            self.script,
+            self.arguments,
+            policy="guard",
+            readings=tuple(sorted(readings - {AS_WRITTEN})),
+            stop_after=self._failed_at + BEYOND,
+            **more,
+        )
+
+    def _not_deterministic(self, finding: Finding) -> str:
+        """Why no proof can be made, found by running the reference twice; empty where it can."""
+        readings = _readings(finding, None)
+        if None in readings:
+            return ""
+        reference = self._reference(readings)
+        if reference.ran.backwards < self._failed_at:
+            return ""
+        until = min(self._failed_at, reference.ran.backwards)
+        again = self.runner.run(self._guarded(readings, compare_with=reference.file, compare_until=until))
+        found = again.comparison
+        if found is not None and not found.same and "not reached" not in found.why_not:
+            return (
+                f"two runs of the program as it is give {found.why_not}, so nothing can be proved; "
+                "give every source of randomness a fixed seed"
+            )
+        return ""
+
+    def _reason(self, finding: Finding, unproved: list[Repair]) -> str:
+        if unproved:
+            return "a cure runs clean, but there is nothing to compare its gradients with"
+        if not self._tried:
+            return "no cure knows what to do at these places"
+        reference = next(iter(self._references.values()), None)
+        if reference is not None and reference.ran.backwards < self._failed_at:
+            why = reference.ran.error.splitlines()[0] if reference.ran.error else reference.ran.ending
+            return f"the program as it is could not be run for comparison ({why})"
+        return f"none of {self._tried} candidates runs clean with the same gradients"
+
+
+def repair(
+    script: str,
+    arguments: tuple[str, ...] = (),
+    *,
+    timeout: float = 120.0,
+    first_only: bool = False,
+    runner: Runner | None = None,
+    project: Project | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Outcome:
+    """Run a script, and find and prove a cure for the first thing that is found.
+
+    Nothing is written. The script is run many times, each time in a process of its own.
+
+    Args:
+        script: Path of the script, relative to the working directory.
+        arguments: Its command line arguments.
+        timeout: Seconds for each run.
+        first_only: Stop at the first proof, without looking for a better one.
+        runner: A driver process to use and leave open.
+        project: The files with edits that are already decided on.
+        progress: Called with the title of each candidate before it is run.
+    """
+    project = project or Project(root_of(script))
+    if runner is not None:
+        return _safely(Search(script, arguments, runner, first_only, 10 * timeout, progress), project)
+    with Runner(timeout) as own:
+        return _safely(Search(script, arguments, own, first_only, 10 * timeout, progress), project)
+
+
+def _safely(search: Search, project: Project) -> Outcome:
+    """The runner never raises: a fault of ours ends as an outcome, too."""
+    try:
+        return search.run(project)
+    except Exception as error:
+        import traceback
+
+        return Failed(f"internal error: {type(error).__name__}: {error}", traceback.format_exc())
+
+
+def _without_finding(ran: Ran) -> Outcome:
+    if ran.ending in ("finished", "stopped"):
+        return Clean()
+    return Failed(f"the program did not get to a finding: {ran.error or ran.ending}")
+
+
+def _readings(finding: Finding, proposal: Proposal | None) -> frozenset[Any]:
+    own = proposal.reading if proposal is not None else None
+    return frozenset({own or READINGS.get(finding.code)})
+
+
+def _repair(state: _State, proof: Proof | None) -> Repair:
+    return Repair(
+        titles=tuple(step.title for step in state.steps),
+        cures=tuple(step.cure for step in state.steps),
+        texts=state.texts,
+        changed_lines=state.lines,
+        proof=proof,
+        notes=tuple(dict.fromkeys(step.note for step in state.steps if step.note)),
+    )
+
+
+def _rank(repair: Repair) -> tuple[float, ...]:
+    """Fewest changed lines, least extra memory, least extra time; the measured ones in steps coarser
+    than their noise, so that equal cures keep the order of the table."""
+    assert repair.proof is not None
+    memory = round(max(0, repair.proof.extra_bytes) / 16e6)
+    return (repair.changed_lines, memory, round(max(0.0, repair.proof.seconds) / 0.5))
+
+
+def _place(finding: Finding) -> Any:
+    """What a finding is about, in words that survive edits: of other lines, and copies in its own."""
+    saved = finding.saved
+    return (
+        finding.code,
+        None if saved is None else (_words(saved.site), saved.role, saved.name, saved.nth),
+        tuple((write.operation, _words(write.site)) for write in finding.writes),
+        None if finding.needed is None else finding.needed.nth,
+    )
+
+
+def _words(site: Site | None) -> Any:
+    if site is None:
+        return None
+    return site.function, _COPY.sub("", site.statement), _COPY.sub("", site.source)
+
+
+_COPY = re.compile(r"\.(clone|detach)\(\)")

@@ -1,0 +1,269 @@
+"""A text as a syntax tree that can be edited without touching anything else.
+
+LibCST keeps every blank and comment, so a replaced node is the only thing that changes. Positions
+are 1-based lines and 0-based columns in characters, as LibCST counts them; ``Site`` columns are
+1-based.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import libcst as cst
+from libcst.metadata import CodeRange, MetadataWrapper, ParentNodeProvider, PositionProvider
+
+from ..model import Site
+
+N = TypeVar("N", bound=cst.CSTNode)
+New = Any
+"""A node, a ``FlattenSentinel`` or ``RemoveFromParent()``."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One version of a text with its tree."""
+
+    text: str
+    module: cst.Module
+    positions: Mapping[cst.CSTNode, CodeRange]
+    parents: Mapping[cst.CSTNode, cst.CSTNode]
+    smalls: tuple[cst.BaseSmallStatement, ...] = field(default=())
+
+    # --- find -----------------------------------------------------------------------------------
+
+    def statement(self, line: int, column: int | None = None) -> cst.BaseSmallStatement | None:
+        """The simple statement at a line (and 1-based column); None where it can't be told."""
+        found = [node for node in self.smalls if _covers(self.positions[node], line, column)]
+        return found[0] if len(found) == 1 else None
+
+    def statement_of(self, site: Site) -> cst.BaseSmallStatement | None:
+        """The simple statement that holds a site."""
+        return self.statement(site.line, site.column) or self.statement(site.line)
+
+    def header(self, line: int) -> cst.BaseCompoundStatement | None:
+        """The compound statement whose header is on a line."""
+        for node, place in self.positions.items():
+            if isinstance(node, cst.BaseCompoundStatement) and place.start.line <= line:
+                body = getattr(node, "body", None)
+                last = self.positions[body].start.line if body is not None else place.start.line
+                if line <= max(place.start.line, last - 1):
+                    return node
+        return None
+
+    def expressions(self, site: Site) -> list[cst.BaseExpression]:
+        """All expressions that lie inside a site's span, outermost first."""
+        start, end = (site.line, site.column - 1), (site.end_line, site.end_column - 1)
+        found: list[tuple[tuple[int, int], tuple[int, int], int, cst.BaseExpression]] = []
+        for node, place in self.positions.items():
+            if isinstance(node, cst.BaseExpression):
+                begin, stop = (place.start.line, place.start.column), (place.end.line, place.end.column)
+                if start <= begin and stop <= end:
+                    found.append((begin, (-stop[0], -stop[1]), len(found), node))
+        return [node for *_, node in sorted(found, key=lambda item: item[:3])]
+
+    def code(self, node: cst.CSTNode) -> str:
+        """The text of a node."""
+        return self.module.code_for_node(node)
+
+    def above(self, node: cst.CSTNode, kind: type[N]) -> N | None:
+        """The nearest node of a kind around ``node``."""
+        at: cst.CSTNode | None = self.parents.get(node)
+        while at is not None and not isinstance(at, kind):
+            at = self.parents.get(at)
+        return at
+
+    def all_above(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """The nodes around ``node``, nearest first."""
+        at = self.parents.get(node)
+        while at is not None:
+            yield at
+            at = self.parents.get(at)
+
+    # --- edit -----------------------------------------------------------------------------------
+
+    def replaced(self, changes: Mapping[cst.CSTNode, New]) -> str:
+        """The text with some nodes replaced."""
+        return self.module.visit(_Replacer({id(node): new for node, new in changes.items()})).code
+
+    def with_statement(self, old: cst.BaseSmallStatement, code: cst.BaseSmallStatement) -> str:
+        """The text with one simple statement put for another."""
+        return self.replaced({old: code.with_changes(semicolon=getattr(old, "semicolon", None))})
+
+    def own_line(self, small: cst.BaseSmallStatement) -> cst.SimpleStatementLine | None:
+        """The line that holds this statement alone; None where it shares its line."""
+        line = self.parents[small]
+        if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1:
+            return line
+        return None
+
+    def inserted(
+        self, small: cst.BaseSmallStatement, before: Sequence[str] = (), after: Sequence[str] = ()
+    ) -> str | None:
+        """The text with lines put directly before or after a statement; None where it shares its line."""
+        line = self.own_line(small)
+        if line is None:
+            return None
+        return self.replaced({line: self.surrounded(line, before, after)})
+
+    def surrounded(
+        self, line: cst.SimpleStatementLine, before: Sequence[str] = (), after: Sequence[str] = ()
+    ) -> New:
+        """The replacement of a line by itself and further lines; comments above stay above them all."""
+        new = [self.parsed(code) for code in before]
+        if new:
+            new[0] = new[0].with_changes(leading_lines=line.leading_lines)
+            line = line.with_changes(leading_lines=())
+        return cst.FlattenSentinel([*new, line, *(self.parsed(code) for code in after)])
+
+    def parsed(self, code: str) -> Any:
+        """A statement from text, in the style of this module."""
+        return cst.parse_statement(code, config=self.module.config_for_parsing)
+
+    def torch_name(self) -> str | None:
+        """What this text calls the torch package; None where it doesn't import it."""
+        return _imported_as(self.module, "torch")
+
+    def imported_names(self) -> frozenset[str]:
+        """The names that imports anywhere in the text bind."""
+        return _imports(self.module)
+
+
+def parse(text: str) -> Source | None:
+    """The tree of a text; None where LibCST can't parse it or would not give it back as it is."""
+    try:
+        module = cst.parse_module(text)
+        if module.code != text:
+            return None
+        wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
+        positions = wrapper.resolve(PositionProvider)
+        parents = wrapper.resolve(ParentNodeProvider)
+    except (cst.ParserSyntaxError, cst.CSTValidationError, RecursionError, UnicodeError, ValueError):
+        return None
+    smalls = tuple(node for node in positions if isinstance(node, cst.BaseSmallStatement))
+    return Source(text, module, positions, parents, smalls)
+
+
+def expression(code: str) -> cst.BaseExpression:
+    """An expression from text."""
+    return cst.parse_expression(code)
+
+
+def assignment(target: cst.BaseExpression, value: cst.BaseExpression) -> cst.Assign:
+    """``target = value``."""
+    return cst.Assign([cst.AssignTarget(target.deep_clone())], value)  # type: ignore[arg-type]
+
+
+def is_place(node: cst.CSTNode) -> bool:
+    """Whether ``node`` is a name or a dotted path of names: what can be assigned and read without effect."""
+    while isinstance(node, cst.Attribute):
+        if node.attr.value in ("data", "grad", "T", "mT", "H", "mH", "real", "imag"):
+            return False
+        node = node.value
+    return isinstance(node, cst.Name)
+
+
+def root_place(node: cst.BaseExpression) -> cst.BaseExpression | None:
+    """The place that holds the tensor which ``node`` is a part of: ``x`` of ``x[i].t()[0]``."""
+    while not is_place(node):
+        if isinstance(node, (cst.Subscript, cst.Attribute)):
+            node = node.value
+        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            node = node.func.value
+        else:
+            return None
+    return node
+
+
+def root_name(node: cst.CSTNode) -> str | None:
+    """The first name of a dotted path."""
+    while isinstance(node, cst.Attribute):
+        node = node.value
+    return node.value if isinstance(node, cst.Name) else None
+
+
+def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """A node and all below it, in source order."""
+    yield node
+    for child in node.children:
+        yield from walk(child)
+
+
+def names_in(node: cst.CSTNode) -> set[str]:
+    """All names that are read or written in ``node``; attributes' own names are not among them."""
+    found: set[str] = set()
+    stack = [node]
+    while stack:
+        at = stack.pop()
+        if isinstance(at, cst.Name):
+            found.add(at.value)
+        elif isinstance(at, (cst.Attribute, cst.Arg)):
+            stack.append(at.value)
+        else:
+            stack.extend(at.children)
+    return found
+
+
+class _Replacer(cst.CSTTransformer):
+    def __init__(self, changes: Mapping[int, New]) -> None:
+        self._changes = changes
+
+    def on_leave(self, original_node: Any, updated_node: Any) -> Any:
+        new = self._changes.get(id(original_node))
+        if new is None:
+            return updated_node
+        return new(updated_node) if isinstance(new, _Late) else new
+
+
+class _Late:
+    """A replacement made from the node as it is after its children were replaced."""
+
+    def __init__(self, make: Callable[[Any], New]) -> None:
+        self._make = make
+
+    def __call__(self, updated: Any) -> New:
+        return self._make(updated)
+
+
+def late(make: Callable[[Any], New]) -> New:
+    """For ``Source.replaced``: a change that builds on the changes below the node."""
+    return _Late(make)
+
+
+def _covers(place: CodeRange, line: int, column: int | None) -> bool:
+    if not place.start.line <= line <= place.end.line:
+        return False
+    if column is None:
+        return True
+    at = (line, column - 1)
+    return (place.start.line, place.start.column) <= at < (place.end.line, place.end.column)
+
+
+def _imported_as(module: cst.Module, package: str) -> str | None:
+    for node in walk(module):
+        if isinstance(node, cst.Import):
+            for alias in node.names:
+                name = cst.helpers.get_full_name_for_node(alias.name)
+                if name == package and alias.asname is None:
+                    return package
+                if name == package and alias.asname is not None and isinstance(alias.asname.name, cst.Name):
+                    return alias.asname.name.value
+                if name is not None and name.startswith(f"{package}.") and alias.asname is None:
+                    return package
+    return None
+
+
+def _imports(module: cst.Module) -> frozenset[str]:
+    found: set[str] = set()
+    for node in walk(module):
+        if isinstance(node, (cst.Import, cst.ImportFrom)) and not isinstance(node.names, cst.ImportStar):
+            for alias in node.names:
+                if alias.asname is not None:
+                    if isinstance(alias.asname.name, cst.Name):
+                        found.add(alias.asname.name.value)
+                else:
+                    name = root_name(alias.name)
+                    if name is not None:
+                        found.add(name)
+    return frozenset(found)

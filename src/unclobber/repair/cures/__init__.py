@@ -1,0 +1,51 @@
+"""The table of cures: one file each, in the order in which equally good ones are preferred.
+
+A cure is a function ``propose(finding, project)`` that yields candidate edits at the places a
+finding names. It need not be sure: whatever it yields is run and compared before anybody sees it.
+It must be certain of one thing only, that the text it yields is Python and differs where it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ...model import Finding
+from .._project import Project
+from .._proposal import Proposal
+from .clone_parameters import propose as _clone_parameters
+from .clone_saved import propose as _clone_saved
+from .clone_target import propose as _clone_target
+from .data_write import propose as _data_write
+from .detach_state import propose as _detach_state
+from .inference_mode import propose as _inference_mode
+from .inplace_modules import propose as _inplace_modules
+from .move_step import propose as _move_step
+from .multi_view import propose as _multi_view
+from .no_grad import propose as _no_grad
+from .out_of_place import propose as _out_of_place
+from .recompute import propose as _recompute
+from .save_for_backward import propose as _save_for_backward
+from .scatter import propose as _scatter
+from .stack_list import propose as _stack_list
+
+Cure = Callable[[Finding, Project], Iterable[Proposal]]
+
+CURES: dict[str, Cure] = {
+    "no-grad": _no_grad,
+    "out-of-place": _out_of_place,
+    "inplace-modules": _inplace_modules,
+    "scatter": _scatter,
+    "clone-saved": _clone_saved,
+    "clone-target": _clone_target,
+    "stack-list": _stack_list,
+    "multi-view": _multi_view,
+    "inference-mode": _inference_mode,
+    "detach-state": _detach_state,
+    "save-for-backward": _save_for_backward,
+    "data-write": _data_write,
+    "clone-parameters": _clone_parameters,
+    "recompute": _recompute,
+    "move-step": _move_step,
+}
+
+__all__ = ["CURES", "Cure"]

@@ -1,0 +1,182 @@
+"""Which calls write in place, and the same calls out of place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import libcst as cst
+
+from .._syntax import expression, root_name
+
+# Names that end in an underscore and are no in-place form of a function without it.
+_NOT_OURS = frozenset(
+    {"requires_grad_", "resize_", "resize_as_", "set_", "share_memory_", "apply_", "map_", "rename_",
+     "sparse_resize_", "sparse_resize_and_clear_", "retain_grad_", "load_state_dict_"}
+)  # fmt: skip
+
+# They fill a tensor without reading it: the out-of-place form needs a new tensor, not the old one.
+_FILLERS = frozenset(
+    {"normal_", "uniform_", "bernoulli_", "random_", "exponential_", "cauchy_", "log_normal_", "geometric_",
+     "copy_", "fill_"}
+)  # fmt: skip
+
+# Position of `inplace` among the arguments: functional forms have the input before it.
+_MODULE_POSITION = {
+    "ReLU": 0, "ReLU6": 0, "SiLU": 0, "Mish": 0, "Hardswish": 0, "Hardsigmoid": 0, "SELU": 0,
+    "CELU": 1, "ELU": 1, "LeakyReLU": 1, "Dropout": 1, "Dropout1d": 1, "Dropout2d": 1, "Dropout3d": 1,
+    "AlphaDropout": 1, "FeatureAlphaDropout": 1, "Hardtanh": 2, "Threshold": 2, "RReLU": 2,
+}  # fmt: skip
+_FUNCTION_POSITION = {
+    "relu": 1, "relu6": 1, "selu": 1, "silu": 1, "mish": 1, "hardswish": 1, "hardsigmoid": 1,
+    "celu": 2, "elu": 2, "leaky_relu": 2, "dropout": 3, "dropout1d": 3, "dropout2d": 3, "dropout3d": 3,
+    "alpha_dropout": 3, "feature_alpha_dropout": 3, "hardtanh": 3, "threshold": 3, "rrelu": 4,
+}  # fmt: skip
+
+
+def is_inplace_name(name: str) -> bool:
+    """Whether a method or function of this name writes to its tensor."""
+    return (
+        name.endswith("_") and not name.startswith("_") and not name.endswith("__") and name not in _NOT_OURS
+    )
+
+
+def method_call(node: cst.CSTNode, imported: frozenset[str]) -> tuple[cst.Call, cst.Attribute] | None:
+    """``x.op_(…)`` with its attribute; None for anything else, such as ``torch.relu_(x)``."""
+    if (
+        isinstance(node, cst.Call)
+        and isinstance(node.func, cst.Attribute)
+        and is_inplace_name(node.func.attr.value)
+    ):
+        if root_name(node.func.value) in imported:
+            return None
+        return node, node.func
+    return None
+
+
+def function_call(node: cst.CSTNode, imported: frozenset[str]) -> cst.Call | None:
+    """``torch.relu_(x)`` or ``F.relu_(x)``; initialisers of ``torch.nn.init`` have no other form."""
+    if not isinstance(node, cst.Call) or not node.args:
+        return None
+    func = node.func
+    name = (
+        func.attr.value
+        if isinstance(func, cst.Attribute)
+        else func.value
+        if isinstance(func, cst.Name)
+        else ""
+    )
+    if not is_inplace_name(name) or root_name(func) not in imported or "init" in _words(func):
+        return None
+    return node
+
+
+def out_of_place(
+    node: cst.BaseExpression, imported: frozenset[str], torch: str | None
+) -> cst.BaseExpression | None:
+    """The value that an in-place call leaves in its tensor, as an expression that writes nothing.
+
+    A chain of such calls is taken as a whole: ``x.sub_(a).div_(b)`` gives ``x.sub(a).div(b)``.
+
+    Returns:
+        None where ``node`` is no such call.
+    """
+    if function_call(node, imported) is not None:
+        assert isinstance(node, cst.Call)
+        return node.with_changes(func=_renamed(node.func))
+    found = method_call(node, imported)
+    if found is None:
+        return None
+    call, attribute = found
+    receiver = attribute.value
+    inner = out_of_place(receiver, imported, torch)
+    name = attribute.attr.value
+    if inner is None and name == "zero_" and torch is not None:
+        return call.with_changes(func=expression(f"{torch}.zeros_like"), args=[cst.Arg(receiver)])
+    if inner is None and name in _FILLERS:
+        fresh: cst.BaseExpression
+        if torch is not None:
+            fresh = cst.Call(expression(f"{torch}.empty_like"), [cst.Arg(receiver)])
+        else:
+            fresh = cst.Call(cst.Attribute(receiver, cst.Name("clone")))
+        return call.with_changes(func=attribute.with_changes(value=fresh))
+    if inner is not None and name in _FILLERS:
+        return call.with_changes(func=attribute.with_changes(value=inner))
+    return call.with_changes(
+        func=_renamed(attribute.with_changes(value=inner if inner is not None else receiver))
+    )
+
+
+def innermost_receiver(node: cst.BaseExpression, imported: frozenset[str]) -> cst.BaseExpression:
+    """The tensor that a chain of in-place calls starts from."""
+    while True:
+        found = method_call(node, imported)
+        if found is None:
+            return node
+        node = found[1].value
+
+
+def without_inplace(call: cst.Call) -> cst.Call | None:
+    """The call without its ``inplace=True``; None where it has none."""
+    position = _position(call)
+    for index, argument in enumerate(call.args):
+        named = argument.keyword is not None and argument.keyword.value == "inplace"
+        placed = argument.keyword is None and not argument.star and index == position
+        if not (named or placed) or not (
+            isinstance(argument.value, cst.Name) and argument.value.value == "True"
+        ):
+            continue
+        if placed and index + 1 < len(call.args) and call.args[index + 1].keyword is None:
+            return call.with_deep_changes(argument.value, value="False")
+        return _without(call, index)
+    return None
+
+
+def without_out(call: cst.Call) -> tuple[cst.Call, cst.BaseExpression] | None:
+    """The call without its ``out=``, and what that was; None where it has none."""
+    for index, argument in enumerate(call.args):
+        if argument.keyword is not None and argument.keyword.value == "out":
+            return _without(call, index), argument.value
+    return None
+
+
+def _without(call: cst.Call, index: int) -> cst.Call:
+    arguments = list(call.args)
+    removed = arguments.pop(index)
+    if index == len(arguments) and arguments:
+        # the last argument's comma and the blanks before the bracket belong to the call's layout
+        arguments[-1] = arguments[-1].with_changes(
+            comma=removed.comma, whitespace_after_arg=removed.whitespace_after_arg
+        )
+    return call.with_changes(args=arguments)
+
+
+def _position(call: cst.Call) -> int | None:
+    func = call.func
+    name = (
+        func.attr.value
+        if isinstance(func, cst.Attribute)
+        else func.value
+        if isinstance(func, cst.Name)
+        else ""
+    )
+    return _MODULE_POSITION.get(name, _FUNCTION_POSITION.get(name))
+
+
+def _words(func: cst.BaseExpression) -> set[str]:
+    words: set[str] = set()
+    while isinstance(func, cst.Attribute):
+        words.add(func.attr.value)
+        func = func.value
+    if isinstance(func, cst.Name):
+        words.add(func.value)
+    return words
+
+
+def _renamed(func: cst.BaseExpression) -> cst.BaseExpression:
+    if isinstance(func, cst.Attribute):
+        return func.with_changes(attr=func.attr.with_changes(value=func.attr.value.rstrip("_")))
+    assert isinstance(func, cst.Name)
+    return func.with_changes(value=func.value.rstrip("_"))
+
+
+Finder = Callable[[cst.CSTNode], bool]

@@ -1,0 +1,60 @@
+"""From a finding to the statements of the user's files that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...model import Finding, Site
+from .._project import Project
+from .._syntax import Source
+
+Spot = tuple[str, Source, cst.BaseSmallStatement]
+"""A file's path, its tree, and one simple statement in it."""
+
+
+def write_spots(finding: Finding, project: Project) -> Iterator[tuple[Site, Spot]]:
+    """The statements that wrote, the last one first: it is the one nearest to the need."""
+    seen: set[int] = set()
+    for write in reversed(finding.writes):
+        if write.site is None:
+            continue
+        for spot in _spot(write.site, project):
+            if id(spot[2]) not in seen:
+                seen.add(id(spot[2]))
+                yield write.site, spot
+
+
+def saved_spots(finding: Finding, project: Project) -> Iterator[tuple[Site, Spot]]:
+    """The statement that saved, if it is the user's."""
+    site = finding.saved.site if finding.saved is not None else None
+    if site is not None:
+        for spot in _spot(site, project):
+            yield site, spot
+
+
+def callers(site: Site, project: Project, *, most: int = 5) -> Iterator[tuple[Spot, int]]:
+    """The statements of the user's that led to a site, innermost first, each with its line.
+
+    The site's own statement is the first.
+    """
+    seen: set[tuple[str, int]] = set()
+    places = [(site.path, site.line), *((f.path, f.line) for f in site.stack if not f.library)]
+    for path, line in places:
+        if (path, line) in seen or len(seen) >= most:
+            continue
+        seen.add((path, line))
+        source = project.source(path)
+        statement = source.statement(line) if source is not None else None
+        if source is not None and statement is not None:
+            yield (path, source, statement), line
+
+
+def _spot(site: Site, project: Project) -> Iterator[Spot]:
+    source = project.source(site.path)
+    if source is None:
+        return
+    statement = source.statement_of(site)
+    if statement is not None:
+        yield site.path, source, statement

@@ -1,0 +1,66 @@
+"""Run one call of a module with copies of its parameters, so that an optimizer may update the originals
+before backward.
+
+Gradients arrive at the originals through the copies: the meaning of the program stays what it was. It
+costs the module's parameters once more until backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...model import Finding
+from .._project import Project
+from .._proposal import Proposal
+from .._syntax import Source, is_place, root_name, walk
+from ._sites import callers
+
+_NOTE = "keeps the gradient of the parameters as they were before the step"
+
+
+def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+    """The calls that led to the save, the outermost first, if what was overwritten is a parameter."""
+    if finding.code not in ("UC101", "UC102") or finding.saved is None or finding.saved.site is None:
+        return
+    by_optimizer = any(write.optimizer is not None for write in finding.writes)
+    # A write that torch doesn't see mostly comes without a name: `p.data = other` below a module's call.
+    unseen = finding.code == "UC102" and bool(finding.saved.site.below)
+    if finding.saved.name is None and not by_optimizer and not unseen:
+        return
+    buffers = (finding.saved.role or "").startswith("running")
+    spots = list(callers(finding.saved.site, project))
+    for (path, source, statement), _ in reversed(spots):
+        for text, name in rewrites(source, statement, buffers=buffers):
+            yield Proposal(
+                "clone-parameters", f"call `{name}` with copies of its parameters", {path: text}, note=_NOTE
+            )
+
+
+def rewrites(
+    source: Source, statement: cst.BaseSmallStatement, *, buffers: bool = False
+) -> Iterator[tuple[str, str]]:
+    """``module(x)`` as ``torch.func.functional_call(module, {copies}, (x,))``, for each call in turn.
+
+    Args:
+        buffers: Copy the module's buffers, too.
+    """
+    torch = source.torch_name()
+    if torch is None:
+        return
+    imported = source.imported_names()
+    for node in walk(statement):
+        if not isinstance(node, cst.Call) or not is_place(node.func) or root_name(node.func) in imported:
+            continue
+        if not node.args or any(argument.star or argument.keyword for argument in node.args):
+            continue
+        module = source.code(node.func)
+        arguments = ", ".join(source.code(argument.value) for argument in node.args)
+        comma = "," if len(node.args) == 1 else ""
+        tensors = (
+            f"{module}.state_dict(keep_vars=True).items()" if buffers else f"{module}.named_parameters()"
+        )
+        copies = f"{{n: p.clone() for n, p in {tensors}}}"
+        code = f"{torch}.func.functional_call({module}, {copies}, ({arguments}{comma}))"
+        yield source.replaced({node: cst.parse_expression(code)}), module

@@ -1,0 +1,95 @@
+"""Let the operation save a copy: clone the operand that is overwritten later, where it is used.
+
+The saved copy is nobody else's, so no write can reach it. It costs the operand's bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...model import Finding, Save
+from .._project import Project
+from .._proposal import Proposal
+from .._syntax import Source, root_name, walk
+from ._sites import saved_spots
+
+_MOST = 6
+
+
+def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+    """The saving expression with a clone of what it saves."""
+    if finding.saved is None or not finding.code.startswith(("UC10", "UC206")):
+        return
+    for site, (path, source, statement) in saved_spots(finding, project):
+        inside = source.expressions(site) or [n for n in walk(statement) if isinstance(n, cst.BaseExpression)]
+        for node in operands(source, inside, finding.saved)[:_MOST]:
+            title = f"clone `{_short(source.code(node))}` before it is saved"
+            if _is_result(finding.saved):
+                title = f"keep the result of `{_short(source.code(node))}` to the derivative alone"
+            yield Proposal("clone-saved", title, {path: source.replaced({node: cloned(node)})})
+
+
+def operands(source: Source, inside: list[cst.BaseExpression], saved: Save) -> list[cst.BaseExpression]:
+    """The expressions that may be what was saved, the likeliest first."""
+    reads = [node for node in inside if _is_read(source, node)]
+    named = []
+    if saved.expression is not None:
+        wanted = "".join(saved.expression.split())
+        named = [node for node in reads if "".join(source.code(node).split()) == wanted]
+    if _is_result(saved):
+        return [*reads[:1], *(node for node in named if node is not reads[0])] if reads else named
+    others = [node for node in reads[1:] if node not in named and not isinstance(node, _PLAIN)]
+    return [*named, *others, *reads[:1]]
+
+
+_NO_TENSORS = (cst.Integer, cst.Float, cst.SimpleString, cst.Tuple, cst.Dict, cst.BaseComp, cst.Lambda)
+_PLAIN = (cst.Integer, cst.Float, cst.SimpleString, cst.Tuple, cst.List, cst.Comparison, cst.UnaryOperation)
+
+
+def cloned(node: cst.BaseExpression) -> cst.BaseExpression:
+    """``node.clone()``, with brackets where ``node`` needs them."""
+    if not isinstance(node, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)) and not node.lpar:
+        node = node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+    return cst.Call(cst.Attribute(node, cst.Name("clone")))
+
+
+def _is_result(saved: Save) -> bool:
+    return saved.role is not None and saved.role.startswith("result")
+
+
+def _is_read(source: Source, node: cst.BaseExpression) -> bool:
+    """Whether a node is a value that is read here: no assignment's target, no name of an argument or
+    attribute, no function that is called, no index."""
+    if isinstance(node, _NO_TENSORS) or root_name(node) in source.imported_names():
+        return False
+    parent = source.parents.get(node)
+    if isinstance(parent, (cst.AssignTarget, cst.AugAssign)) and parent.target is node:
+        return False
+    if isinstance(parent, cst.Arg) and parent.keyword is node:
+        return False
+    if isinstance(parent, cst.Attribute):
+        if parent.attr is node:
+            return False
+        call = source.parents.get(parent)
+        # in `torch.exp(x)` and `self.fc(x)` what stands before the dot is no tensor; in `x.exp()` it is
+        if isinstance(call, cst.Call) and call.func is parent:
+            return not (isinstance(node, cst.Name) and node.value in ({"self"} | source.imported_names()))
+        return False
+    if isinstance(parent, cst.Call) and parent.func is node:
+        return False
+    inside = (cst.Index, cst.Slice, cst.BaseComp, cst.Lambda)
+    return not any(isinstance(above, inside) for above in _up_to_statement(source, node))
+
+
+def _up_to_statement(source: Source, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    for above in source.all_above(node):
+        if isinstance(above, cst.BaseSmallStatement):
+            return
+        yield above
+
+
+def _short(code: str) -> str:
+    code = " ".join(code.split())
+    return code if len(code) <= 40 else f"{code[:37]}..."

@@ -1,0 +1,79 @@
+"""Write to a copy: ``x = x.clone()`` before the writing statement, or a copy handed to the call that writes.
+
+The narrowest such place is the statement itself; where a helper writes to what it was given, it is
+the caller that owns the name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...model import Finding
+from .._project import Project
+from .._proposal import Proposal
+from .._syntax import Source, is_place, root_place, walk
+from . import _inplace
+from ._liveness import read_later
+from ._sites import Spot, callers, write_spots
+from .clone_saved import cloned
+
+
+def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+    """A clone before each writing statement, then copies for the calls that led to it."""
+    if finding.code == "UC301":
+        return
+    for site, (path, source, statement) in write_spots(finding, project):
+        for place in targets(source, statement):
+            if not read_later(source, statement, place):
+                continue
+            name = source.code(place)
+            text = source.inserted(statement, before=[f"{name} = {name}.clone()"])
+            if text is not None:
+                yield Proposal("clone-target", f"write to a copy of `{name}`", {path: text})
+        for spot, _ in callers(site, project):
+            yield from _copies_for_calls(spot)
+
+
+def targets(source: Source, statement: cst.BaseSmallStatement) -> list[cst.BaseExpression]:
+    """The names that hold the tensors which a statement writes to."""
+    imported = source.imported_names()
+    found: list[cst.BaseExpression | None] = []
+    if isinstance(statement, cst.AugAssign):
+        found.append(root_place(statement.target))
+    if isinstance(statement, cst.Assign):
+        found += [root_place(t.target) for t in statement.targets if isinstance(t.target, cst.Subscript)]
+    for node in walk(statement):
+        if _inplace.method_call(node, imported) is not None:
+            assert isinstance(node, cst.Call)
+            found.append(root_place(_inplace.innermost_receiver(node, imported)))
+        elif isinstance(node, cst.Call) and node.args:
+            if (
+                _inplace.function_call(node, imported) is not None
+                or _inplace.without_inplace(node) is not None
+            ):
+                found.append(root_place(node.args[0].value))
+            elif (output := _inplace.without_out(node)) is not None:
+                found.append(root_place(output[1]))
+    unique: dict[str, cst.BaseExpression] = {}
+    for place in found:
+        if place is not None:
+            unique.setdefault(source.code(place), place)
+    return list(unique.values())
+
+
+def _copies_for_calls(spot: Spot) -> Iterator[Proposal]:
+    """``f(x.clone())`` for ``y = f(x)``. Not where the call's value is dropped: then the write is all
+    that the call is for, and it would be lost."""
+    path, source, statement = spot
+    if isinstance(statement, cst.Expr):
+        return
+    for node in walk(statement):
+        if isinstance(node, cst.Call):
+            for argument in node.args:
+                if is_place(argument.value) and not argument.star:
+                    name = source.code(argument.value)
+                    text = source.replaced({argument.value: cloned(argument.value)})
+                    title = f"hand a copy of `{name}` to `{source.code(node.func)}`"
+                    yield Proposal("clone-target", title, {path: text})

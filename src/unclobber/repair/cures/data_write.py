@@ -1,0 +1,53 @@
+"""Write where torch can see it: ``x.data[i] = v`` becomes a write under ``no_grad``.
+
+On its own this only turns a silently wrong gradient into an error; with a copy at the right place,
+which another cure adds, it turns into a right one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import libcst as cst
+
+from ...model import Finding
+from .._project import Project
+from .._proposal import Proposal
+from .._syntax import Source, walk
+from ._sites import write_spots
+
+
+def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+    """The writing statements without ``.data``, under ``no_grad``."""
+    if finding.code != "UC102":
+        return
+    for _, (path, source, statement) in write_spots(finding, project):
+        torch = source.torch_name()
+        text = rewritten(source, statement, torch) if torch is not None else None
+        if text is not None:
+            yield Proposal("data-write", "write under `no_grad` instead of through `.data`", {path: text})
+
+
+def rewritten(source: Source, statement: cst.BaseSmallStatement, torch: str) -> str | None:
+    """The text with the statement in a ``no_grad`` block and without ``.data``.
+
+    Returns:
+        None where there is no ``.data``, where it is itself what is assigned, or where the statement
+        shares its line.
+    """
+    line = source.own_line(statement)
+    uses = [n for n in walk(statement) if isinstance(n, cst.Attribute) and n.attr.value == "data"]
+    if line is None or not uses:
+        return None
+    if any(isinstance(source.parents.get(node), cst.AssignTarget) for node in uses):
+        return None
+    bare: Any = line.with_changes(leading_lines=())
+    for node in uses:
+        bare = bare.deep_replace(node, node.value)
+    block = cst.With(
+        items=[cst.WithItem(cst.parse_expression(f"{torch}.no_grad()"))],
+        body=cst.IndentedBlock([bare]),
+        leading_lines=line.leading_lines,
+    )
+    return source.replaced({line: block})

@@ -1,0 +1,77 @@
+"""Drop ``inplace=True`` where a module is constructed: ``nn.ReLU(inplace=True)`` becomes ``nn.ReLU()``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...model import Finding, Write
+from .._project import Project
+from .._proposal import Proposal
+from .._syntax import Source
+from ._inplace import without_inplace
+
+
+def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+    """Constructors of the class that wrote, one by one, then all of them together."""
+    for write in reversed(finding.writes):
+        kind = _class_of(write)
+        if kind is None:
+            continue
+        found = [
+            (path, source, call, plain)
+            for path in _files(finding, project)
+            if (source := project.source(path)) is not None
+            for call, plain in constructors(source, kind)
+        ]
+        for path, source, call, plain in found[:8]:
+            title = f"construct {source.code(call)} without `inplace`"
+            yield Proposal("inplace-modules", title, {path: source.replaced({call: plain})})
+        if len(found) > 1:
+            texts = {
+                path: source.replaced({call: plain for other, _, call, plain in found if other == path})
+                for path, source, _, _ in found
+            }
+            yield Proposal("inplace-modules", f"construct every {kind} without `inplace`", texts)
+
+
+def constructors(source: Source, kind: str) -> Iterator[tuple[cst.Call, cst.Call]]:
+    """Calls of a class by its last name that say ``inplace=True``, each with its plain form."""
+    for node in source.positions:
+        if isinstance(node, cst.Call) and _last_name(node.func) == kind:
+            plain = without_inplace(node)
+            if plain is not None:
+                yield node, plain
+
+
+def _class_of(write: Write) -> str | None:
+    """The class of the module that wrote: from its label ``trunk.2 (Dropout)``, else from the frames below
+    the user's line, ``Dropout.forward``."""
+    if write.module is not None and (match := re.search(r"\((\w+)\)$", write.module)):
+        return match[1]
+    frames = [] if write.site is None else [*write.site.below, *write.site.stack]
+    for frame in frames:
+        if frame.library and frame.function.endswith(".forward"):
+            name = frame.function.split(".")[-2]
+            # `_DropoutNd`, `Sequential` and the like hold or inherit; they are not what is constructed
+            if name not in ("Sequential", "ModuleList"):
+                return name
+    return None
+
+
+def _files(finding: Finding, project: Project) -> list[str]:
+    files: dict[str, None] = {}
+    for site in [w.site for w in finding.writes] + [finding.saved.site if finding.saved else None]:
+        if site is not None:
+            files[site.path] = None
+            files.update(dict.fromkeys(f.path for f in site.stack if not f.library))
+    files.update(dict.fromkeys(project.loaded))
+    return [path for path in files if project.owns(path)]
+
+
+def _last_name(func: cst.BaseExpression) -> str:
+    if isinstance(func, cst.Attribute):
+        return func.attr.value
+    return func.value if isinstance(func, cst.Name) else ""

@@ -1,0 +1,55 @@
+"""Move an optimizer's step behind the backward that still needs its weights.
+
+This changes the program: that backward then also adds to the gradients which the step uses. It is
+offered, never applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...model import Finding
+from .._project import Project
+from .._proposal import Proposal
+from .._syntax import Source
+from ._blocks import body_of, calls_method, line_in
+from ._sites import callers, write_spots
+
+
+def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+    """The step's line after the backward's, where both are in one block."""
+    if finding.needed is None or finding.needed.site is None:
+        return
+    if not any(write.optimizer is not None for write in finding.writes):
+        return
+    for _, (path, source, step) in write_spots(finding, project):
+        for (other, _, backward), _ in callers(finding.needed.site, project):
+            text = moved(source, step, backward) if other == path else None
+            if text is not None:
+                name = source.code(step).strip()
+                note = f"`{name}` then uses what this backward adds to its gradients, too"
+                title = f"move `{name}` behind `{source.code(backward).strip()}`"
+                yield Proposal("move-step", title, {path: text}, offered=True, note=note)
+                return
+
+
+def moved(source: Source, step: cst.BaseSmallStatement, backward: cst.BaseSmallStatement) -> str | None:
+    """The text with ``step``'s line directly after ``backward``'s; None where they share no block."""
+    line = source.own_line(step)
+    if line is None or not calls_method(step, {"step"}):
+        return None
+    body = body_of(source, line)
+    if body is None:
+        return None
+    start, end = line_in(source, line, body), line_in(source, backward, body)
+    if start is None or end is None or end <= start:
+        return None
+    target = body[end]
+    return source.replaced(
+        {
+            line: cst.RemoveFromParent(),
+            target: cst.FlattenSentinel([target, line.with_changes(leading_lines=())]),
+        }
+    )

@@ -1,0 +1,116 @@
+"""Compute the forward again: after the step that changed its weights, or in each turn of the loop.
+
+This changes the program: the loss is then that of the new weights, which is mostly what is meant. It
+is offered, never applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...model import Finding
+from .._project import Project
+from .._proposal import Proposal
+from .._syntax import Source, late, names_in
+from ._blocks import binds, body_of, forward_slice, line_in
+from ._sites import Spot, callers, write_spots
+
+
+def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+    """The statements that computed what was overwritten or freed, once more where that is new."""
+    saved = finding.saved.site if finding.saved is not None else None
+    forwards = [spot for spot, _ in callers(saved, project)] if saved is not None else []
+    if finding.code == "UC301" and finding.needed is not None and finding.needed.site is not None:
+        for (path, source, backward), _ in callers(finding.needed.site, project):
+            made = [(path, source, line) for line in _makers(source, backward)]
+            yield from _first(_into_loop(path, source, backward, forwards + made))
+    if not any(write.optimizer is not None for write in finding.writes):
+        return
+    for site, _ in write_spots(finding, project):
+        for (path, source, step), _ in callers(site, project):
+            yield from _first(_after(path, source, step, forwards))
+
+
+def _first(found: Iterator[Proposal]) -> Iterator[Proposal]:
+    for proposal in found:
+        yield proposal
+        return
+
+
+def _makers(source: Source, backward: cst.BaseSmallStatement) -> Iterator[cst.BaseSmallStatement]:
+    """The last assignments before the loop of the names that a backward's statement reads."""
+    loop = source.above(backward, cst.For) or source.above(backward, cst.While)
+    body = body_of(source, loop) if loop is not None else None
+    stop = line_in(source, loop, body) if loop is not None and body is not None else None
+    if body is None or stop is None:
+        return
+    wanted = names_in(backward)
+    for line in reversed(body[:stop]):
+        if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 and binds(line) & wanted:
+            yield line.body[0]
+
+
+def _after(
+    path: str, source: Source, step: cst.BaseSmallStatement, forwards: list[Spot]
+) -> Iterator[Proposal]:
+    for other, _, forward in forwards:
+        text = repeated_after(source, forward, step) if other == path else None
+        if text is not None:
+            title = f"compute `{_line(source, forward)}` again after `{_line(source, step)}`"
+            note = "the loss is then computed with the updated weights"
+            yield Proposal("recompute", title, {path: text}, offered=True, note=note)
+
+
+def _into_loop(
+    path: str, source: Source, backward: cst.BaseSmallStatement, forwards: list[Spot]
+) -> Iterator[Proposal]:
+    for other, _, forward in forwards:
+        text = moved_into_loop(source, forward, backward) if other == path else None
+        if text is not None:
+            title = f"move `{_line(source, forward)}` into the loop"
+            note = "each turn then computes its own loss, with the weights as they are by then"
+            yield Proposal("recompute", title, {path: text}, offered=True, note=note)
+
+
+def repeated_after(
+    source: Source, forward: cst.BaseSmallStatement, step: cst.BaseSmallStatement
+) -> str | None:
+    """The text with the forward's statements repeated after the step's; None where they share no block."""
+    line = source.own_line(step)
+    body = body_of(source, line) if line is not None else None
+    if line is None or body is None:
+        return None
+    first, stop = line_in(source, forward, body), line_in(source, line, body)
+    if first is None or stop is None or first >= stop:
+        return None
+    again = forward_slice(body, first, stop)
+    if not again:
+        return None
+    copies = [copy.deep_clone().with_changes(leading_lines=()) for copy in again]
+    return source.replaced({line: cst.FlattenSentinel([line, *copies])})
+
+
+def moved_into_loop(
+    source: Source, forward: cst.BaseSmallStatement, backward: cst.BaseSmallStatement
+) -> str | None:
+    """The text with the forward's statements at the start of the loop that the backward is in."""
+    loop = source.above(backward, cst.For) or source.above(backward, cst.While)
+    body = body_of(source, loop) if loop is not None else None
+    if loop is None or body is None or not isinstance(loop.body, cst.IndentedBlock):
+        return None
+    first, stop = line_in(source, forward, body), line_in(source, loop, body)
+    if first is None or stop is None or first >= stop:
+        return None
+    lines = forward_slice(body, first, stop)
+    if not lines:
+        return None
+    changes: dict[cst.CSTNode, object] = {line: cst.RemoveFromParent() for line in lines}
+    changes[loop.body] = late(lambda block: block.with_changes(body=[*lines, *block.body]))
+    return source.replaced(changes)
+
+
+def _line(source: Source, statement: cst.BaseSmallStatement) -> str:
+    code = " ".join(source.code(statement).split())
+    return code if len(code) <= 50 else f"{code[:47]}..."

@@ -1,0 +1,129 @@
+"""Let autograd keep what a custom Function keeps on ``ctx``.
+
+What went through ``save_for_backward`` is checked for overwriting; ``ctx.x`` is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...model import Finding
+from .._project import Project
+from .._proposal import Proposal
+from .._syntax import Source, late, walk
+from ._sites import callers
+
+
+def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+    """The custom Function round a finding's places, rewritten."""
+    if finding.code != "UC103":
+        return
+    sites = [
+        finding.saved.site if finding.saved else None,
+        finding.needed.site if finding.needed else None,
+        *(write.site for write in finding.writes),
+    ]
+    seen: set[int] = set()
+    for site in sites:
+        for (path, source, statement), _ in callers(site, project) if site is not None else ():
+            owner = source.above(statement, cst.ClassDef)
+            if owner is None or id(owner) in seen:
+                continue
+            seen.add(id(owner))
+            text = rewritten(source, owner)
+            if text is not None:
+                title = f"keep the tensors of `{owner.name.value}` with `save_for_backward`"
+                yield Proposal("save-for-backward", title, {path: text})
+
+
+def rewritten(source: Source, owner: cst.ClassDef) -> str | None:
+    """The text with a Function's ``ctx.name = name`` saved by autograd.
+
+    Returns:
+        None where the class is no such Function, saves tensors already, or keeps anything on ``ctx``
+        that isn't one of the forward's own arguments.
+    """
+    methods = {n.name.value: n for n in owner.body.body if isinstance(n, cst.FunctionDef)}
+    forward, backward = methods.get("forward"), methods.get("backward")
+    if forward is None or backward is None or not forward.params.params or not backward.params.params:
+        return None
+    names = {parameter.name.value for parameter in forward.params.params}
+    ctx, back = forward.params.params[0].name.value, backward.params.params[0].name.value
+    if _mentions(owner, {"save_for_backward", "saved_tensors", "setup_context"}):
+        return None
+    kept: list[tuple[cst.SimpleStatementLine, str]] = []
+    for line in forward.body.body:
+        name = _kept(line, ctx, names)
+        if name is not None and isinstance(line, cst.SimpleStatementLine):
+            kept.append((line, name))
+    used = [name for _, name in kept if _reads_attribute(backward, back, name)]
+    kept = [(line, name) for line, name in kept if name in used]
+    if not kept or _binds_any(backward, set(used)) or not isinstance(backward.body, cst.IndentedBlock):
+        return None
+    changes: dict[cst.CSTNode, object] = {line: cst.RemoveFromParent() for line, _ in kept}
+    save = source.parsed(f"{ctx}.save_for_backward({', '.join(used)})")
+    changes[kept[0][0]] = save.with_changes(leading_lines=kept[0][0].leading_lines)
+    for node in walk(backward):
+        if isinstance(node, cst.Attribute) and node.attr.value in used and _is_name(node.value, back):
+            changes[node] = node.attr
+    comma = "," if len(used) == 1 else ""
+    load = source.parsed(f"{', '.join(used)}{comma} = {back}.saved_tensors")
+    changes[backward.body] = late(lambda block: block.with_changes(body=_after_docstring(block.body, load)))
+    return source.replaced(changes)
+
+
+def _kept(line: cst.CSTNode, ctx: str, names: set[str]) -> str | None:
+    """``name`` for the line ``ctx.name = name``."""
+    if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
+        return None
+    small = line.body[0]
+    if not isinstance(small, cst.Assign) or len(small.targets) != 1 or not isinstance(small.value, cst.Name):
+        return None
+    target = small.targets[0].target
+    if not (
+        isinstance(target, cst.Attribute) and isinstance(target.value, cst.Name) and target.value.value == ctx
+    ):
+        return None
+    name = small.value.value
+    return name if name in names and target.attr.value == name else None
+
+
+def _is_name(node: cst.CSTNode, name: str) -> bool:
+    return isinstance(node, cst.Name) and node.value == name
+
+
+def _mentions(node: cst.CSTNode, names: set[str]) -> bool:
+    return any(isinstance(n, cst.Name) and n.value in names for n in walk(node))
+
+
+def _reads_attribute(function: cst.FunctionDef, owner: str, name: str) -> bool:
+    return any(
+        isinstance(n, cst.Attribute)
+        and n.attr.value == name
+        and isinstance(n.value, cst.Name)
+        and n.value.value == owner
+        for n in walk(function)
+    )
+
+
+def _binds_any(function: cst.FunctionDef, names: set[str]) -> bool:
+    parameters = {parameter.name.value for parameter in function.params.params}
+    targets = {
+        n.target.value
+        for n in walk(function)
+        if isinstance(n, cst.AssignTarget) and isinstance(n.target, cst.Name)
+    }
+    return bool((parameters | targets) & names)
+
+
+def _after_docstring(body: object, load: cst.CSTNode) -> list[cst.CSTNode]:
+    lines = list(body)  # type: ignore[call-overload]
+    first = lines[0] if lines else None
+    documented = (
+        isinstance(first, cst.SimpleStatementLine)
+        and isinstance(first.body[0], cst.Expr)
+        and isinstance(first.body[0].value, (cst.SimpleString, cst.ConcatenatedString))
+    )
+    return [*lines[:documented], load, *lines[documented:]]

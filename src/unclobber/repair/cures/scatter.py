@@ -1,0 +1,105 @@
+"""Give the assignment to a part its functional form: ``x[mask] = v`` becomes ``x = torch.where(mask, v, x)``.
+
+``masked_fill`` and ``where`` for masks, ``index_put`` for index tensors, ``select_scatter`` and
+``slice_scatter`` for one integer or slice. Which of them an index calls for can't be read from the
+text; each is tried and the proof decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...model import Finding
+from .._project import Project
+from .._proposal import Proposal
+from .._syntax import Source, assignment, is_place
+from ._liveness import read_later
+from ._operators import binary
+from ._sites import write_spots
+
+
+def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+    """Functional forms of the writing assignments."""
+    for _, (path, source, statement) in write_spots(finding, project):
+        for text, name, form in rewrites(source, statement):
+            # In a loop each turn copies the whole tensor.
+            looped = (
+                source.above(statement, cst.For) is not None or source.above(statement, cst.While) is not None
+            )
+            yield Proposal("scatter", f"build the new `{name}` with `{form}`", {path: text}, late=looped)
+
+
+def rewrites(source: Source, statement: cst.BaseSmallStatement) -> Iterator[tuple[str, str, str]]:
+    """New texts with the name that is bound anew and the function that is used."""
+    found = _parts(statement)
+    if found is None:
+        return
+    target, value = found
+    place = target.value
+    if not is_place(place) or not read_later(source, statement, place):
+        return
+    torch = source.torch_name() or ""
+    x, v = source.code(place), source.code(value)
+    for form, code in _forms(source, target, x, v, _is_number(value), torch):
+        if "\n" not in code:
+            new = assignment(place, cst.parse_expression(code))
+            yield source.with_statement(statement, new), x, form
+
+
+def _parts(statement: cst.BaseSmallStatement) -> tuple[cst.Subscript, cst.BaseExpression] | None:
+    if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
+        target = statement.targets[0].target
+        if isinstance(target, cst.Subscript):
+            return target, statement.value
+    if isinstance(statement, cst.AugAssign) and isinstance(statement.target, cst.Subscript):
+        value = binary(statement)
+        if value is not None:
+            return statement.target, value
+    return None
+
+
+def _forms(
+    source: Source, target: cst.Subscript, x: str, v: str, number: bool, torch: str
+) -> Iterator[tuple[str, str]]:
+    elements = [element.slice for element in target.slice]
+    if len(elements) == 1 and isinstance(elements[0], cst.Index):
+        index = source.code(elements[0].value)
+        if number:
+            yield "masked_fill", f"{x}.masked_fill({index}, {v})"
+        if torch:
+            yield "torch.where", f"{torch}.where({index}, {v}, {x})"
+        if not number:
+            yield "index_put", f"{x}.index_put(({index},), {v})"
+            yield "select_scatter", f"{x}.select_scatter({v}, 0, {index})"
+        return
+    if number:
+        return
+    open_ = [n for n, e in enumerate(elements) if not _is_everything(e)]
+    if len(open_) != 1 or any(_is_ellipsis(e) for e in elements[: open_[0]]):
+        if elements and all(isinstance(e, cst.Index) and not _is_ellipsis(e) for e in elements):
+            indices = ", ".join(source.code(e.value) for e in elements if isinstance(e, cst.Index))
+            yield "index_put", f"{x}.index_put(({indices}), {v})"
+        return
+    dim = open_[0]
+    part = elements[dim]
+    if isinstance(part, cst.Index):
+        yield "select_scatter", f"{x}.select_scatter({v}, {dim}, {source.code(part.value)})"
+    elif isinstance(part, cst.Slice) and part.step is None:
+        ends = [source.code(end) if end is not None else "None" for end in (part.lower, part.upper)]
+        yield "slice_scatter", f"{x}.slice_scatter({v}, {dim}, {ends[0]}, {ends[1]})"
+
+
+def _is_everything(part: cst.BaseSlice) -> bool:
+    return isinstance(part, cst.Slice) and part.lower is None and part.upper is None and part.step is None
+
+
+def _is_ellipsis(part: cst.BaseSlice) -> bool:
+    return isinstance(part, cst.Index) and isinstance(part.value, cst.Ellipsis)
+
+
+def _is_number(value: cst.BaseExpression) -> bool:
+    if isinstance(value, cst.UnaryOperation):
+        value = value.expression
+    return isinstance(value, (cst.Integer, cst.Float))

@@ -1,0 +1,189 @@
+"""Text measured in terminal cells: wide characters, tabs, control characters, wrapping.
+
+A character may take no cell (a combining accent), one, or two (CJK, emoji). Underlines are right
+only when counted in cells; ``len`` is wrong as soon as a comment is in Chinese.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ._words import SOLID_SPACE
+
+_TAB = 4
+"""Cells between tab stops, as rustc shows them."""
+
+_UNSEEN = "\N{REPLACEMENT CHARACTER}"
+
+
+def _safe(char: str) -> str:
+    """Stand in for what would act on the terminal: escapes, newlines, text direction."""
+    category = unicodedata.category(char)
+    if category in ("Cc", "Cs", "Zl", "Zp") or char in "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e":
+        return _UNSEEN
+    if "\u2066" <= char <= "\u2069":
+        return _UNSEEN
+    return char
+
+
+def char_width(char: str) -> int:
+    """Cells that one character takes: 0, 1 or 2."""
+    if " " <= char <= "~":
+        return 1
+    from rich.cells import get_character_cell_size
+
+    return get_character_cell_size(char)
+
+
+def width(text: str) -> int:
+    """Cells that a text without control characters takes.
+
+    Example:
+        >>> width("abc"), width("数据")
+        (3, 4)
+    """
+    return sum(map(char_width, text))
+
+
+def clean(text: str) -> str:
+    """The text with every control character replaced; tabs and newlines become spaces."""
+    return "".join(_safe(" " if char in "\t\n\r" else char) for char in text)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A source line as it is displayed: tabs expanded, controls replaced, cells counted."""
+
+    glyphs: tuple[tuple[str, int, int], ...]
+    """Character, first cell, number of cells."""
+    offsets: tuple[int, ...]
+    """First cell of each character of the source line, then the total."""
+
+    @property
+    def total(self) -> int:
+        return self.offsets[-1]
+
+    def cell(self, column: int) -> int:
+        """The cell where a 1-based column of the source line begins, kept inside the line."""
+        return self.offsets[min(max(column - 1, 0), len(self.offsets) - 1)]
+
+    def window(self, start: int, room: int) -> str:
+        """The ``room`` cells from ``start``; ``…`` stands where the line goes on."""
+        end = start + room
+        low = start + 1 if start > 0 else 0
+        high = end - 1 if end < self.total else self.total
+        inside = [(c, at, n) for c, at, n in self.glyphs if at >= low and at + n <= high]
+        text = "…" if start > 0 else ""
+        if inside:
+            # A wide character cut in half by the edge leaves a blank, so that columns stay true.
+            text += " " * (inside[0][1] - low) + "".join(c for c, _, _ in inside)
+            reached = inside[-1][1] + inside[-1][2]
+        else:
+            reached = low
+        if end < self.total:
+            text += " " * (high - reached) + "…"
+        return text
+
+
+def measure(line: str) -> Measured:
+    """Lay a source line out in cells.
+
+    Example:
+        >>> measure("\\td = '数据'").offsets[:3]
+        (0, 4, 5)
+    """
+    glyphs: list[tuple[str, int, int]] = []
+    offsets: list[int] = []
+    at = 0
+    for char in line:
+        offsets.append(at)
+        if char == "\t":
+            count = _TAB - at % _TAB
+            glyphs += [(" ", at + i, 1) for i in range(count)]
+        else:
+            char = _safe(char)
+            count = char_width(char)
+            glyphs.append((char, at, count))
+        at += count
+    offsets.append(at)
+    return Measured(tuple(glyphs), tuple(offsets))
+
+
+def _tokens(text: str) -> Iterator[str]:
+    """Words; what stands in backticks stays together, with the punctuation that touches it."""
+    for match in re.finditer(r"(?:`[^`]*`|[^ `]|`)+", text):
+        yield match.group()
+
+
+def _hard_break(token: str, room: int) -> Iterator[str]:
+    """Cut a token that is wider than a line into pieces that are not."""
+    piece, used = "", 0
+    for char in token:
+        cells = char_width(char)
+        if piece and used + cells > room:
+            yield piece
+            piece, used = "", 0
+        piece, used = piece + char, used + cells
+    yield piece
+
+
+def wrap(text: str, first: int, rest: int | None = None) -> list[str]:
+    """Break a text into lines of at most ``first`` cells, the later ones of at most ``rest``.
+
+    What is in backticks or joined by no-break spaces stays together as long as a line can hold it;
+    a word wider than a line is cut. Never returns an empty list.
+
+    Example:
+        >>> wrap("grad of `w2` is dᵀ @ grad", 16)
+        ['grad of `w2` is', 'dᵀ @ grad']
+    """
+    rest = first if rest is None else rest
+    lines: list[str] = []
+    line, used = "", 0
+    queue = list(_tokens(clean(text)))[::-1]
+    while queue:
+        token = queue.pop()
+        room = first if not lines else rest
+        cells = width(token)
+        if used + bool(line) + cells <= room:
+            line, used = f"{line} {token}" if line else token, used + bool(line) + cells
+        elif cells > max(first, rest) and len(parts := re.split("[ \xa0]+", token.strip(" \xa0"))) > 1:
+            queue += parts[::-1]  # no line can hold it: break it at its spaces after all
+        elif line:
+            lines.append(line)
+            line, used = "", 0
+            queue.append(token)
+        else:
+            pieces = list(_hard_break(token, room))
+            queue += pieces[:0:-1]
+            line, used = pieces[0], width(pieces[0])
+            if len(pieces) > 1:
+                lines.append(line)
+                line, used = "", 0
+    if line or not lines:
+        lines.append(line)
+    return [line.replace(SOLID_SPACE, " ") for line in lines]
+
+
+def clip(text: str, room: int) -> str:
+    """The text, or as much of it as fits with an ``…`` at its end.
+
+    Example:
+        >>> clip("a long line", 7)
+        'a long…'
+    """
+    return measure(text).window(0, room)
+
+
+def clip_left(text: str, room: int) -> str:
+    """The text, or the end of it behind an ``…``: for paths, whose end says most.
+
+    Example:
+        >>> clip_left("/home/me/train.py:14", 12)
+        '…train.py:14'
+    """
+    line = measure(text)
+    return line.window(max(line.total - room, 0), room)

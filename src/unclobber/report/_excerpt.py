@@ -1,0 +1,144 @@
+"""Source excerpts as data for a page: lines cut into pieces, each with the marks that lie on it.
+
+The text report draws its own; both show the same lines (:func:`._snippet.shown_lines`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from . import _words as words
+from ._cells import clean
+from ._snippet import Mark, shown_lines, visible
+from ._sources import Sources
+from ._story import Kind, Place
+
+
+@dataclass(frozen=True, slots=True)
+class Underline:
+    """A mark as it lies on one line."""
+
+    event: int
+    """Number of the event in the timeline."""
+    kind: Kind
+    primary: bool
+    lane: int
+    """0 for the innermost of several that lie on one another, which is drawn closest to the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text with the marks on it, outermost first."""
+
+    text: str
+    underlines: tuple[Underline, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What is said below a line."""
+
+    event: int
+    kind: Kind
+    text: str
+    indent: int
+    """Characters left of the mark."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of source; a ``number`` of None stands for lines that are left out."""
+
+    number: int | None
+    pieces: tuple[Piece, ...] = ()
+    labels: tuple[Label, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """What is shown of one file."""
+
+    path: str
+    where: str
+    """``train.py:14``, with a remark where the source can't be read."""
+    lines: tuple[Line, ...]
+
+
+def excerpts(numbered: Sequence[tuple[int, Place]], sources: Sources) -> list[Excerpt]:
+    """One excerpt for each file; that of the first offending place comes first.
+
+    Args:
+        numbered: The places in the order of events, each with the number of its event.
+        sources: Where lines are looked up; only those that are shown are read from it.
+    """
+    if not numbered:
+        return []
+    first = next((place for _, place in numbered if place.primary), numbered[-1][1])
+    paths = dict.fromkeys([first.span.path, *(place.span.path for _, place in numbered)])
+    return [_excerpt(path, numbered, first, sources) for path in paths]
+
+
+def _excerpt(path: str, numbered: Sequence[tuple[int, Place]], first: Place, sources: Sources) -> Excerpt:
+    inside = [(event, place) for event, place in numbered if place.span.path == path]
+    at = first if first.span.path == path else inside[0][1]
+    marks = [visible(Mark(place.span, place.label, place.primary), sources) for _, place in inside]
+    where = f"{words.path(path)}:{at.span.line}"
+    if sources.line(path, at.span.line) is None:
+        where += " (source not available)"
+    lines: list[Line] = []
+    previous: int | None = None
+    for number in shown_lines(marks, sources):
+        if previous is not None and number > previous + 1:
+            lines.append(Line(None))
+        here = [(e, p.kind, m) for (e, p), m in zip(inside, marks, strict=True) if m.covers(number)]
+        lines.append(_line(number, sources.line(path, number), here))
+        previous = number
+    return Excerpt(path, clean(where), tuple(lines))
+
+
+def _line(number: int, text: str | None, here: list[tuple[int, Kind, Mark]]) -> Line:
+    shown = "…" if text is None else text.rstrip()
+    stretches = [(*_columns(mark, number, shown, known=text is not None), e, k, mark) for e, k, mark in here]
+    labels = tuple(
+        Label(event, kind, clean(mark.label), start)
+        for start, _, event, kind, mark in stretches
+        if mark.span.end_line == number and mark.label
+    )
+    # The widest is the outermost, so that spans nest as far as they can.
+    stretches.sort(key=lambda item: item[0] - item[1])
+    cuts = sorted({0, len(shown), *(cut for start, end, *_ in stretches for cut in (start, end))})
+    pieces = []
+    for low, high in pairwise(cuts):
+        over = [item for item in stretches if item[0] <= low and high <= item[1]]
+        underlines = tuple(
+            Underline(event, kind, mark.primary, _lane(item, stretches))
+            for item in over
+            for _, _, event, kind, mark in [item]
+        )
+        pieces.append(Piece(_shown(shown[low:high]), underlines))
+    return Line(number, tuple(pieces), labels)
+
+
+def _lane(item: tuple[int, int, int, Kind, Mark], stretches: list[tuple[int, int, int, Kind, Mark]]) -> int:
+    """How many of the narrower stretches lie on this one: each needs a line of its own below the text."""
+    start, end = item[:2]
+    later = stretches[stretches.index(item) + 1 :]
+    return sum(other[0] < end and start < other[1] for other in later)
+
+
+def _columns(mark: Mark, number: int, line: str, *, known: bool) -> tuple[int, int]:
+    """The part of a line that a mark covers, 0-based, at least one character."""
+    if not known:
+        return 0, 1
+    span = mark.span
+    start = span.column - 1 if number == span.line else len(line) - len(line.lstrip())
+    end = span.end_column - 1 if number == span.end_line else len(line)
+    start = min(start, max(len(line) - 1, 0))
+    return start, min(max(end, start + 1), max(len(line), 1))
+
+
+def _shown(text: str) -> str:
+    """As :func:`clean`, but tabs stay: a page lays them out."""
+    return "\t".join(clean(part) for part in text.split("\t"))

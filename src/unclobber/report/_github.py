@@ -1,0 +1,80 @@
+"""Annotations on a pull request: GitHub's workflow commands, one line for each finding.
+
+GitHub reads them from a job's output. Paths are relative to ``GITHUB_WORKSPACE``, the checkout, or
+to the working directory where that isn't set.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..model import Finding, Report
+from . import _words as words
+from ._cells import clean
+from ._notes import helps, notes
+from ._options import RenderOptions
+from ._sources import Sources
+from ._story import Place, in_stable_order, offending, places, shown_writes
+
+
+def to_github(report: Report, options: RenderOptions | None = None) -> str:
+    """One annotation at each offending line; nothing for a clean run.
+
+    Example:
+        >>> print(to_github(Report("refused", (Finding("UC201", "`w` is a leaf"),))))
+        ::error title=UC201 leaf-written::`w` is a leaf
+    """
+    return "\n".join(_annotation(finding) for finding in in_stable_order(report.findings))
+
+
+def _annotation(finding: Finding) -> str:
+    found = places(finding, Sources())
+    site = offending(finding)
+    main = next((place for place in found if place.site is site), None)
+    level = "notice" if finding.repaired else finding.severity
+    properties = {**_position(main), "title": f"{finding.code} {finding.name}"}
+    fields = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
+    return f"::{level} {fields}::{_data(_message(finding, found))}"
+
+
+def _position(place: Place | None) -> dict[str, str]:
+    if place is None or not os.path.isabs(place.site.path):
+        return {}  # unknown, or in no file: the annotation is the job's
+    span = place.span
+    found = {
+        "file": _path(place.site.path),
+        "line": str(span.line),
+        "endLine": str(span.end_line),
+    }
+    if span.end_line == span.line:  # GitHub takes columns only within one line
+        found |= {"col": str(span.column), "endColumn": str(span.end_column)}
+    return found
+
+
+def _path(path: str) -> str:
+    root = os.environ.get("GITHUB_WORKSPACE") or os.getcwd()
+    try:
+        relative = os.path.relpath(path, root)
+    except ValueError:  # on another drive
+        return path
+    return path if relative.startswith(os.pardir) else relative.replace(os.sep, "/")
+
+
+def _message(finding: Finding, found: list[Place]) -> str:
+    lines = [finding.message]
+    lines += [f"{_path(place.site.path)}:{place.span.line}: {place.label}" for place in found]
+    lines += [f"note: {text}" for text in notes(finding, shown_writes(finding)[1])]
+    for fix in helps(finding):
+        code = f": {words.tick(fix.code)}" if fix.code else ""
+        lines.append(f"help: {fix.title}{code}{' (verified: gradients match)' if fix.verified else ''}")
+    return "\n".join(clean(line).replace(words.SOLID_SPACE, " ") for line in lines)
+
+
+def _data(text: str) -> str:
+    """A message as the runner reads it; a line break in it would end the command."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    """A property's value: colons and commas would end it, too."""
+    return _data(clean(text)).replace(":", "%3A").replace(",", "%2C")

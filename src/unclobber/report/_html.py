@@ -1,0 +1,163 @@
+"""One self-contained page: each finding's story with its source, and what happened to the memory.
+
+Source and names are hostile text: everything goes through autoescape, control characters are
+replaced, and the page forbids itself scripts and the network. Of the source only the lines that the
+story shows are embedded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+from ..model import Finding, Fix, Report
+from . import _words as words
+from ._cells import clean
+from ._excerpt import Excerpt, excerpts
+from ._notes import helps, notes
+from ._options import RenderOptions
+from ._sources import Sources
+from ._story import places, shown_writes
+from ._timeline import Timeline, timeline
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+MOST_EVENTS = 9
+"""Events of a timeline: saved, three writes and those of unknown lines, freed, needed. More are cut off
+from the linking of source and timeline, not from the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Story:
+    """What the template shows of one finding."""
+
+    finding: Finding
+    anchor: str
+    timeline: Timeline
+    excerpts: list[Excerpt]
+    notes: list[str]
+    fixes: list[Fix]
+
+
+def to_html(report: Report, options: RenderOptions | None = None) -> str:
+    """The whole page.
+
+    Example:
+        >>> "No findings" in to_html(Report("clean"))
+        True
+    """
+    return _rendered(
+        "page.html",
+        report=report,
+        stories=[_story(finding) for finding in report.findings],
+        summary=_summary(report),
+        facts=_facts(report),
+    )
+
+
+def to_html_fragment(report: Report) -> str:
+    """The same without the page around it, to stand inside of another page: a notebook's cell."""
+    return _rendered(
+        "fragment.html",
+        report=report,
+        stories=[_story(finding) for finding in report.findings],
+        summary=_summary(report),
+    )
+
+
+def _story(finding: Finding) -> _Story:
+    line = timeline(finding)
+    events = {id(event.fact): event.number for event in line.events}
+    sources = Sources()
+    numbered = [(events[id(place.fact)], place) for place in places(finding, sources)]
+    return _Story(
+        finding,
+        anchor="uc-" + hashlib.sha256(repr(finding).encode("utf-8", "replace")).hexdigest()[:8],
+        timeline=line,
+        excerpts=excerpts(numbered, sources),
+        notes=notes(finding, shown_writes(finding)[1]),
+        fixes=helps(finding),
+    )
+
+
+def _summary(report: Report) -> str:
+    """``2 errors and 1 warning``."""
+    if not report.findings:
+        if report.outcome == "script-error":
+            return "No findings: the program failed for reasons of its own"
+        return "No findings"
+    left = [finding for finding in report.findings if not finding.repaired]
+    errors = sum(finding.severity == "error" for finding in left)
+    counts = [words.plural(errors, "error")] if errors else []
+    if warnings := len(left) - errors:
+        counts.append(words.plural(warnings, "warning"))
+    if repaired := len(report.findings) - len(left):
+        counts.append(f"{repaired} repaired by guard")
+    return words.listing(counts)
+
+
+def _facts(report: Report) -> list[tuple[str, str]]:
+    """The run in a few words."""
+    totals = report.totals
+    command = " ".join(report.command)
+    return [
+        *([("program", command)] if command else []),
+        ("torch", report.torch_version or "not known"),
+        ("tensors saved", f"{totals.saves:,}"),
+        ("writes to saved memory", f"{totals.writes:,}"),
+        ("conflicts", f"{totals.conflicts:,}"),
+        *([("kept", words.size(totals.kept_bytes))] if totals.kept_bytes else []),
+    ]
+
+
+# --- the template's own words ---------------------------------------------------------------------
+
+
+def _ticks(text: str) -> list[tuple[str, bool]]:
+    """A text cut at backticks; true where a part stood between two.
+
+    Example:
+        >>> _ticks("`d` was overwritten")
+        [('d', True), (' was overwritten', False)]
+    """
+    parts = re.split(r"`([^`]*)`", clean(text).replace(words.SOLID_SPACE, " "))
+    return [(part, i % 2 == 1) for i, part in enumerate(parts) if part]
+
+
+def _diff(diff: str) -> list[tuple[str, str]]:
+    """The lines of a diff, each with what it is."""
+    kinds = {"+": "added", "-": "removed", "@": "hunk"}
+    lines = diff.rstrip("\n").split("\n")
+    return [
+        ("file" if line[:4] in ("--- ", "+++ ") else kinds.get(line[:1], ""), _tabs_kept(line))
+        for line in lines
+    ]
+
+
+def _tabs_kept(text: str) -> str:
+    return "\t".join(clean(part) for part in text.split("\t"))
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("unclobber.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"ticks": _ticks, "diff": _diff, "clean": clean}
+    environment.globals |= {"version": __version__, "numbers": range(MOST_EVENTS)}
+    return environment
+
+
+def _rendered(name: str, **values: Any) -> str:
+    return str(_environment().get_template(name).render(values))

@@ -1,0 +1,156 @@
+"""Findings as JSON, for programs to read; ``schema.json`` beside this file describes it.
+
+The schema is versioned: keys are only ever added, at the end of their object. Lines and columns
+are 1-based, in characters; paths are those that were recorded, not shortened.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .. import __version__
+from ..model import Finding, Fix, Frame, Need, Report, Save, Site, Write
+from ._options import RenderOptions
+
+SCHEMA = 1
+
+Object = dict[str, Any]
+
+
+def to_json(report: Report) -> Object:
+    """The whole report as plain dicts and lists. Every key is always there; unknown is None.
+
+    Example:
+        >>> to_json(Report("clean"))["findings"]
+        []
+    """
+    return {
+        "schema": SCHEMA,
+        "unclobber": __version__,
+        "torch": report.torch_version,
+        "command": list(report.command),
+        "exit_code": report.exit_code,
+        "outcome": report.outcome,
+        "findings": [finding_to_json(finding) for finding in report.findings],
+        "totals": {
+            "saves": report.totals.saves,
+            "writes": report.totals.writes,
+            "conflicts": report.totals.conflicts,
+            "kept_bytes": report.totals.kept_bytes,
+        },
+    }
+
+
+def to_json_text(report: Report, options: RenderOptions | None = None) -> str:
+    """:func:`to_json` as text, indented by two, with characters as they are and no final newline."""
+    return json.dumps(to_json(report), indent=2, ensure_ascii=False)
+
+
+def finding_to_json(finding: Finding) -> Object:
+    """One finding."""
+    return {
+        "code": finding.code,
+        "name": finding.name,
+        "severity": finding.severity,
+        "message": finding.message,
+        "saved": _save(finding.saved) if finding.saved else None,
+        "writes": [_write(write) for write in finding.writes],
+        "needed": _need(finding.needed) if finding.needed else None,
+        "harmless": finding.harmless,
+        "fixes": [_fix(fix) for fix in finding.fixes],
+        "freed": _need(finding.freed) if finding.freed else None,
+        "notes": list(finding.notes),
+        "torch_message": finding.torch_message,
+        "kept_bytes": finding.kept_bytes,
+        "repaired": finding.repaired,
+    }
+
+
+def _location(site: Site | None) -> Object:
+    """The place itself; all None where it is not known."""
+    return {
+        "path": site.path if site else None,
+        "line": site.line if site else None,
+        "column": site.column if site else None,
+        "end_line": site.end_line if site else None,
+        "end_column": site.end_column if site else None,
+        "function": site.function if site else None,
+        "source": site.source if site else None,
+    }
+
+
+def _surroundings(site: Site | None) -> Object:
+    """What else is known of the place; at the end of each object."""
+    return {
+        "statement": site.statement if site else None,
+        "statement_line": site.statement_line if site else None,
+        "statement_end_line": site.statement_end_line if site else None,
+        "below": _frames(site.below if site else ()),
+    }
+
+
+def _frames(frames: tuple[Frame, ...]) -> list[Object]:
+    return [{"path": f.path, "line": f.line, "function": f.function} for f in frames]
+
+
+def _stack(site: Site | None) -> list[Object]:
+    return _frames(site.stack if site else ())
+
+
+def _save(save: Save) -> Object:
+    return {
+        **_location(save.site),
+        "expression": save.expression,
+        "name": save.name,
+        "operation": save.operation,
+        "node": save.node,
+        "role": save.role,
+        "shape": list(save.shape),
+        "dtype": save.dtype,
+        "bytes": save.bytes,
+        "why": save.why,
+        "stack": _stack(save.site),
+        **_surroundings(save.site),
+        "library": bool(save.site and save.site.library),
+        "why_words": save.why_words,
+        "gradient_of": save.gradient_of,
+        "version": save.version,
+        "nth": save.nth,
+        "of": save.of,
+    }
+
+
+def _write(write: Write) -> Object:
+    return {
+        **_location(write.site),
+        "expression": write.expression,
+        "operation": write.operation,
+        "bumps_version": write.bumps_version,
+        "overlaps_needed": write.overlaps_needed,
+        "library": write.library,
+        "stack": _stack(write.site),
+        **_surroundings(write.site),
+        "version_before": write.version_before,
+        "version_after": write.version_after,
+        "count": write.count,
+        "optimizer": write.optimizer,
+        "parameters": list(write.parameters),
+        "module": write.module,
+        "through": write.through,
+    }
+
+
+def _need(need: Need) -> Object:
+    return {
+        **_location(need.site),
+        "stack": _stack(need.site),
+        **_surroundings(need.site),
+        "library": bool(need.site and need.site.library),
+        "node": need.node,
+        "nth": need.nth,
+    }
+
+
+def _fix(fix: Fix) -> Object:
+    return {"title": fix.title, "diff": fix.diff, "verified": fix.verified, "code": fix.code}

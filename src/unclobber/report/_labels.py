@@ -1,0 +1,104 @@
+"""What is said at the marked places: one short sentence each.
+
+``Finding.labels`` overrides any of them, by place.
+"""
+
+from __future__ import annotations
+
+from ..model import Finding, Need, Save, Write
+from . import _words as words
+
+_MADE = {
+    "UC201": "a leaf that requires grad",
+    "UC204": "a view made where grad mode was off",
+    "UC205": "a view made inside a custom Function",
+    "UC206": "an inference tensor",
+    "UC207": "several of its elements share memory",
+}
+"""What the tensor of ``Finding.saved`` is, for the errors raised at the write."""
+
+
+def override(finding: Finding, place: str) -> str | None:
+    """The text that the finding brings itself for ``saved``, ``write``, ``needed`` or ``freed``."""
+    return dict(finding.labels).get(place)
+
+
+def tensor_name(save: Save) -> str | None:
+    """What the user calls the saved tensor; a parameter goes by its module path."""
+    if save.name:
+        return words.tick(save.name)
+    if save.expression and (save.site is None or save.expression != save.site.source):
+        return words.tick(save.expression)
+    return None
+
+
+def saved_label(finding: Finding, save: Save) -> str:
+    """``matmul saved `d` (1x1 float32) here: grad of `w2` is dᵀ @ grad``."""
+    if (text := override(finding, "saved")) is not None:
+        return text
+    if finding.code.startswith("UC2"):
+        made = _MADE.get(finding.code)
+        expression = words.tick(save.expression) if save.expression else None
+        subject = (words.tick(save.name) if save.name else expression) or "the tensor"
+        return f"{subject} was made here" + (f": {made}" if made else "")
+    what = words.solid(f"({words.tensor(save.shape, save.dtype)})")
+    name = tensor_name(save)
+    if save.role == "result":
+        what = f"its result {name} {what}" if name else f"its result {what}"
+    elif name:
+        what = f"{name} {what}"
+    else:
+        what = f"a tensor {what}"
+    text = f"{save.called} saved {what} here" if save.called else f"{what} was saved here"
+    if save.of > 1:
+        text += ", " + words.solid(f"the {words.ordinal(save.nth)} of {save.of} saves by this line")
+    why = save.why_words or save.why
+    return f"{text}: {words.solid(why)}" if why else text
+
+
+def write_label(finding: Finding, write: Write, *, again: bool = False) -> str:
+    """``overwritten here (fill_, version 0 -> 1)``; ``again`` for all writes but the first."""
+    if (text := override(finding, "write")) is not None and not again:
+        return text
+    if finding.code.startswith("UC2"):
+        return f"written in place here ({write.operation})"
+    if not write.overlaps_needed:
+        text = "written here, to other elements of the same memory"
+    elif finding.harmless:
+        text = "written here, without a change to a needed value"
+    else:
+        text = "and overwritten here" if again else "overwritten here"
+    if write.optimizer:
+        text += " by the optimizer"
+    elif write.module:
+        text += f", inside {write.module}"
+    details = f"{write.operation}, {_version(write)}" if _version(write) else write.operation
+    text += " " + words.solid(f"({details})")
+    if write.count > 1:
+        text += "; " + words.solid(f"this line wrote {words.plural(write.count, 'time')}")
+    return text
+
+
+def _version(write: Write) -> str:
+    if not write.bumps_version:
+        kept = "" if write.version_before is None else f", version stays {write.version_before}"
+        return f"unseen by torch{kept}"
+    if write.version_before is None or write.version_after is None:
+        return ""
+    return f"version {write.version_before} -> {write.version_after}"
+
+
+def needed_label(finding: Finding, need: Need) -> str:
+    """``needed here``, with the number of the backward call where it isn't the first."""
+    if (text := override(finding, "needed")) is not None:
+        return text
+    if finding.code == "UC301":
+        return f"needed again here, by the {words.ordinal(need.nth)} backward"
+    return "needed here" if need.nth == 1 else f"needed here, by the {words.ordinal(need.nth)} backward"
+
+
+def freed_label(finding: Finding, need: Need) -> str:
+    """``freed here, by the 1st backward``."""
+    if (text := override(finding, "freed")) is not None:
+        return text
+    return f"freed here, by the {words.ordinal(need.nth)} backward"

@@ -1,0 +1,140 @@
+"""The notes and helps below the excerpt: true sentences that don't belong to one place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..model import Finding, Fix, Frame, Site, Write
+from . import _words as words
+
+_PLUMBING = ("_call_impl", "_wrapped_call_impl", "wrapper", "_use_grad", "decorate_context", "_fn")
+"""Functions that only pass a call on; a reader learns nothing from them."""
+
+
+def notes(finding: Finding, hidden: Sequence[Write] = ()) -> list[str]:
+    """All notes, most important first, without full stops.
+
+    Args:
+        finding: The finding.
+        hidden: Writes that the excerpt leaves out.
+    """
+    texts: list[str] = []
+    if finding.harmless:
+        texts.append(_harmless(finding))
+    texts += _silent(finding)
+    texts += _optimizer(finding)
+    if hidden:
+        lines = list(dict.fromkeys(place(write.site) for write in hidden))
+        texts.append(f"{words.plural(len(hidden), 'more write')} between these: {words.listing(lines)}")
+    texts += _library(finding)
+    texts += finding.notes
+    texts += _unknown(finding)
+    if finding.repaired:
+        kept = f" ({words.size(finding.kept_bytes)} kept)" if finding.kept_bytes else ""
+        texts.append(f"guard handed backward the value as it was saved, so this gradient is right{kept}")
+    return list(dict.fromkeys(texts))
+
+
+def place(site: Site | None) -> str:
+    """``train.py:14``, or that it is not known."""
+    return f"{words.path(site.path)}:{site.line}" if site else "an unknown line"
+
+
+def _harmless(finding: Finding) -> str:
+    same = "no element that backward needs was changed"
+    if any(write.bumps_version for write in finding.writes) and not finding.repaired:
+        return f"{same}: torch counts writes per storage, and refuses although the gradient would be right"
+    return f"{same}: the gradient is right"
+
+
+def _silent(finding: Finding) -> list[str]:
+    """How each write got past torch's counter."""
+    return [
+        f"torch does not see the write at {place(write.site)}: {_past_the_counter(write.through)}"
+        for write in finding.writes
+        if not write.bumps_version
+    ]
+
+
+def _past_the_counter(through: str | None) -> str:
+    if through is None:
+        return "it does not count in the tensor's version"
+    if through == ".data":
+        return "`.data` shares the memory, but not the version counter that torch compares"
+    if "counter" in through:  # it brings its own explanation
+        return f"it goes through {through}"
+    return f"it goes through {through}, which does not move the version counter"
+
+
+def _optimizer(finding: Finding) -> list[str]:
+    texts = []
+    for write in finding.writes:
+        if write.optimizer and write.parameters:
+            count = words.plural(len(write.parameters), "parameter")
+            names = words.listing(write.parameters)
+            texts.append(
+                f"{words.tick(write.optimizer)} updated {count} that this graph still needs: {names}"
+            )
+    return texts
+
+
+def _library(finding: Finding) -> list[str]:
+    """Where in a library it happened, for places that are the user's call of it."""
+    texts = [
+        f"{'the operation' if finding.code == 'UC206' else 'the write'} is in {_chain(write.site.below)}"
+        for write in finding.writes
+        if write.site and write.site.below
+    ]
+    if finding.saved and finding.saved.site and finding.saved.site.below:
+        verb = "made" if finding.code.startswith("UC2") else "saved"
+        texts.append(f"the tensor is {verb} in {_chain(finding.saved.site.below)}")
+    for write in finding.writes:
+        if write.site and write.site.library:
+            texts.append(f"{place(write.site)} is library code: no line of your own led to it")
+    return texts
+
+
+def _chain(below: Sequence[Frame]) -> str:
+    """The innermost frame, and the first one of the library that says something."""
+    inner = below[-1]
+    text = f"{words.path(inner.path)}:{inner.line}, in {inner.function}"
+    through = [f for f in below[:-1] if not f.function.split(".")[-1].startswith(_PLUMBING)]
+    return f"{text}, called by {through[-1].function}" if through else text
+
+
+def _unknown(finding: Finding) -> list[str]:
+    texts = []
+    if finding.saved and finding.saved.site is None:
+        verb = "made" if finding.code.startswith("UC2") else "saved"
+        texts.append(f"the line where it was {verb} is not known")
+    if any(write.site is None for write in finding.writes):
+        texts.append("the line that overwrote it is not known")
+    if finding.needed and finding.needed.site is None:
+        texts.append("the line whose backward needs it is not known")
+    if finding.freed and finding.freed.site is None:
+        texts.append("the line whose backward freed the graph is not known")
+    return texts
+
+
+def helps(finding: Finding) -> list[Fix]:
+    """The finding's fixes, with guard as the last one where it is a cure, and what it costs."""
+    cost = _cost(finding)
+    fixes = [
+        replace(fix, title=fix.title + cost) if fix.title.endswith("unclobber.guard()") else fix
+        for fix in finding.fixes
+    ]
+    curable = finding.code == "UC101" or (finding.code == "UC102" and finding.kept_bytes > 0)
+    curable = curable and not (finding.saved is not None and finding.saved.operation == "freeze")
+    if curable and not finding.repaired and not any("guard" in fix.title for fix in fixes):
+        start = "or keep" if fixes else "keep"
+        fixes.append(Fix(f"{start} the program as it is and run it under unclobber.guard(){cost}"))
+    return fixes
+
+
+def _cost(finding: Finding) -> str:
+    if finding.kept_bytes:
+        return " " + words.solid(f"(keeps {words.size(finding.kept_bytes)})")
+    if finding.writes and not any(write.overlaps_needed for write in finding.writes):
+        return " " + words.solid("(keeps nothing)")
+    return ""

@@ -1,0 +1,224 @@
+"""SARIF 2.1.0, for code scanning and editors: https://docs.oasis-open.org/sarif/sarif/v2.1.0/.
+
+A result's location is the offending line; the other places are its related locations, and all of
+them, in the order in which they happened, are its code flow. Paths below the working directory are
+relative to ``SRCROOT``. Results come in the order of their places, so equal runs give equal files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import quote
+
+from .. import __version__
+from ..model import CODES, Finding, Report, Save, Site, Write
+from . import _words as words
+from ._about import ABOUT
+from ._cells import clean
+from ._notes import helps, notes
+from ._options import RenderOptions
+from ._sources import Sources, Span
+from ._story import Place, in_stable_order, offending, places, shown_writes
+
+Object = dict[str, Any]
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+ROOT = "SRCROOT"
+
+
+def to_sarif(report: Report) -> Object:
+    """The report as one SARIF log with one run.
+
+    Example:
+        >>> log = to_sarif(Report("clean"))
+        >>> log["version"], log["runs"][0]["results"]
+        ('2.1.0', [])
+    """
+    root = os.getcwd()
+    codes = sorted({finding.code for finding in report.findings})
+    return {
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "unclobber",
+                        "version": __version__,
+                        "semanticVersion": __version__,
+                        "rules": [_rule(code) for code in codes],
+                    }
+                },
+                "invocations": [_invocation(report)],
+                "originalUriBaseIds": {ROOT: {"uri": _uri(root) + "/"}},
+                "columnKind": "unicodeCodePoints",
+                "results": [_result(f, codes, root) for f in in_stable_order(report.findings)],
+            }
+        ],
+    }
+
+
+def to_sarif_text(report: Report, options: RenderOptions | None = None) -> str:
+    """:func:`to_sarif` as text, indented by two, without a newline at its end."""
+    return json.dumps(to_sarif(report), indent=2, ensure_ascii=False)
+
+
+def _rule(code: str) -> Object:
+    meaning, advice = ABOUT[code]
+    return {
+        "id": code,
+        "name": "".join(word.capitalize() for word in CODES[code].split("-")),
+        "shortDescription": {"text": CODES[code]},
+        "fullDescription": {"text": meaning},
+        "help": {
+            "text": f"{meaning} {advice} More: unclobber explain {code}",
+            "markdown": f"{meaning}\n\n{advice}\n\nMore: `unclobber explain {code}`",
+        },
+        "defaultConfiguration": {"level": "error"},
+        "properties": {"tags": ["pytorch", "autograd", "correctness"], "precision": "very-high"},
+    }
+
+
+def _invocation(report: Report) -> Object:
+    # The tool did its work in every run that has a report; how the program ended is its exit code.
+    found: Object = {"executionSuccessful": True, "exitCode": report.exit_code}
+    if report.command:
+        found["arguments"] = list(report.command)
+    return found
+
+
+def _result(finding: Finding, codes: list[str], root: str) -> Object:
+    sources = Sources()
+    found = places(finding, sources)
+    main = _main(finding, found)
+    result: Object = {
+        "ruleId": finding.code,
+        "ruleIndex": codes.index(finding.code),
+        "level": "note" if finding.repaired else finding.severity,
+        "message": {"text": _message(finding)},
+        # A result about a line that is not known has no location: SARIF asks for none to be made up.
+        "locations": [] if main is None else [_location(main, sources, root)],
+        "partialFingerprints": {"unclobberPlaces/v1": _fingerprint(finding, root)},
+        "properties": {"harmless": finding.harmless, "repaired": finding.repaired},
+    }
+    others = [place for place in found if place is not main]
+    if others:
+        result["relatedLocations"] = [
+            {"id": i, **_location(place, sources, root)} for i, place in enumerate(others, 1)
+        ]
+    if found:
+        steps = [_step(i, place, sources, root) for i, place in enumerate(found, 1)]
+        result["codeFlows"] = [{"threadFlows": [{"locations": steps}]}]
+    if finding.torch_message:
+        result["properties"]["torchMessage"] = finding.torch_message
+    return result
+
+
+def _main(finding: Finding, found: list[Place]) -> Place | None:
+    site = offending(finding)
+    return next((place for place in found if place.site is site), None)
+
+
+def _message(finding: Finding) -> str:
+    """The sentence, then notes and ways out, one to a line."""
+    lines = [finding.message]
+    lines += [f"Note: {text}" for text in notes(finding, shown_writes(finding)[1])]
+    for fix in helps(finding):
+        verified = " (verified: gradients match)" if fix.verified else ""
+        lines.append(f"Help: {fix.title}{': ' + words.tick(fix.code) if fix.code else ''}{verified}")
+    return "\n".join(_text(line) for line in lines)
+
+
+def _text(text: str) -> str:
+    """Readable anywhere: no control characters, no spaces that only our own layout knows."""
+    return clean(text).replace(words.SOLID_SPACE, " ")
+
+
+def _step(order: int, place: Place, sources: Sources, root: str) -> Object:
+    return {
+        "location": _location(place, sources, root),
+        "executionOrder": order,
+        "importance": "essential" if place.primary else "important",
+        "kinds": [{"saved": "acquire", "write": "taint", "freed": "release", "needed": "usage"}[place.kind]],
+        "state": {key: {"text": text} for key, text in _state(place)},
+    }
+
+
+def _state(place: Place) -> list[tuple[str, str]]:
+    """What is known of the storage at this step."""
+    fact = place.fact
+    if isinstance(fact, Save):
+        return [("tensor", words.tensor(fact.shape, fact.dtype)), ("version", str(fact.version))]
+    if isinstance(fact, Write):
+        after = fact.version_after
+        return [("operation", fact.operation), *([("version", str(after))] if after is not None else [])]
+    return [("backward", str(fact.nth)), *([("node", fact.node)] if fact.node else [])]
+
+
+def _location(place: Place, sources: Sources, root: str) -> Object:
+    found: Object = {"message": {"text": _text(place.label)}}
+    artifact = _artifact(place.site.path, root)
+    if artifact is not None:
+        found["physicalLocation"] = {
+            "artifactLocation": artifact,
+            "region": _region(place.span, sources),
+        }
+    found["logicalLocations"] = [{"fullyQualifiedName": place.site.function, "kind": "function"}]
+    return found
+
+
+def _region(span: Span, sources: Sources) -> Object:
+    region: Object = {
+        "startLine": span.line,
+        "startColumn": span.column,
+        "endLine": span.end_line,
+        "endColumn": span.end_column,
+    }
+    lines = [sources.line(span.path, number) for number in range(span.line, span.end_line + 1)]
+    known = [line for line in lines if line is not None]
+    if len(known) == len(lines):
+        known[-1] = known[-1][: span.end_column - 1]
+        known[0] = known[0][span.column - 1 :]
+        region["snippet"] = {"text": "\n".join(known)}
+    return region
+
+
+def _artifact(path: str, root: str) -> Object | None:
+    """Where a file is; None for code that is in no file, such as ``<stdin>``."""
+    if not os.path.isabs(path):
+        return None
+    try:
+        relative = os.path.relpath(path, root)
+    except ValueError:  # on another drive
+        return {"uri": _uri(path)}
+    if relative.startswith(os.pardir):
+        return {"uri": _uri(path)}
+    return {"uri": _quoted(PurePath(relative).as_posix()), "uriBaseId": ROOT}
+
+
+def _uri(path: str) -> str:
+    posix = PurePath(path).as_posix().rstrip("/")
+    return "file://" + _quoted(posix if posix.startswith("/") else f"/{posix}")
+
+
+def _quoted(path: str) -> str:
+    # A relative reference must not look like one with a scheme: `a:b.py` becomes `a%3Ab.py`.
+    return quote(os.fsencode(path), safe="/~")
+
+
+def _fingerprint(finding: Finding, root: str) -> str:
+    """The same for the same conflict after lines have moved: files, functions and expressions only."""
+
+    def of(site: Site | None) -> list[str | None]:
+        if site is None:
+            return []
+        artifact = _artifact(site.path, root) or {"uri": site.path}
+        return [artifact["uri"], site.function, words.one_line(site.source)]
+
+    facts = [finding.saved, *finding.writes, finding.freed, finding.needed]
+    parts = [finding.code, *(of(fact.site) for fact in facts if fact is not None)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]

@@ -1,0 +1,283 @@
+"""Source excerpts with exact underlines: the picture in the middle of the story.
+
+Each mark has a row of its own below its line, in the order in which things happened, so several
+marks on one line stay readable even where they overlap. A mark over several lines is a bracket at
+the left, as in rustc::
+
+    12 |       f = torch.matmul(
+       |  _________-
+    13 | |         d, w2)
+       | |______________- saved here
+
+No row is ever wider than asked for: long lines are cut around their marks, labels are wrapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from . import _words as words
+from ._cells import Measured, clip_left, measure, width, wrap
+from ._rows import Row
+from ._sources import Sources, Span
+
+_CONTEXT = 10
+"""Cells shown right of a mark in a line that is cut, where there is room."""
+_INLINE = 36
+"""With less room than this beside the underline a label goes below it."""
+_BELOW = 48
+"""Room that a label below its underline takes, moving to the left for it."""
+_TALL = 5
+"""Of a marked stretch with more lines than this only the first and the last ones are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A stretch of source with what is to be said about it."""
+
+    span: Span
+    label: str
+    primary: bool = False
+    """Whether it is the offending place (``^^^^``) or one that explains it (``----``)."""
+
+    @property
+    def tall(self) -> bool:
+        return self.span.end_line > self.span.line
+
+    def covers(self, line: int) -> bool:
+        return self.span.line <= line <= self.span.end_line
+
+
+def gutter_width(marks: Sequence[Mark]) -> int:
+    """Digits of the largest line number shown; at least 1."""
+    return max([len(str(mark.span.end_line)) for mark in marks], default=1)
+
+
+def snippet(
+    marks: Sequence[Mark], sources: Sources, *, width: int, gutter: int, primary_style: str = "error"
+) -> list[Row]:
+    """Lay out the marked lines, one block for each file.
+
+    Args:
+        marks: In the order of events. The file of the first primary mark, else of the last
+            mark, is shown first.
+        sources: Where lines are looked up.
+        width: Cells of a row.
+        gutter: Cells for line numbers (see :func:`gutter_width`).
+        primary_style: Style of the carets.
+    """
+    if not marks:
+        return []
+    first = next((mark for mark in marks if mark.primary), marks[-1])
+    paths = dict.fromkeys([first.span.path, *(mark.span.path for mark in marks)])
+    rows: list[Row] = []
+    for path in paths:
+        inside = [mark for mark in marks if mark.span.path == path]
+        at = first if path == first.span.path else inside[0]
+        if rows:
+            rows.append([(" " * gutter + " |", "gutter")])
+        rows.append(_header(at, sources, width, gutter, arrow="-->" if not rows else ":::"))
+        rows.append([(" " * gutter + " |", "gutter")])
+        rows += _Block(inside, sources, width, gutter, primary_style).rows()
+    return rows
+
+
+def _header(mark: Mark, sources: Sources, width: int, gutter: int, *, arrow: str) -> Row:
+    where = f"{words.path(mark.span.path)}:{mark.span.line}"
+    if sources.line(mark.span.path, mark.span.line) is None:
+        where += " (source not available)"
+    return [(f"{'':{gutter}}{arrow} ", "gutter"), (clip_left(where, width - gutter - 4), "")]
+
+
+def shown_lines(marks: Sequence[Mark], sources: Sources) -> list[int]:
+    """The lines of one file to show: those marked, and a single line between two of them."""
+    numbers: set[int] = set()
+    for mark in marks:
+        first, last = mark.span.line, mark.span.end_line
+        inside = range(first, last + 1)
+        numbers.update(inside if len(inside) <= _TALL else [first, first + 1, last - 1, last])
+    path = marks[0].span.path
+    between = {n + 1 for n in numbers if n + 1 not in numbers and n + 2 in numbers}
+    return sorted(numbers | {n for n in between if sources.line(path, n) is not None})
+
+
+def visible(mark: Mark, sources: Sources) -> Mark:
+    """The mark; a tall one whose last line isn't known shrinks to its first."""
+    span = mark.span
+    if mark.tall and sources.line(span.path, span.end_line) is None:
+        end = len(sources.line(span.path, span.line) or "") + 1
+        return replace(mark, span=replace(span, end_line=span.line, end_column=end))
+    return mark
+
+
+class _Block:
+    """The excerpt of one file."""
+
+    def __init__(
+        self, marks: Sequence[Mark], sources: Sources, width: int, gutter: int, primary_style: str
+    ) -> None:
+        self.path = marks[0].span.path
+        self.sources = sources
+        self.gutter = gutter
+        self.primary_style = primary_style
+        self.marks = [visible(mark, sources) for mark in marks]
+        self.lanes = _lanes(self.marks)
+        self.lane_cells = 2 * (max(self.lanes.values()) + 1) if self.lanes else 0
+        self.open: set[int] = set()
+        """Marks (by index) whose bracket is open at the row being written."""
+        self.room = width - gutter - 3 - self.lane_cells
+
+    def rows(self) -> list[Row]:
+        rows: list[Row] = []
+        previous: int | None = None
+        for number in shown_lines(self.marks, self.sources):
+            if previous is not None and number > previous + 1:
+                rows.append(self._row("...", ""))
+            rows += self._line(number)
+            previous = number
+        return rows
+
+    def _line(self, number: int) -> list[Row]:
+        text = self.sources.line(self.path, number)
+        line = measure("…" if text is None else text.rstrip())
+        here = [
+            (i, *(self._cells(mark, line, number) if text is not None else (0, 1)))
+            for i, mark in enumerate(self.marks)
+            if number in (mark.span.line, mark.span.end_line)
+        ]
+        rows: list[Row] = []
+        groups = self._groups(here, line)
+        for group in groups:
+            start = self._window(line, group)
+            slash = {i for i, a, _ in group if self._opens(i, number) and self._at_margin(i, line, a, here)}
+            body = line.window(start, self.room)
+            rows.append(self._row(str(number), body, corners=slash))
+            self.open |= slash
+            for i, a, b in sorted(group, key=lambda item: not self._opens(item[0], number)):
+                a, b = min(max(a - start, 0), self.room - 1), min(b - start, self.room)
+                rows += self._underline(i, number, a, max(b, a + 1), begun=i in slash)
+        return rows
+
+    def _opens(self, index: int, number: int) -> bool:
+        mark = self.marks[index]
+        return mark.tall and mark.span.line == number
+
+    def _at_margin(self, index: int, line: Measured, cell: int, here: list[tuple[int, int, int]]) -> bool:
+        """Whether a bracket may start with a ``/`` beside the line instead of a row below it."""
+        text = line.window(0, line.total)
+        return cell == width(text) - width(text.lstrip()) and len(here) == 1
+
+    def _cells(self, mark: Mark, line: Measured, number: int) -> tuple[int, int]:
+        """First cell and end cell of the underline that the mark has below this line."""
+        span = mark.span
+        if not mark.tall:
+            start, end = line.cell(span.column), line.cell(span.end_column)
+        elif number == span.line:
+            start = line.cell(span.column)
+            end = start + 1
+        else:
+            end = max(line.cell(span.end_column), 1)
+            start = end - 1
+        return (start, max(end, start + 1))
+
+    def _groups(self, here: list[tuple[int, int, int]], line: Measured) -> list[list[tuple[int, int, int]]]:
+        """Marks that can be seen together in one window of a long line; most often all."""
+        if line.total <= self.room or not here:
+            return [here]
+        groups: list[list[tuple[int, int, int]]] = []
+        for item in here:
+            if groups:
+                start = min(a for _, a, _ in [*groups[-1], item])
+                end = max(b for _, _, b in [*groups[-1], item])
+                if end - start <= self.room - 2:
+                    groups[-1].append(item)
+                    continue
+            groups.append([item])
+        return groups
+
+    def _window(self, line: Measured, group: list[tuple[int, int, int]]) -> int:
+        """The first cell to show, so that the group's marks are inside."""
+        if line.total <= self.room or not group:
+            return 0
+        start, end = min(a for _, a, _ in group), max(b for _, _, b in group)
+        if end <= self.room - 1:
+            return 0
+        return max(min(end + _CONTEXT - self.room, line.total - self.room, start - 1), 0)
+
+    def _underline(self, index: int, number: int, start: int, end: int, *, begun: bool) -> list[Row]:
+        mark = self.marks[index]
+        char, style = ("^", self.primary_style) if mark.primary else ("-", "other")
+        if self._opens(index, number):
+            if begun:
+                return []
+            row = self._row("", char, at=start, style=style, reach=index)
+            self.open.add(index)
+            return [row]
+        if mark.tall:
+            row = self._row("", char, at=start, style=style, reach=index)
+            self.open.discard(index)
+        else:
+            row = self._row("", char * (end - start), at=start, style=style)
+        if not mark.label:
+            return [row]
+        beside = self.room - end - 1
+        if beside >= min(width(mark.label), _INLINE):
+            first, *others = wrap(mark.label, beside)
+            return [
+                [*row, (" " + first, style)],
+                *(self._row("", t, at=end + 1, style=style) for t in others),
+            ]
+        # Below the underline, as far right as the label still has room to be read.
+        start = max(0, min(start, self.room - min(width(mark.label), _BELOW)))
+        below = wrap(mark.label, self.room - start)
+        return [row, *(self._row("", text, at=start, style=style) for text in below)]
+
+    def _row(
+        self,
+        number: str,
+        text: str,
+        *,
+        at: int = 0,
+        style: str = "",
+        corners: set[int] | frozenset[int] = frozenset(),
+        reach: int | None = None,
+    ) -> Row:
+        """One row: gutter, brackets, then ``text`` from cell ``at``.
+
+        Args:
+            number: Line number, ``...`` for a gap, or nothing.
+            corners: Marks whose bracket starts beside this line.
+            reach: Mark whose bracket runs through this row to ``text``.
+        """
+        gap = number == "..."
+        gutter = "..." if gap else f"{number:>{self.gutter}} |"
+        row: Row = [(gutter.ljust(self.gutter + 2) if gap else gutter, "gutter")]
+        lanes = [(" ", "")] * self.lane_cells
+        for index, lane in self.lanes.items():
+            style_of = self.primary_style if self.marks[index].primary else "other"
+            if index in corners:
+                lanes[2 * lane] = ("/", style_of)
+            elif index in self.open:
+                lanes[2 * lane] = ("|", style_of)
+        if reach is not None:
+            opened = reach in self.open
+            for cell in range(2 * self.lanes[reach] + opened, self.lane_cells):
+                lanes[cell] = ("_" if cell > 2 * self.lanes[reach] else " ", style)
+        row += [(" ", ""), *lanes]
+        row += [("_" * at if reach is not None else " " * at, style if reach is not None else "")]
+        return [*row, (text, style)]
+
+
+def _lanes(marks: Sequence[Mark]) -> dict[int, int]:
+    """A column at the left for each tall mark; marks that don't meet share one."""
+    lanes: dict[int, int] = {}
+    for i, mark in sorted(enumerate(marks), key=lambda item: item[1].span.line):
+        if mark.tall:
+            taken = {
+                lane
+                for j, lane in lanes.items()
+                if marks[j].span.line <= mark.span.end_line and mark.span.line <= marks[j].span.end_line
+            }
+            lanes[i] = next(lane for lane in range(len(marks)) if lane not in taken)
+    return lanes

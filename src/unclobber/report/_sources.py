@@ -1,0 +1,186 @@
+"""Where a place is in its source file, checked against the text that was recorded.
+
+A file may have changed since it was run, or be gone. A line is shown only if it still holds what
+the Site recorded; else the Site's own text is shown in its place.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from dataclasses import dataclass, field
+
+from ..model import Site
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of a source file; columns are 1-based, in characters, the end is exclusive."""
+
+    path: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+def read_lines(path: str) -> list[str] | None:
+    """The file's lines without line ends, None where it can't be read.
+
+    Everything that shows source reads it here. ``linecache`` also knows the cells of notebooks.
+    """
+    lines = linecache.getlines(path)
+    return [line.rstrip("\r\n") for line in lines] if lines else None
+
+
+@dataclass(slots=True)
+class Sources:
+    """The text of the lines that a report shows."""
+
+    own: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Lines that a Site recorded itself, because the file has them no longer."""
+
+    def line(self, path: str, number: int) -> str | None:
+        """One line's text (number 1-based), None where it is not known."""
+        if (path, number) in self.own:
+            return self.own[path, number]
+        lines = read_lines(path)
+        return lines[number - 1] if lines and 0 < number <= len(lines) else None
+
+    def locate(self, site: Site, focus: str | None = None, *, statement: bool = False) -> Span:
+        """Where to underline.
+
+        Args:
+            site: The place.
+            focus: A part of the site's expression, such as ``d`` in ``torch.matmul(d, w2)``; used
+                where it occurs exactly once.
+            statement: Take the whole statement, where the expression is the target of it.
+        """
+        span = self._expression(site)
+        if statement and _is_target(site):
+            return self._statement(site, span) or span
+        if focus and (part := _part(site.source, focus)):
+            return self._narrow(span, part)
+        return span
+
+    def _expression(self, site: Site) -> Span:
+        line = self.line(site.path, site.line)
+        if site.end_line > site.line and line is not None and site.source:
+            last = self.line(site.path, site.end_line)
+            first_source, *_, last_source = site.source.split("\n")
+            head = line[site.column - 1 :].rstrip() == first_source.rstrip()
+            if last is not None and head and last[: site.end_column - 1].endswith(last_source.strip()):
+                return Span(site.path, site.line, site.column, site.end_line, site.end_column)
+        found = _find(line, site) if line is not None else None
+        if found is None:
+            line = self._record(site)
+            found = _find(line, site) or _all_of(line)
+        return Span(site.path, site.line, found[0], site.line, found[1])
+
+    def _record(self, site: Site) -> str:
+        """Take the site's own text for its lines; return that of the site's first line."""
+        for i, text in enumerate(site.statement.split("\n")):
+            self.own[site.path, site.statement_line + i] = text
+        kept = self.own.get((site.path, site.line), "")
+        if _find(kept, site) is None:
+            kept = self.own[site.path, site.line] = site.source.split("\n")[0]
+        if not kept:  # nothing was recorded either
+            del self.own[site.path, site.line]
+        return kept
+
+    def _statement(self, site: Site, inner: Span) -> Span | None:
+        lines = site.statement.split("\n")
+        first = self.line(site.path, site.statement_line) or ""
+        last = self.line(site.path, site.statement_end_line) or ""
+        start = first.find(lines[0].rstrip())
+        if start < 0 or site.statement_end_line - site.statement_line != len(lines) - 1:
+            return None
+        if len(lines) == 1:
+            # Two equal statements on one line: take the one that the expression is in.
+            while 0 <= (later := first.find(lines[0], start + 1)) < inner.column:
+                start = later
+            end = start + len(lines[0].rstrip())
+        else:
+            end = last.find(lines[-1].strip()) + len(lines[-1].strip())
+        return Span(site.path, site.statement_line, start + 1, site.statement_end_line, end + 1)
+
+    def _narrow(self, span: Span, part: tuple[int, int, int, int]) -> Span:
+        line, start, end_line, end = part
+        if span.end_line == span.line and end_line > 0:
+            return span
+        return Span(
+            span.path,
+            span.line + line,
+            start + (span.column if line == 0 else 1),
+            span.line + end_line,
+            end + (span.column if end_line == 0 else 1),
+        )
+
+
+def _all_of(line: str) -> tuple[int, int]:
+    """Columns of everything but the indentation."""
+    return len(line) - len(line.lstrip()) + 1, len(line.rstrip()) + 1
+
+
+def _find(line: str, site: Site) -> tuple[int, int] | None:
+    """Columns of the site's expression in a line: as recorded, or where it certainly is."""
+    statement = site.statement.split("\n")
+    index = site.line - site.statement_line
+    if 0 <= index < len(statement) and statement[index].strip() not in line:
+        return None  # the file is no longer what ran
+    source = site.source.split("\n")[0].rstrip()
+    if not source:
+        return _all_of(line) if line.strip() else None
+    if line[site.column - 1 : site.column - 1 + len(source)] == source:
+        return site.column, site.column + len(source)
+    if line.count(source) == 1:
+        start = line.index(source) + 1
+        return start, start + len(source)
+    return None
+
+
+def _is_target(site: Site) -> bool:
+    """Whether the expression is what its statement assigns to: ``c[1]`` in ``c[1] = 0.5``."""
+    try:
+        (parsed,) = ast.parse(site.statement).body
+    except (SyntaxError, ValueError):
+        return False
+    targets: list[ast.expr] = []
+    if isinstance(parsed, ast.Assign | ast.Delete):
+        targets = parsed.targets
+    elif isinstance(parsed, ast.AugAssign | ast.AnnAssign):
+        targets = [parsed.target]
+    return any(
+        ast.get_source_segment(site.statement, node) == site.source
+        for target in targets
+        for node in ast.walk(target)
+    )
+
+
+def _part(source: str, focus: str) -> tuple[int, int, int, int] | None:
+    """Where ``focus`` is in an expression: line, column, end line, end column, all 0-based.
+
+    None unless it is a whole expression that occurs exactly once.
+    """
+    try:
+        tree = ast.parse(f"({source})", mode="eval")
+    except (SyntaxError, ValueError):
+        return None
+    text = f"({source})"
+    hits = {
+        (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.expr) and ast.get_source_segment(text, node) == focus
+    }
+    if len(hits) != 1:
+        return None
+    (line, start, end_line, end), lines = hits.pop(), text.split("\n")
+    assert end_line is not None
+    assert end is not None
+
+    def characters(number: int, offset: int) -> int:
+        """From ast's UTF-8 offsets, less the parenthesis in front of the first line."""
+        count = len(lines[number - 1].encode()[:offset].decode())
+        return count - 1 if number == 1 else count
+
+    return line - 1, characters(line, start), end_line - 1, characters(end_line, end)

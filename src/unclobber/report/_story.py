@@ -1,0 +1,97 @@
+"""Which places a finding's story shows, and which one is the offending line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..model import Finding, Need, Save, Site, Write
+from . import _labels as labels
+from ._snippet import Mark
+from ._sources import Sources, Span
+
+_MOST_WRITES = 3
+
+Kind = Literal["saved", "write", "freed", "needed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One place of a story with a known line, whatever shows it: text, a page, an editor."""
+
+    kind: Kind
+    fact: Save | Write | Need
+    site: Site
+    span: Span
+    """Where to underline; often narrower or wider than the site."""
+    label: str
+    primary: bool = False
+    """Whether it is an offending place or one that explains it."""
+
+
+def offending_write(finding: Finding) -> Write | None:
+    """The first write with a known line that touched a needed element, else the first known one."""
+    known = [write for write in finding.writes if write.site]
+    return next((write for write in known if write.overlaps_needed), known[0] if known else None)
+
+
+def offending(finding: Finding) -> Site | None:
+    """The line to name first: the write, for a freed graph the second backward; None if unknown."""
+    if write := offending_write(finding):
+        return write.site
+    for place in (finding.needed, finding.saved):
+        if place and place.site:
+            return place.site
+    return None
+
+
+def shown_writes(finding: Finding) -> tuple[list[Write], list[Write]]:
+    """The writes that the excerpt shows, and those it only counts."""
+    known = [write for write in finding.writes if write.site]
+    if len(known) <= _MOST_WRITES:
+        return known, []
+    main = offending_write(finding)
+    shown = {id(known[0]), id(main), id(known[-1])}
+    return [w for w in known if id(w) in shown], [w for w in known if id(w) not in shown]
+
+
+def places(finding: Finding, sources: Sources) -> list[Place]:
+    """The places in the order of events: saved, written, freed, needed."""
+    found: list[Place] = []
+    if (saved := finding.saved) and saved.site:
+        span = sources.locate(saved.site, saved.expression)
+        found.append(Place("saved", saved, saved.site, span, labels.saved_label(finding, saved)))
+    main = offending_write(finding)
+    for i, write in enumerate(shown_writes(finding)[0]):
+        assert write.site is not None
+        span = sources.locate(write.site, statement=True)
+        label = labels.write_label(finding, write, again=i > 0)
+        primary = write.overlaps_needed or write is main
+        found.append(Place("write", write, write.site, span, label, primary))
+    if (freed := finding.freed) and freed.site:
+        span = sources.locate(freed.site)
+        found.append(Place("freed", freed, freed.site, span, labels.freed_label(finding, freed)))
+    if (needed := finding.needed) and needed.site:
+        primary = finding.code == "UC301"  # else some write is to blame, even if its line is not known
+        span = sources.locate(needed.site)
+        label = labels.needed_label(finding, needed)
+        found.append(Place("needed", needed, needed.site, span, label, primary))
+    return found
+
+
+def marks(finding: Finding, sources: Sources) -> list[Mark]:
+    """The places as an excerpt marks them; the same words at the same place once."""
+    found = [Mark(place.span, place.label, place.primary) for place in places(finding, sources)]
+    loud = {(mark.span, mark.label) for mark in found if mark.primary}
+    return list(dict.fromkeys(one for one in found if one.primary or (one.span, one.label) not in loud))
+
+
+def in_stable_order(findings: tuple[Finding, ...]) -> list[Finding]:
+    """By offending place, then code, so that two runs which found the same say the same."""
+
+    def key(finding: Finding) -> tuple[str, int, int, str, str]:
+        site = offending(finding)
+        where = (site.path, site.line, site.column) if site else ("", 0, 0)
+        return (*where, finding.code, repr(finding))
+
+    return sorted(findings, key=key)

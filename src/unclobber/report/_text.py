@@ -1,0 +1,142 @@
+"""The story of a finding as text, in the manner of rustc: places first, then why, then the way out."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from ..model import Finding, Fix, Report
+from . import _words as words
+from ._cells import clip, wrap
+from ._cells import width as cells
+from ._notes import helps, notes
+from ._options import RenderOptions
+from ._rows import Row, to_string
+from ._snippet import gutter_width, snippet
+from ._sources import Sources
+from ._story import marks, shown_writes
+from ._summary import summary_line
+
+NARROWEST = 40
+"""Fewer columns than this are treated as this many: an excerpt has no meaning in less."""
+_MOST_FIXES = 4
+_MOST_DIFF_LINES = 14
+_VERIFIED = "verified: gradients match"
+
+
+def to_text(finding: Finding, *, width: int = 80, colour: bool = False) -> str:
+    """The whole story of one finding; no newline at its end.
+
+    Args:
+        finding: What to tell.
+        width: Cells of the longest line (at least 40).
+        colour: Put ANSI colours on.
+
+    Example:
+        >>> from unclobber.model import Finding
+        >>> print(to_text(Finding("UC101", "`y` was overwritten")))
+        error[UC101] saved-overwritten: `y` was overwritten
+          |
+          = help: keep the program as it is and run it under unclobber.guard()
+          = more: unclobber explain UC101
+    """
+    return to_string(_Story(finding, max(width, NARROWEST)).rows(), colour=colour)
+
+
+def report_to_text(report: Report, options: RenderOptions) -> str:
+    """All findings of a run, then how many they are; the last line is the first one's summary."""
+    if not report.findings:
+        if report.outcome == "script-error":
+            return "no findings: the program failed for reasons of its own"
+        saves, writes = words.plural(report.totals.saves, "save"), words.plural(report.totals.writes, "write")
+        return f"no findings: {saves}, {writes} to saved memory"
+    stories = [to_text(f, width=options.width, colour=options.colour) for f in report.findings]
+    first = summary_line(report.findings[0])
+    if len(stories) > 1:
+        errors = sum(f.severity == "error" for f in report.findings)
+        counts = [words.plural(errors, "error")] if errors else []
+        if warnings := len(stories) - errors:
+            counts.append(words.plural(warnings, "warning"))
+        stories.append(words.listing(counts))
+        first += f" (and {words.plural(len(report.findings) - 1, 'more finding')})"
+    return "\n\n".join([*stories, first])
+
+
+class _Story:
+    """One finding, laid out for one width."""
+
+    def __init__(self, finding: Finding, width: int) -> None:
+        self.finding = finding
+        self.width = width
+        self.sources = Sources()
+        self.marks = marks(finding, self.sources)
+        self.gutter = gutter_width(self.marks)
+
+    def rows(self) -> list[Row]:
+        finding = self.finding
+        rows = self._title()
+        rows += snippet(
+            self.marks, self.sources, width=self.width, gutter=self.gutter, primary_style=finding.severity
+        )
+        rows.append([(" " * self.gutter + " |", "gutter")])
+        for text in notes(finding, shown_writes(finding)[1]):
+            rows += self._item("note", text)
+        rows += self._helps()
+        rows += self._item("more", f"unclobber explain {finding.code}")
+        return rows
+
+    def _title(self) -> list[Row]:
+        finding = self.finding
+        head = f"{finding.severity}[{finding.code}]"
+        lines = wrap(f"{head} {finding.name}: {finding.message}", self.width, self.width - 4)
+        first: Row = [(head, finding.severity), (lines[0][len(head) :], "title")]
+        return [first, *([("    " + line, "title")] for line in lines[1:])]
+
+    def _item(self, kind: str, text: str, mark: str = "", column: int = 0) -> list[Row]:
+        """``= note: text``, the later lines under the first; ``mark`` from ``column`` of the text."""
+        head: Row = [(" " * (self.gutter + 1), ""), ("= ", "gutter"), (f"{kind}:", "strong"), (" ", "")]
+        indent = self.gutter + 1 + len(f"= {kind}: ")
+        lines = wrap(text, self.width - indent)
+        rows: list[Row] = [[*head, (lines[0], "")]]
+        rows += [[(" " * indent + line, "")] for line in lines[1:]]
+        if mark:
+            used = cells(lines[-1])
+            if max(column, used + 2) + cells(mark) <= self.width - indent:
+                rows[-1] += [(" " * (max(column, used + 2) - used), ""), (mark, "good")]
+            else:
+                rows.append([(" " * indent, ""), (mark, "good")])
+        return rows
+
+    def _helps(self) -> list[Row]:
+        fixes = helps(self.finding)
+        column = max((cells(_help_text(f)) for f in fixes if f.verified and not f.diff), default=0) + 4
+        room = self.width - self.gutter - len(" = help: ") - len(_VERIFIED)
+        rows: list[Row] = []
+        for fix in fixes[:_MOST_FIXES]:
+            rows += self._item(
+                "help", _help_text(fix), _VERIFIED if fix.verified else "", column if column <= room else 0
+            )
+            if fix.diff:
+                rows += self._diff(fix.diff)
+        if (more := len(fixes) - _MOST_FIXES) > 0:
+            rows += self._item("help", f"{words.plural(more, 'further way')} out: --format json")
+        return rows
+
+    def _diff(self, diff: str) -> list[Row]:
+        """The diff, indented; without the file's name if there is but one."""
+        lines = diff.rstrip("\n").split("\n")
+        heads = [i for i, (a, b) in enumerate(pairwise(lines)) if a[:4] == "--- " and b[:4] == "+++ "]
+        if heads == [0]:
+            lines = lines[2:]
+        indent = " " * (self.gutter + 5)
+        shown = lines if len(lines) <= _MOST_DIFF_LINES else lines[: _MOST_DIFF_LINES - 1]
+        rows: list[Row] = []
+        for line in shown:
+            style = {"+": "added", "-": "removed", "@": "dim"}.get(line[:1], "")
+            rows.append([(indent, ""), (clip(line, self.width - len(indent)), style)])
+        if len(shown) < len(lines):
+            rows.append([(f"{indent}… {words.plural(len(lines) - len(shown), 'more line')}", "dim")])
+        return rows
+
+
+def _help_text(fix: Fix) -> str:
+    return f"{fix.title}: {words.tick(fix.code)}" if fix.code else fix.title

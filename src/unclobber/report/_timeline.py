@@ -1,0 +1,217 @@
+"""What happened to the memory of a saved tensor, in order: the facts behind a drawn timeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from ..model import Finding, Need, Save, Site, Write
+from . import _words as words
+from ._cells import clean, clip
+from ._story import Kind, shown_writes
+
+State = Literal["intact", "overwritten", "freed"]
+
+_STATES: dict[State, str] = {"intact": "as saved", "overwritten": "overwritten", "freed": "freed"}
+_LONGEST = 22
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """One line of what is known of an event."""
+
+    name: str
+    value: str
+    code: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened to the memory."""
+
+    number: int
+    kind: Kind
+    fact: Save | Write | Need
+    at: float
+    """Percent from the left."""
+    title: str
+    where: str
+    """File name and line, short enough for a label."""
+    place: str
+    """Path and line."""
+    details: tuple[Detail, ...]
+    stack: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The memory between two events."""
+
+    start: float
+    width: float
+    state: State
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Events from left to right with the states between them."""
+
+    events: tuple[Event, ...]
+    stretches: tuple[Stretch, ...]
+    kept: Stretch | None
+    """From the first overwrite on: the values that guard kept beside the memory."""
+    caption: str
+    main: int
+    """Number of the event to explain first."""
+
+
+def timeline(finding: Finding) -> Timeline:
+    """All events of a finding, also those whose line is not known."""
+    facts = _facts(finding)
+    step = 100.0 / max(len(facts) - 1, 1)
+    events = tuple(
+        _event(finding, number, kind, fact, step * number if len(facts) > 1 else 50.0)
+        for number, (kind, fact) in enumerate(facts)
+    )
+    stretches: list[Stretch] = []
+    state: State = "intact"
+    for event, after in pairwise(events):
+        state = _state(finding, event, state)
+        stretches.append(Stretch(event.at, after.at - event.at, state, _STATES[state]))
+    return Timeline(
+        events, tuple(stretches), _kept(finding, stretches), _caption(finding), _main(finding, events)
+    )
+
+
+def _facts(finding: Finding) -> list[tuple[Kind, Save | Write | Need]]:
+    facts: list[tuple[Kind, Save | Write | Need]] = []
+    if finding.saved:
+        facts.append(("saved", finding.saved))
+    hidden = {id(write) for write in shown_writes(finding)[1]}
+    facts += [("write", write) for write in finding.writes if id(write) not in hidden]
+    if finding.freed:
+        facts.append(("freed", finding.freed))
+    if finding.needed:
+        facts.append(("needed", finding.needed))
+    return facts
+
+
+def _state(finding: Finding, event: Event, before: State) -> State:
+    fact = event.fact
+    if event.kind == "freed":
+        return "freed"
+    if isinstance(fact, Write) and fact.overlaps_needed and not finding.harmless:
+        return "overwritten"
+    return before
+
+
+def _kept(finding: Finding, stretches: list[Stretch]) -> Stretch | None:
+    if not finding.repaired:
+        return None
+    dirty = [stretch for stretch in stretches if stretch.state == "overwritten"]
+    if not dirty:
+        return None
+    start = dirty[0].start
+    return Stretch(start, dirty[-1].start + dirty[-1].width - start, "intact", "kept by guard")
+
+
+def _caption(finding: Finding) -> str:
+    save = finding.saved
+    if save is None:
+        return "The tensor's memory"
+    name = save.name or save.expression
+    text = f"Memory of {words.tick(name)}" if name else "The tensor's memory"
+    return clean(f"{text}: {words.tensor(save.shape, save.dtype)}, {words.size(save.bytes)}")
+
+
+def _main(finding: Finding, events: tuple[Event, ...]) -> int:
+    """The event to explain first: the write that did it, for a freed graph what freed it."""
+    writes = [event for event in events if isinstance(event.fact, Write)]
+    overlapping = [e.number for e in writes if isinstance(e.fact, Write) and e.fact.overlaps_needed]
+    freed = [event.number for event in events if event.kind == "freed"]
+    return next(iter([*overlapping, *(event.number for event in writes), *freed]), 0)
+
+
+def _event(finding: Finding, number: int, kind: Kind, fact: Save | Write | Need, at: float) -> Event:
+    site = fact.site
+    title = {"saved": "saved", "write": "written", "freed": "freed", "needed": "needed"}[kind]
+    if finding.code.startswith("UC2"):
+        title = {"saved": "made", "write": "refused"}.get(kind, title)
+    elif kind == "write" and isinstance(fact, Write) and fact.overlaps_needed and not finding.harmless:
+        title = "overwritten"
+    return Event(
+        number=number,
+        kind=kind,
+        fact=fact,
+        at=at,
+        title=title,
+        where=_short(site),
+        place=clean(f"{words.path(site.path)}:{site.line}") if site else "line not known",
+        details=tuple(_details(finding, fact)),
+        stack=_stack(site),
+    )
+
+
+def _short(site: Site | None) -> str:
+    if site is None:
+        return "line not known"
+    name = site.path.replace("\\", "/").rpartition("/")[2]
+    line = f":{site.line}"
+    return clip(clean(name), _LONGEST - len(line)) + line
+
+
+def _stack(site: Site | None) -> tuple[str, ...]:
+    """Where the line was called from, innermost first; library frames only where they are the end."""
+    if site is None:
+        return ()
+    frames = [frame for frame in site.stack if not frame.library] or list(site.stack)
+    return tuple(clean(f"{words.path(f.path)}:{f.line} in {f.function}") for f in frames)
+
+
+def _details(finding: Finding, fact: Save | Write | Need) -> list[Detail]:
+    if isinstance(fact, Save):
+        found = _of_save(fact)
+    elif isinstance(fact, Write):
+        found = _of_write(fact, refused=finding.code.startswith("UC2"))
+    else:
+        found = [("backward", f"the {words.ordinal(fact.nth)} call", False), ("node", fact.node, True)]
+    if fact.site is not None:
+        found.append(("function", fact.site.function, True))
+    return [Detail(name, clean(words.one_line(value)), code) for name, value, code in found if value]
+
+
+def _of_save(save: Save) -> list[tuple[str, str | None, bool]]:
+    role = f"{save.node}, as {save.role}" if save.node and save.role else save.node or save.role
+    times = f"the {words.ordinal(save.nth)} of {save.of} saves by this line" if save.of > 1 else None
+    return [
+        ("tensor", save.name or save.expression, True),
+        ("elements", f"{words.tensor(save.shape, save.dtype)}, {words.size(save.bytes)}", False),
+        ("version", str(save.version), False),
+        ("operation", save.called, True),
+        ("kept by", role, True),
+        ("why", save.why_words, False),
+        ("derivative", save.why, True),
+        ("times", times, False),
+    ]
+
+
+def _of_write(write: Write, *, refused: bool) -> list[tuple[str, str | None, bool]]:
+    if refused:
+        return [("written", write.expression, True), ("operation", write.operation, True)]
+    version = "not moved: torch does not see this write"
+    if write.bumps_version:
+        known = write.version_before is not None and write.version_after is not None
+        version = f"{write.version_before} → {write.version_after}" if known else "moved"
+    return [
+        ("written", write.expression, True),
+        ("operation", write.operation, True),
+        ("version", version, False),
+        ("touches", "needed elements" if write.overlaps_needed else "other elements only", False),
+        ("times", words.plural(write.count, "write") if write.count > 1 else None, False),
+        ("optimizer", write.optimizer, True),
+        ("parameters", words.listing(write.parameters), True),
+        ("module", write.module, True),
+        ("through", write.through, False),
+    ]

@@ -1,0 +1,69 @@
+"""The benchmark measures what it says: its formulas, and a short run of the command."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+
+
+def test_exponent_is_the_slope():
+    """A line, a square, and nothing where a value is zero."""
+    from loops import exponent
+
+    assert exponent([10, 20, 40], [5, 10, 20]) == pytest.approx(1)
+    assert exponent([10, 20, 40], [5, 20, 80]) == pytest.approx(2)
+    assert exponent([10, 20], [0, 0]) is None
+
+
+def test_closed_form_is_the_loops_gradient():
+    """The truth that the loop's gradients are judged by, against the loop without in-place writes."""
+    from loops import VALUE, expected_gradient
+
+    table = torch.rand(7, 3, dtype=torch.float64)
+    weight = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    now, loss = table, torch.zeros((), dtype=torch.float64)
+    for i in range(7):
+        loss = loss + (now * weight).sum()
+        now = now.index_fill(0, torch.tensor([i]), VALUE)
+    loss.backward()
+    assert torch.allclose(weight.grad, expected_gradient(table))
+
+
+def test_loop_without_undo_is_wrong():
+    """The column that says ``right`` can say ``wrong``."""
+    from loops import run
+
+    for form in ("slice", "index"):
+        assert not run("unchecked", 20, form).right
+        assert run("guard", 20, form).right
+
+
+def test_workloads_train():
+    """Every timed step runs and changes the parameters that it is meant to."""
+    from workloads import WORKLOADS, small_mlp
+
+    assert len({workload.name for workload in WORKLOADS}) == len(WORKLOADS) == 4
+    small_mlp(torch.optim.SGD)()
+
+
+@pytest.mark.timeout(240)
+def test_command_prints_tables(tmp_path):
+    """A short run writes where it is told to, and says what it ran on."""
+    output = tmp_path / "results.md"
+    command = [sys.executable, str(BENCHMARKS / "bench.py"), "--quick", "--only", "mlp-sgd"]
+    subprocess.run([*command, "--output", str(output)], check=True, capture_output=True, timeout=200)
+    text = output.read_text()
+    assert "time.thread_time" in text
+    assert torch.__version__ in text
+    modes = ("plain", "watch", "guard", "detect_anomaly", "allow_mutation")
+    assert all(f"| {mode} |" in text for mode in modes)
+    assert str(Path.home()) not in text

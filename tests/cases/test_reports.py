@@ -1,0 +1,74 @@
+"""Real failing programs, run through the real command: right code, right lines, or no line."""
+
+import contextlib
+import io
+import re
+import runpy
+
+import pytest
+from running import PROGRAMS, Case, find_cases, run_reported
+from scoring import expected_codes, score
+
+import unclobber
+
+FAMILIES = (
+    "saved_modified",
+    "allowed",
+    "leaf",
+    "view_of_leaf",
+    "multi_view",
+    "no_grad_view",
+    "custom_function",
+    "inference_tensor",
+    "double_backward",
+)
+"""The families that are claimed; ``score.py`` prints all of them."""
+
+CASES = [case for case in find_cases(PROGRAMS) if case.family in FAMILIES]
+REFUSED = [case for case in CASES if case.truth.get("message_regex")]
+
+
+def named(case: Case) -> str:
+    return case.name
+
+
+def test_cases_are_there():
+    """An empty folder would pass every other test of this file."""
+    assert len(REFUSED) >= 18
+    assert {case.family for case in CASES} == set(FAMILIES)
+    assert all(case.path.exists() and case.fixed.exists() for case in CASES)
+
+
+@pytest.mark.parametrize("case", CASES, ids=named)
+def test_report_is_true(case, ahead):
+    """Code, saved line, written lines, needed line and harmlessness, against the known truth."""
+    run = ahead(run_reported, [each.path for each in CASES], case.path)
+    assert run.report is not None, run.stderr
+    problems = score(case.truth, run.report, case.path.read_text(), case.path.name)
+    assert not problems, "\n".join(map(str, problems))
+    assert run.exit_code == (0 if case.family == "allowed" else 1), run.stderr
+
+
+LESS_SAID = {
+    "repos/16_rope_writeback": "which is output 0 of ViewAsComplex",
+    "repos/55_swiglu_backward_reuse": "which is output 0 of Exponential",
+    "tracker/13_unsqueeze_in_place_after_use": "which is output 0 of Unsqueeze",
+}
+"""What torch adds where only autograd still holds the tensor: its producer and shape as they are by now."""
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=named)
+def test_error_still_matches_torchs_message(case):
+    """A handler or a search written for torch's own message finds ours."""
+    with pytest.raises(unclobber.InplaceError) as caught:
+        with contextlib.redirect_stdout(io.StringIO()), unclobber.watch():
+            runpy.run_path(str(case.path), run_name="__main__")
+    message = str(caught.value)
+    matches = re.search(case.truth["message_regex"], message, re.DOTALL) is not None
+    assert matches == (case.name not in LESS_SAID), message
+    if expected_codes(case.truth) == {"UC101"}:
+        first = "one of the variables needed for gradient computation has been modified by an"
+        assert message.startswith(first)
+        assert re.search(r"is at version \d+; expected version \d+ instead", message)
+    else:
+        assert re.search(case.truth["message_regex"], message.partition("\n\n")[0], re.DOTALL), message

@@ -1,0 +1,97 @@
+"""The examples do what they say, run as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+
+
+def shell(command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run a line as a CI job's shell does, with the commands of this environment."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    environment = {**os.environ, "PATH": path, "GITHUB_WORKSPACE": str(cwd)}
+    return subprocess.run(
+        command,
+        shell=True,
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A directory with the examples, where jobs may write."""
+    (tmp_path / "examples").symlink_to(EXAMPLES, target_is_directory=True)
+    return tmp_path
+
+
+def test_the_script():
+    """It overwrites what backward needs, and the report says where."""
+    done = shell("unclobber run examples/train.py")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "SUMMARY: UC101 saved-overwritten examples/train.py:8 overwrites what examples/train.py:7 saved"
+    )
+
+
+def test_the_tests():
+    """Watched the one fails with the story; guarded the other passes."""
+    done = shell("python -m pytest -p no:cacheprovider --unclobber examples/test_training.py")
+    assert done.returncode == 1
+    assert "test_step - UC101 saved-overwritten: " in done.stdout
+    assert "1 failed, 1 passed" in done.stdout
+    assert "1 repaired by guard" in done.stdout
+
+
+def test_the_notebook():
+    """Its cells run, and the story of the repaired conflict is displayed."""
+    notebook = nbformat.read(EXAMPLES / "notebook.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Jupyter's own, about its paths and event loops
+        NotebookClient(notebook, timeout=120).execute()
+    (shown,) = [out for cell in notebook.cells for out in cell.get("outputs", [])]
+    assert "`gate` was overwritten after sigmoid saved it" in " ".join(shown.data["text/plain"].split())
+    assert "<svg" in shown.data["text/html"]
+
+
+def test_the_workflow(checkout):
+    """Its own commands write a SARIF file with the finding, and annotate its line."""
+    steps = yaml.safe_load((EXAMPLES / "code-scanning.yml").read_text())["jobs"]["train"]["steps"]
+    scan, annotate = [step["run"] for step in steps if step.get("run", "").startswith("unclobber ")]
+    (upload,) = [step["with"] for step in steps if "upload-sarif" in step.get("uses", "")]
+
+    assert shell(scan, checkout).returncode == 0
+    (run,) = json.loads((checkout / upload["sarif_file"]).read_text())["runs"]
+    (result,) = run["results"]
+    assert result["ruleId"] == "UC101"
+    assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == 8
+
+    done = shell(annotate, checkout)
+    assert done.returncode == 1
+    assert [line for line in done.stdout.splitlines() if line.startswith("::error file=")]
+
+
+@pytest.mark.parametrize(
+    "name", sorted(path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".yml"))
+)
+def test_an_example_is_short(name):
+    """About ten lines that say something."""
+    lines = (EXAMPLES / name).read_text().splitlines()
+    assert len([line for line in lines if line.strip()]) <= 14

@@ -1,0 +1,162 @@
+"""Threads: a guard in each, writes and backward passes in others."""
+
+import threading
+
+import pytest
+import torch
+from guarded_twins import ramp
+
+import unclobber
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def in_threads(*functions):
+    """Run each in a thread of its own and give what they return; what one raises is raised."""
+    results, errors = [None] * len(functions), []
+
+    def run(index, function):
+        try:
+            results[index] = function()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=pair) for pair in enumerate(functions)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    if errors:
+        raise errors[0]
+    return results
+
+
+def conflict(seed=0):
+    """A guarded program with its expected gradient."""
+    w = ramp(4)
+    y = (w * (1 + seed)).exp()
+    z = (y * y).sum()
+    y.mul_(3)
+    z.backward()
+    expected = ramp(4)
+    a = (expected * (1 + seed)).exp()
+    (a * a).sum().backward()
+    return torch.equal(w.grad, expected.grad)
+
+
+def test_errors_are_raised():
+    """A thread's exception isn't lost."""
+    with pytest.raises(ZeroDivisionError):
+        in_threads(lambda: 1 / 0)
+
+
+def test_a_guard_in_each_thread():
+    """Several guards, entered and left in any order."""
+
+    def run(seed):
+        right = True
+        for _ in range(5):
+            with unclobber.guard() as g:
+                right &= conflict(seed)
+            right &= g.kept_bytes == 0 and g.peak_bytes == 32
+        return right
+
+    assert in_threads(*(lambda s=s: run(s) for s in range(4))) == [True] * 4
+
+
+def test_one_guard_object_in_several_threads():
+    """The same object may be entered in several threads at a time."""
+    g = unclobber.guard()
+
+    def run():
+        with g:
+            return conflict()
+
+    assert in_threads(run, run, run) == [True] * 3
+
+
+def test_threads_started_inside():
+    """Threads that a guarded one starts are guarded."""
+    with unclobber.guard():
+        assert in_threads(conflict, conflict) == [True, True]
+
+
+def test_threads_of_outside_are_left_alone():
+    """A thread from before runs as it does without us: torch's own check holds there."""
+    go, done = threading.Event(), []
+
+    def outside():
+        go.wait(30)
+        try:
+            done.append(conflict())
+        except RuntimeError as error:
+            done.append(str(error))
+
+    thread = threading.Thread(target=outside)
+    thread.start()
+    with unclobber.guard():
+        go.set()
+        thread.join(60)
+    assert "modified by an inplace operation" in done[0]
+    assert not isinstance(done[0], bool)
+
+
+@pytest.mark.parametrize("where", ["write", "backward", "both"])
+def test_work_shared_between_threads(where):
+    """One thread records; another, started inside, writes or runs backward."""
+    x = ramp(4)
+    with unclobber.guard():
+        y = x.exp()
+        z = y.sum()
+        if where in ("write", "both"):
+            in_threads(lambda: y.data.add_(1))
+        else:
+            y.data.add_(1)
+        if where in ("backward", "both"):
+            in_threads(z.backward)
+        else:
+            z.backward()
+    assert torch.equal(x.grad, x.detach().exp())
+
+
+def test_backward_in_a_thread_from_before():
+    """The unpack hook goes with the graph, not with the thread: right there, too."""
+    x, go, graph = ramp(4), threading.Event(), []
+
+    def backward():
+        go.wait(30)
+        graph[0].backward()
+
+    thread = threading.Thread(target=backward)
+    thread.start()
+    with unclobber.guard():
+        y = x.exp()
+        graph.append(y.sum())
+        y.add_(1)
+        go.set()
+        thread.join(60)
+    assert torch.equal(x.grad, x.detach().exp())
+
+
+def test_write_in_a_thread_from_before():
+    """Such a thread's writes aren't seen, but their bump is: refused, never wrong."""
+    x, go, target = ramp(4), threading.Event(), []
+
+    def write():
+        go.wait(30)
+        with torch.no_grad():
+            target[0].add_(1)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    with unclobber.guard():
+        y = x.exp()
+        z = y.sum()
+        target.append(y)
+        go.set()
+        thread.join(60)
+        try:
+            z.backward()
+        except unclobber.InplaceError:
+            return
+    assert torch.equal(x.grad, x.detach().exp())

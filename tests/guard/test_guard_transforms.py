@@ -1,0 +1,138 @@
+"""``torch.func`` transforms, ``vmap``, fake and meta tensors, functional calls inside guard."""
+
+import pytest
+import torch
+from guarded_twins import assert_as_written, ramp
+from torch import nn
+
+import unclobber
+
+
+def body(x):
+    """A function with in-place writes that torch allows."""
+    y = x * 2
+    y[0] = 0
+    y.add_(1)
+    return (y**2).sum()
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")  # torch.func's own
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda x: torch.func.grad(body)(x),
+        lambda x: torch.func.vjp(body, x)[1](torch.ones((), dtype=x.dtype))[0],
+        lambda x: torch.func.jvp(body, (x,), (torch.ones_like(x),))[1],
+        lambda x: torch.func.jacrev(lambda v: v.sin())(x),
+        lambda x: torch.func.hessian(lambda v: (v**3).sum())(x),
+        lambda x: torch.func.vmap(lambda row: row.clone().add_(1).exp())(x.view(2, 2)),
+        lambda x: torch.func.vmap(torch.func.grad(body))(x.view(2, 2)),
+        lambda x: torch.autograd.functional.hessian(lambda v: (v**3).sum(), x),
+    ],
+    ids=["grad", "vjp", "jvp", "jacrev", "hessian", "vmap", "vmap of grad", "functional.hessian"],
+)
+def test_transforms_are_left_alone(transform):
+    """The same numbers as without us, and guard goes on afterwards."""
+    start = ramp(4, grad=False)
+    expected = transform(start)
+    with unclobber.guard():
+        assert torch.equal(transform(start), expected)
+        w = ramp(3)
+        y = w.exp()
+        z = (y * y).sum()
+        y.zero_()
+        z.backward()
+    torch.testing.assert_close(w.grad, 2 * w.detach().exp() ** 2, rtol=1e-14, atol=0)
+
+
+def test_write_while_a_graph_outside_the_transform_is_alive():
+    """A transform that runs between forward and backward of an ordinary graph."""
+
+    def run(x, overwrite):
+        y = x.exp()
+        z = (y * y).sum()
+        torch.func.grad(body)(x.detach())
+        if overwrite:
+            y.zero_()
+        z.backward()
+
+    assert_as_written(lambda x: run(x, True), lambda x: run(x, False), ramp(4))
+
+
+def test_vmap_with_gradients_outside():
+    """``vmap`` inside an ordinary graph saves batched tensors; its operands are overwritten later."""
+
+    def run(x, overwrite):
+        a = x.detach() * 2
+        z = torch.func.vmap(lambda u, v: u * v)(x, a).sum()
+        if overwrite:
+            a.zero_()
+        z.backward()
+
+    assert_as_written(lambda x: run(x, True), lambda x: run(x, False), ramp(3, 2))
+
+
+def test_functional_call():
+    """Parameters that are swapped in for one call."""
+
+    def run(weight, overwrite):
+        layer = nn.Linear(2, 2, bias=False).double()
+        copy = weight * 1
+        x = torch.ones(3, 2, dtype=weight.dtype)
+        out = torch.func.functional_call(layer, {"weight": copy}, (x,))
+        loss = (torch.func.functional_call(layer, {"weight": copy}, (out,))).sum()
+        if overwrite:
+            copy.data.zero_()
+        loss.backward()
+
+    assert_as_written(lambda w: run(w, True), lambda w: run(w, False), ramp(2, 2), plain="wrong")
+
+
+def test_fake_tensors():
+    """A run on fake tensors has shapes and no values: it goes through, and keeps nothing."""
+    from torch._subclasses import FakeTensorMode
+
+    with unclobber.guard() as g, FakeTensorMode():
+        w = torch.ones(3, requires_grad=True)
+        y = w.exp()
+        y.add_(1)
+        try:
+            y.sum().backward()
+        except RuntimeError as error:
+            assert "modified by an inplace operation" in str(error)  # noqa: PT017  (right or refused)
+        else:
+            assert w.grad.shape == (3,)
+    assert g.peak_bytes == 0
+
+
+def test_meta_tensors():
+    """Meta tensors have no memory to keep: right shapes, or refused as torch does."""
+    with unclobber.guard() as g:
+        w = torch.ones(3, requires_grad=True, device="meta")
+        y = w.exp()
+        y.add_(1)
+        try:
+            y.sum().backward()
+        except RuntimeError as error:
+            assert "modified by an inplace operation" in str(error)  # noqa: PT017  (right or refused)
+        else:
+            assert w.grad.shape == (3,)
+    assert g.peak_bytes == 0
+
+
+def test_compiled_with_the_eager_backend():
+    """``torch.compile(backend="eager")`` runs the same operations."""
+    torch._dynamo.reset()
+
+    @torch.compile(backend="eager")
+    def forward(x, a):
+        return (x * a).sum()
+
+    def run(x, overwrite):
+        a = x.detach() * 2
+        z = forward(x, a)
+        if overwrite:
+            a.zero_()
+        z.backward()
+
+    assert_as_written(lambda x: run(x, True), lambda x: run(x, False), ramp(3))

@@ -1,0 +1,154 @@
+"""``unclobber memory`` as a command, and what it writes."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+
+import pytest
+
+from unclobber.cli import main
+
+PROGRAM = """
+import torch
+w = torch.randn(100, 100, requires_grad=True)
+x = torch.randn(1000, 100)
+print("before")
+y = (x @ w).exp()  # </pre><script>alert("&")</script>
+(y @ w).sum().backward()
+print("after")
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def test_text(script, capsys):
+    """The report goes to stderr, the program's output stays, and the program stops after its backward."""
+    assert main(["memory", str(script)]) == 0
+    out, err = capsys.readouterr()
+    assert out == "before\n"
+    assert "390.6 KiB" in err
+    assert "train.py:6" in err
+    assert "exp result" in err
+    assert "What in-place buys" in err
+    assert max(map(len, err.splitlines())) <= 80
+
+
+def test_json(script, tmp_path):
+    """Plain data, with the bytes of each line."""
+    output = tmp_path / "memory.json"
+    assert main(["memory", "--format", "json", "--output", str(output), str(script)]) == 0
+    document = json.loads(output.read_text())
+    assert document["schema"] == 1
+    assert document["bytes_by_line"] == [{"path": str(script), "line": 6, "bytes": 400000}]
+
+
+class Page(HTMLParser):
+    """Collects tags and whatever could load something."""
+
+    VOID = frozenset({"meta", "line", "circle", "rect", "path"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.scripts = 0
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.scripts += tag == "script"
+        self.links += [value for name, value in attrs if name in ("src", "href") and value]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+
+def test_html(script, tmp_path):
+    """One page that closes what it opens, loads nothing and runs no script of the source's."""
+    output = tmp_path / "memory.html"
+    assert main(["memory", "--format", "html", "--output", str(output), str(script)]) == 0
+    text = output.read_text()
+    page = Page()
+    page.feed(text)
+    assert (page.open, page.scripts, page.links) == ([], 1, [])
+    assert "&lt;script&gt;alert(" in text
+    assert "http:" not in text.replace("http-equiv", "")
+    assert "https:" not in text
+    assert "390.6 KiB" in text
+
+
+def test_a_script_in_the_source_would_be_seen():
+    """The parser above finds what an unescaped page would hold."""
+    page = Page()
+    page.feed('<pre><script src="http://x"></script></pre>')
+    assert (page.scripts, page.links) == (1, ["http://x"])
+
+
+def test_the_program_fails(tmp_path, capsys):
+    """It keeps its traceback and its code; what was recorded is shown."""
+    script = tmp_path / "fails.py"
+    script.write_text("import torch\ny = torch.ones(3, requires_grad=True).exp()\nraise SystemExit(7)")
+    assert main(["memory", str(script)]) == 7
+    script.write_text("import torch\ntorch.ones(2) @ torch.ones(3)")
+    assert main(["memory", str(script)]) == 1
+    assert "Recording ended early: the program failed: RuntimeError" in capsys.readouterr().err
+
+
+def test_no_backward(tmp_path, capsys):
+    """A program without backward is recorded to its end."""
+    script = tmp_path / "forward.py"
+    script.write_text("import torch\ny = torch.ones(3, requires_grad=True).exp()")
+    assert main(["memory", str(script)]) == 0
+    assert "called no backward" in " ".join(capsys.readouterr().err.split())
+
+
+def test_fake_has_no_values(tmp_path, capsys):
+    """A program that looks at a value is told why that can't be."""
+    script = tmp_path / "looks.py"
+    script.write_text("import torch\nprint(torch.ones(3).sum().item())")
+    assert main(["memory", "--fake", str(script)]) == 1
+    assert "looked at a value, and under --fake there are none" in " ".join(capsys.readouterr().err.split())
+
+
+def test_fake_modules_can_be_converted(tmp_path, capsys):
+    """``module.to(dtype)`` works, which torch itself refuses to fake parameters."""
+    script = tmp_path / "converts.py"
+    script.write_text(
+        "import torch\nm = torch.nn.Linear(1000, 1000).to(torch.bfloat16)\n"
+        "m(torch.ones(5, 1000, dtype=torch.bfloat16)).sum().backward()"
+    )
+    assert main(["memory", "--fake", str(script)]) == 0
+    assert "Fake tensors" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "nothing to run"),
+        (["--fake", "--try", "x.py"], "fake tensors have none"),
+        (["--format", "xml", "x.py"], "The formats are text, json, html"),
+        (["no_such_file.py"], "can't read the script"),
+    ],
+)
+def test_wrong_use(arguments, words, capsys):
+    """Exit 2 before anything runs."""
+    assert main(["memory", *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_the_second_backward(tmp_path, capsys):
+    """--step N stops at the N-th."""
+    script = tmp_path / "loop.py"
+    script.write_text(
+        "import torch\nw = torch.ones(3, requires_grad=True)\n"
+        "for n in range(5):\n    w.exp().sum().backward()\n    print(n)"
+    )
+    assert main(["memory", "--step", "3", str(script)]) == 0
+    assert capsys.readouterr().out == "0\n1\n"

@@ -1,0 +1,146 @@
+"""What in-place buys: predicted on the timeline, proved by a second run."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from unclobber.memory import _trial as trial
+from unclobber.memory import record
+from unclobber.memory._recorder import EnoughError, Recorder
+
+HEAD = """
+import torch
+import torch.nn.functional as F
+torch.manual_seed(0)
+w = torch.randn(200, 200, requires_grad=True)
+x = torch.randn(300, 200)
+"""
+SIZE = 300 * 200 * 4
+
+
+def candidates(report) -> set[str]:
+    return {one["operation"] for one in report["candidates"]}
+
+
+def test_leaky_relu_pays(measured):
+    """In place it keeps its result instead of its input: the predicted drop is the measured one."""
+    code, report = measured(HEAD + "y = F.leaky_relu(x @ w)\n(y @ w).sum().backward()", "--try")
+    assert code == 0
+    assert candidates(report) == {"leaky_relu_"}
+    tried = report["trial"]
+    assert report["together"] == SIZE == tried["peak_before"] - tried["peak_after"]
+    assert (tried["substituted"], tried["equal_loss"], tried["changed_gradients"]) == (1, True, 0)
+
+
+def test_relu_buys_nothing(measured):
+    """Its input dies at once, so the peak is the same, in place or not."""
+    code, report = measured(HEAD + "y = torch.relu(x @ w)\n(y @ w).sum().backward()", "--try")
+    assert code == 0
+    assert candidates(report) == {"relu_"}
+    assert report["together"] == 0
+    tried = report["trial"]
+    assert tried["peak_before"] == tried["peak_after"]
+    assert tried["changed_gradients"] == tried["rounded_gradients"] == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(
+            "h = x @ w\ny = torch.relu(h)\n(y @ w + h @ w).sum().backward()", id="read by a later line"
+        ),
+        pytest.param("h = x @ w\ny = torch.relu(h)\n(y @ w).sum().backward()", id="still has a name"),
+        pytest.param(
+            "y = torch.relu((x @ w).exp())\n(y @ w).sum().backward()", id="saved by the line before"
+        ),
+        pytest.param("y = torch.relu(w)\n(x @ y).sum().backward()", id="a leaf"),
+        pytest.param("y = torch.relu((x @ w)[:100])\n(y @ w).sum().backward()", id="part of its storage"),
+        pytest.param(
+            "y = torch.relu((x @ w).sum(0).expand(300, 200))\n(y @ w).sum().backward()", id="expanded"
+        ),
+        pytest.param("y = torch.sin(x @ w)\n(y @ w).sum().backward()", id="in place keeps a copy"),
+        pytest.param("y = torch.relu(x)\n(y @ w).sum().backward()", id="data"),
+    ],
+)
+def test_not_safe(measured, body):
+    """What anybody still reads, or torch refuses to write, is no candidate."""
+    _, report = measured(HEAD + body)
+    assert candidates(report) & {"relu_", "sin_"} == set()
+
+
+def test_either_operand_of_a_sum(measured):
+    """The first operand is read later, the second is free."""
+    body = "h = x @ w\ny = h + x @ w\n(y @ w).sum().add((h @ w).sum()).backward()"
+    _, report = measured(HEAD + body, "--try")
+    (one,) = (one for one in report["candidates"] if one["operation"] == "add_" and one["bytes"] == SIZE)
+    assert one["operand"] == "other"
+    assert report["trial"]["changed_gradients"] == 0
+    assert report["trial"]["substituted"] >= 1
+
+
+def test_dropout_is_one_operation(measured):
+    """What torch does in place inside of dropout is not the program's; dropout itself could be."""
+    _, report = measured(HEAD + "y = F.dropout(x @ w, 0.5)\n(y @ w).sum().backward()", "--try")
+    assert report["in_place"] == []
+    assert candidates(report) == {"dropout_"}
+    assert report["trial"]["changed_gradients"] == report["trial"]["rounded_gradients"] == 0
+
+
+def test_what_the_program_has(measured):
+    """An in-place leaky_relu spares its input; an in-place sine keeps a copy and spares nothing."""
+    _, report = measured(HEAD + "y = F.leaky_relu(x @ w, inplace=True)\n(y @ w).sum().backward()")
+    (used,) = report["in_place"]
+    assert (used["operation"], used["times"], used["peak_saved"]) == ("leaky_relu_", 1, SIZE)
+    _, report = measured(HEAD + "y = (x @ w).sin_()\n(y @ w).sum().backward()")
+    (used,) = report["in_place"]
+    assert used["peak_saved"] == 0
+    assert "copy" in used["reason"]
+
+
+def test_an_unsafe_change_is_caught(monkeypatch):
+    """The proof can fail: a candidate that backward still needs."""
+
+    def step():
+        torch.manual_seed(0)
+        w = torch.randn(50, requires_grad=True)
+        h = (w * 2).exp()
+        torch.relu(h - 1).mul(h).sum().backward()
+
+    report = record(step)
+    recorder = Recorder(keep_results=True)
+
+    def run():
+        try:
+            step()
+        except RuntimeError as error:
+            return str(error)
+        except EnoughError:
+            pass
+        return None
+
+    with recorder:
+        assert run() is None
+    monkeypatch.setattr(
+        trial.InPlace, "_chosen", lambda self, operation, operands: 0 if operation == "sub" else None
+    )
+    attempted = trial.attempt(run, _with_a_key(report), recorder.trace, 1)
+    assert attempted.error is not None or attempted.changed_gradients
+
+
+def _with_a_key(report):
+    import dataclasses
+
+    from unclobber.memory import Candidate
+
+    one = Candidate(None, "sub_", "self", (), 1, 1, 0, keys=(("any",),))
+    return dataclasses.replace(report, candidates=(one,))
+
+
+@pytest.mark.parametrize("by", [0.0, 1e-9, 1.0])
+def test_differences(by):
+    """Equal to the bit, rounded, changed."""
+    a = torch.ones(3, dtype=torch.float64)
+    found = trial._difference(a, a + by)
+    assert (found > 0) == (by > 0)
+    assert (found > trial._rounding(a)) == (by > 1e-12)

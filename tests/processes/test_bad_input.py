@@ -1,0 +1,127 @@
+"""Bad input gets one clear paragraph, exit code 2 and no traceback of ours; nothing of the program runs."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+MARK = "import pathlib; pathlib.Path('ran').touch()\n"
+NO_TORCH = """
+    import sys
+    class Blocked:
+        def find_spec(self, name, path=None, target=None):
+            if name.partition(".")[0] == "torch":
+                raise ModuleNotFoundError("No module named 'torch'", name="torch")
+    sys.meta_path.insert(0, Blocked())
+"""
+
+CASES = {
+    "nothing": ([], ["nothing to run", "unclobber run train.py"]),
+    "missing script": (["nope.py"], ["can't read the script nope.py", "No such file"]),
+    "directory": (["folder"], ["folder is a directory", "-m PACKAGE"]),
+    "syntax": (["syntax.py"], ["syntax.py, line 3", "'(' was never closed", "`x = (1`", "nothing was run"]),
+    "indentation": (["indent.py"], ["indent.py, line 2", "unexpected indent"]),
+    "null bytes": (["null.py"], ["null.py", "null bytes"]),
+    "encoding": (["latin.py"], ["latin.py", "utf-8"]),
+    "unknown option": (
+        ["--frmat", "json", "marks.py"],
+        ["No such option", "--frmat", "unclobber run --help"],
+    ),
+    "unknown format": (["--format", "xml", "marks.py"], ["no report format 'xml'", "text, json"]),
+    "rate": (["--fingerprint=2", "marks.py"], ["--fingerprint", "2"]),
+    "missing module": (["-m", "not_there"], ["module not_there", "No module named 'not_there'"]),
+    "missing submodule": (["-m", "pkg.not_there"], ["pkg.not_there", "No module named"]),
+    "missing package": (["-m", "pkg.deep.er"], ["pkg.deep.er", "No module named 'pkg.deep'"]),
+    "module by file name": (["-m", "marks.py"], ["without `.py`", "`-m marks`"]),
+    "package without main": (["-m", "pkg"], ["'pkg' is a package without a __main__ module"]),
+    "relative module": (["-m", ".marks"], ["is no module name"]),
+    "syntax in a module": (["-m", "pkg.broken"], ["broken.py, line 1", "nothing was run"]),
+    "output in no directory": (
+        ["--output", "no/dir/r.json", "marks.py"],
+        ["can't write the report", "no/dir"],
+    ),
+    "output is a directory": (["--output", "folder", "marks.py"], ["can't write the report", "directory"]),
+}
+
+
+@pytest.fixture
+def inputs(shell):
+    """Good and bad programs side by side."""
+    shell.write("marks.py", MARK)
+    shell.write("syntax.py", MARK + "\nx = (1\n")
+    shell.write("indent.py", MARK + "  x = 1\n")
+    (shell.directory / "null.py").write_bytes(MARK.encode() + b"x = 1\x00\n")
+    (shell.directory / "latin.py").write_bytes(MARK.encode() + b"x = '\xe4'\n")
+    shell.write("pkg/__init__.py", "")
+    shell.write("pkg/broken.py", "def f(:\n")
+    (shell.directory / "folder").mkdir()
+    return shell
+
+
+@pytest.mark.parametrize(("words", "parts"), CASES.values(), ids=CASES)
+def test_bad_input(inputs, words, parts):
+    """What is wrong and what to do, in one paragraph; the program has not started."""
+    check(inputs.unclobber("run", *words), parts)
+    assert not (inputs.directory / "ran").exists()
+
+
+def check(result, parts):
+    """One paragraph on stderr with these parts, exit code 2, nothing on stdout."""
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("unclobber: ")
+    assert result.stderr.count("\n") == 1
+    assert "Traceback" not in result.stderr
+    for part in parts:
+        assert part in result.stderr
+
+
+def test_check_can_fail(inputs):
+    """A program that runs, and one that fails by itself, don't pass for bad input."""
+    inputs.write("fails.py", "import sys; sys.exit('unclobber: no')")
+    with pytest.raises(AssertionError):
+        check(inputs.unclobber("run", "marks.py"), [])
+    with pytest.raises(AssertionError):
+        check(inputs.unclobber("run", "fails.py"), [])
+    assert (inputs.directory / "ran").exists()
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read and write anything"
+)
+def test_no_permission(inputs):
+    """A script that may not be read, an output that may not be written."""
+    (inputs.directory / "marks.py").chmod(0)
+    check(inputs.unclobber("run", "marks.py"), ["Permission denied"])
+    (inputs.directory / "folder").chmod(0o500)
+    check(inputs.unclobber("run", "--output", "folder/r.json", "pkg/__init__.py"), ["permission denied"])
+
+
+def test_no_torch(inputs):
+    """Without torch the paragraph names the interpreter that lacks it."""
+    inputs.write("start/sitecustomize.py", NO_TORCH)
+    result = inputs.unclobber("run", "marks.py", env={"PYTHONPATH": str(inputs.directory / "start")})
+    check(result, ["PyTorch is not installed for", "python", "Install torch"])
+    assert not (inputs.directory / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("__version__ = '2.4.1+cu121'", ["PyTorch 2.4.1+cu121 is too old", "Install torch 2.13 or a later"]),
+        ("__version__ = '1.13.0'", ["PyTorch 1.13.0 is too old"]),
+        ("import not_there", ["PyTorch can't be imported", "No module named 'not_there'"]),
+        ("raise OSError('libtorch.so: no such file')", ["PyTorch can't be imported", "libtorch.so"]),
+    ],
+)
+def test_wrong_torch(inputs, text, parts):
+    """A torch that is too old, or broken."""
+    inputs.write("torch.py", text)
+    check(inputs.unclobber("run", "marks.py"), parts)
+    assert not (inputs.directory / "ran").exists()
+
+
+def test_module_entry_and_command_agree(inputs):
+    """Wrong use of the group itself is told in the same way."""
+    check(inputs.unclobber("rnu"), ["No such command", "rnu"])
+    check(inputs.unclobber(), ["Missing command"])

@@ -1,0 +1,61 @@
+"""Real failing programs: each repair that claims a proof has the gradients of the twin, or of the program
+as written."""
+
+from __future__ import annotations
+
+import pytest
+
+from cases.running import Case, find_cases
+from repair.judging import judge, same
+
+REFUSED = [case for case in find_cases() if case.truth.get("message_regex")]
+NO_PROOF = {
+    "repos/43_forward_outside_loop": "the forward belongs into the loop: that changes what is computed",
+    "tracker/37_dirty_input_not_returned": "torch refuses the Function itself, which has no other reading",
+    "tracker/46_pack_hook_rounds_in_place": "torch refuses the hook, which is no finding of ours",
+}
+SAMPLE = ("tracker/04", "tracker/31", "tracker/43")
+
+
+def _ids(case: Case) -> str:
+    return case.name
+
+
+def _check(case: Case) -> None:
+    verdict = judge(case)
+    if case.name in NO_PROOF:
+        assert verdict.result == "unproved", verdict
+    else:
+        assert verdict.result == "right", verdict
+
+
+@pytest.mark.parametrize("case", [c for c in REFUSED if c.name.startswith(SAMPLE)], ids=_ids)
+def test_sampled(case):
+    """One of each: a saved tensor, a view, a freed graph."""
+    _check(case)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("case", REFUSED, ids=_ids)
+def test_all(case):
+    """Every program that torch refuses."""
+    _check(case)
+
+
+def test_most_can_be_proved():
+    """At least 85 % of them."""
+    assert len(NO_PROOF) <= 0.15 * len(REFUSED)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ({"w": (1.0, 2.0)}, {"w": (1.0, 2.0)}, True),
+        ({"w": (1.0, 2.0)}, {"w": (1.1, 2.0)}, False),
+        ({"w": (1.0, 2.0)}, {}, False),
+        ({}, {}, False),
+    ],
+)
+def test_the_judge_can_say_no(one, other, expected):
+    """Other numbers, missing leaves and silence are not the same."""
+    assert same(one, other) is expected

@@ -1,0 +1,172 @@
+"""``unclobber fix`` from the outside: what is proved, what is refused, what is written."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+BROKEN = """
+import sys
+import torch
+
+torch.manual_seed(0)
+w = torch.randn(3, requires_grad=True)
+y = w.exp()
+y += 1  # shifted
+y.sum().backward()
+print("gradient", w.grad.tolist(), file=open("log.txt", "w"))
+"""
+
+
+def test_write_makes_the_script_run(fix):
+    """The edit is one line, and the script then runs clean under Python alone."""
+    done = fix(BROKEN, "--write")
+    assert done.code == 0, done.err
+    assert done.text == BROKEN.lstrip("\n").replace("y += 1  # shifted", "y = y + 1  # shifted")
+    assert "proved: loss and gradients of 1 leaf equal" in done.out
+    plain = subprocess.run([sys.executable, "train.py"], cwd=done.script.parent, timeout=60, check=False)
+    assert plain.returncode == 0
+
+
+def test_without_write_nothing_is_written(fix):
+    """The diff is shown, the file stays, and the exit code says that there is something to fix."""
+    done = fix(BROKEN)
+    assert done.code == 1
+    assert "+y = y + 1  # shifted" in done.out
+    assert "error[UC101]" in done.out
+    assert "verified: gradients match" in done.out
+    assert done.text == BROKEN.lstrip("\n")
+
+
+def test_an_alias_that_is_relied_on(fix):
+    """``z = z + 1`` would leave ``y`` as it was: it runs clean and is wrong, so it is not taken."""
+    text = """
+    import torch
+
+    w = torch.tensor([0.5, 1.0], requires_grad=True)
+    y = w.exp()
+    z = y
+    z += 1
+    (y * y).sum().backward()
+    """
+    done = fix(text, "--format", "json")
+    fixes = [f for f in done.document["findings"][0]["fixes"] if f["verified"]]
+    assert fixes
+    assert not any("+z = z + 1" in f["diff"] or "+z = z.clone()" in f["diff"] for f in fixes)
+    assert any("w.exp().clone()" in f["diff"] for f in fixes)
+
+
+def test_a_script_that_is_not_deterministic(fix):
+    """Nothing can be compared, and that is what is said."""
+    text = """
+    import os
+    import torch
+
+    torch.manual_seed(int.from_bytes(os.urandom(4), "little"))
+    w = torch.randn(3, requires_grad=True)
+    y = w.exp()
+    y += 1
+    y.sum().backward()
+    """
+    done = fix(text)
+    assert done.code == 1
+    assert "two runs of the program as it is" in done.out
+    assert "proved:" not in done.out
+
+
+def test_a_clean_script(fix):
+    """Nothing to fix is exit code 0, with and without --check."""
+    text = "import torch\nw = torch.ones(2, requires_grad=True)\n(w * 2).sum().backward()\n"
+    done = fix(text, "--check")
+    assert (done.code, done.out) == (0, "nothing to fix: the script runs clean\n")
+
+
+def test_check_says_only_whether(fix):
+    """Exit code 1 and one line, nothing written."""
+    done = fix(BROKEN, "--check")
+    assert (done.code, done.out) == (1, "there is a proved fix\n")
+    assert done.text == BROKEN.lstrip("\n")
+
+
+def test_a_script_that_fails_for_its_own_reasons(fix):
+    """Its own error is named, and it is no finding."""
+    done = fix("import torch\nraise ValueError('no data')\n")
+    assert done.code == 2
+    assert "ValueError: no data" in done.err
+
+
+def test_a_script_that_takes_too_long(fix):
+    """Every run has a limit."""
+    done = fix("import time, torch\ntime.sleep(60)\n", "--timeout", "2")
+    assert done.code == 2
+    assert "no end after 2 seconds" in done.err
+
+
+def test_two_findings_in_two_files(fix):
+    """``--all`` goes on; edits reach the modules that the script imports, and arguments the script."""
+    text = """
+    import sys
+    import torch
+    from layers import shifted
+
+    assert sys.argv[1:] == ["--scale", "2"]
+    w = torch.tensor([0.5, 1.0], requires_grad=True)
+    for _ in range(2):
+        shifted(w).sum().backward()
+    for _ in range(6):
+        y = w.sigmoid()
+        y.mul_(2)
+        y.sum().backward()
+    """
+    layers = """
+    def shifted(w):
+        y = w.exp()
+        y += 1
+        return y
+    """
+    done = fix(text, "--all", "--write", arguments=("--", "--scale", "2"), files={"layers.py": layers})
+    assert done.code == 0, done.out + done.err
+    assert "y = y.mul(2)" in done.text
+    assert "y = y + 1" in (done.script.parent / "layers.py").read_text()
+
+
+def test_the_diff_alone(fix):
+    """``--diff`` prints what ``patch -p0`` takes, and nothing else."""
+    done = fix(BROKEN, "--diff")
+    assert done.out.startswith("--- train.py\n+++ train.py\n@@ ")
+    subprocess.run(
+        ["patch", "-p0", "-s"], input=done.out, text=True, cwd=done.script.parent, check=True, timeout=30
+    )
+    assert "y = y + 1" in done.text
+
+
+def test_no_script(tmp_path):
+    """Wrong use is exit code 2 and one paragraph."""
+    done = subprocess.run(
+        [sys.executable, "-m", "unclobber", "fix", "missing.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("unclobber: there is no script missing.py")
+
+
+def test_a_leafs_write_says_what_it_was_taken_for(fix):
+    """Where torch refuses the write itself, the proof names the reading that it is for."""
+    text = """
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    layer = nn.Linear(2, 2)
+    layer.weight[:, 0] += 1.0
+    layer(torch.ones(1, 2)).sum().backward()
+    """
+    done = fix(text, "--format", "json")
+    document = done.document
+    assert document["findings"][0]["code"] == "UC202"
+    assert document["fix"]["proofs"][0]["reading"] == "with the write not recorded"
+    assert "+with torch.no_grad():" in document["fix"]["diff"]

@@ -1,0 +1,204 @@
+"""``fingerprint``: writes that no dispatch sees, and the stretch of lines that they lie in."""
+
+import re
+
+import pytest
+import torch
+from _programs import Program, assert_told, watched
+
+UNDISPATCHED = {
+    "NumPy": """\
+        x = leaf()
+        y = x.exp()  # saved
+        y.detach().numpy()[0] = 5  # write
+        y.sum().backward()  # needed
+        gradient = x.grad
+    """,
+    "a NumPy alias, later": """\
+        x = leaf()
+        y = x.exp()  # saved
+        a = y.detach().numpy()
+        z = torch.ones(3) * 2
+        a[1:3] = 0  # write
+        z = z + 1
+        y.sum().backward()  # needed
+        gradient = x.grad
+    """,
+    "a shuffle, which keeps all elements": """\
+        x = leaf()
+        y = x.exp()  # saved
+        a = y.detach().numpy()
+        a[:] = a[::-1].copy()  # write
+        y.sum().backward()  # needed
+        gradient = x.grad
+    """,
+    "the array that from_numpy was given": """\
+        import numpy as np
+        x = leaf()
+        a = np.ones(4, dtype=np.float32)
+        b = torch.from_numpy(a)
+        y = x * b  # saved
+        a *= 2  # write
+        y.sum().backward()  # needed
+        gradient = x.grad
+    """,
+    "DLPack": """\
+        import numpy as np
+        x = leaf()
+        y = x.exp()  # saved
+        a = np.asarray(torch.from_dlpack(y.detach()))
+        a[2] = 0  # write
+        y.sum().backward()  # needed
+        gradient = x.grad
+    """,
+    "a raw pointer": """\
+        import ctypes
+        x = leaf()
+        y = x.exp()  # saved
+        p = y.data_ptr()
+        ctypes.memset(p, 0, 8)  # write
+        y.sum().backward()  # needed
+        gradient = x.grad
+    """,
+}
+
+
+@pytest.mark.parametrize("body", UNDISPATCHED.values(), ids=UNDISPATCHED)
+def test_torch_is_silent_and_wrong_and_so_are_we_without_the_flag(body):
+    program = Program.of(body)
+    assert not torch.equal(program.run(), program.without_writes().run())
+    assert watched(program).findings == ()
+
+
+@pytest.mark.parametrize("body", UNDISPATCHED.values(), ids=UNDISPATCHED)
+def test_found_with_fingerprints(body):
+    """Saved and needed lines, no line blamed for certain, and the right one as probable."""
+    program = Program.of(body)
+    told = watched(program, fingerprint=1.0)
+    assert_told(program, told, "UC102", writes=False)
+    assert told.warned == tuple(program.lines("saved"))
+    (write,) = program.lines("write")
+    note = told.findings[0].notes[0]
+    assert f"probably line {write}" in note
+    first, last = map(int, re.findall(r"line (\d+) of", note))
+    assert program.lines("saved")[0] <= first <= write < last <= program.lines("needed")[0]
+
+
+def test_strict_raises_and_guard_refuses():
+    """What was there is not known, so guard has nothing to hand out."""
+    program = Program.of(UNDISPATCHED["NumPy"])
+    assert watched(program, fingerprint=1.0, strict=True).raised
+    assert watched(program, fingerprint=1.0, policy="guard").raised
+
+
+def test_an_operation_that_hides_its_write_is_named():
+    """The kernel's own line can't be known from outside; the call that it ran in can."""
+    program = Program.of("""\
+        library = torch.library.Library("unclobber_hidden", "DEF")
+        library.define("double(Tensor x) -> Tensor")
+        def double(x):
+            a = x.numpy()
+            a *= 2
+            return x.clone()
+        library.impl("double", double, "CPU")
+        x = leaf()
+        y = x.exp()  # saved
+        torch.ops.unclobber_hidden.double(y.detach())
+        y.sum().backward()  # needed
+        gradient = x.grad
+        library._destroy()
+    """)
+    told = watched(program, fingerprint=1.0)
+    assert_told(program, told, "UC102", writes=False)
+    assert "while `torch.ops.unclobber_hidden.double(y.detach())` ran" in told.findings[0].notes[0]
+
+
+def test_a_loop_gives_a_stretch_without_a_guess():
+    """Two statements may have done it: neither is called probable."""
+    program = Program.of("""\
+        x = leaf()
+        y = x.exp()  # saved
+        a = y.detach().numpy()
+        b = a[:2]
+        b[0] = 1
+        b[1] = 1
+        y.sum().backward()  # needed
+        gradient = x.grad
+    """)
+    (finding,) = watched(program, fingerprint=1.0).findings
+    assert "its content changed between" in finding.notes[0]
+    # the line that handed the memory out is the only one that mentions it
+    assert "`b[" not in finding.notes[0]
+
+
+HARMLESS = {
+    "written back": "a[0] = a[0]",
+    "a copy": "a.copy()[0] = 5",
+    "put right before it is needed": "old = a[0]; a[0] = 5; a[0] = old",
+}
+
+
+@pytest.mark.parametrize("write", HARMLESS.values(), ids=HARMLESS)
+def test_what_is_the_same_at_need_is_no_finding(write):
+    program = Program.of(f"""\
+        x = leaf()
+        y = x.exp()
+        a = y.detach().numpy()
+        {write}
+        y.sum().backward()
+        gradient = x.grad
+    """)
+    assert watched(program, fingerprint=1.0, strict=True).findings == ()
+
+
+def test_a_seen_write_is_no_change_of_its_own():
+    """torch's own writes are told as UC101, once, with their line."""
+    program = Program.of("""\
+        x = leaf()
+        y = x.exp()  # saved
+        y += 1  # write
+        y.sum().backward()  # needed
+        gradient = x.grad
+    """)
+    assert_told(program, watched(program, fingerprint=1.0), "UC101")
+
+
+def test_sampling_is_deterministic_and_proportional():
+    """A rate chooses the same saves in every run, about as many as it says."""
+    body = """\
+        x = leaf(1)
+        total = 0
+        for n in range(400):
+            y = x.exp()
+            total = total + y
+            y.detach().numpy()[0] = n
+        gradient, = torch.autograd.grad(total, x)
+    """
+    from unclobber._session import Session
+
+    def found(rate: float) -> list[int]:
+        chosen = []
+        with Session(fingerprint=rate, warn=False) as session:
+            real = session._silent.content_changed
+            session._silent.content_changed = lambda saved, print_: chosen.append(print_.good.stack[1])
+            Program.of(body).run()
+            session._silent.content_changed = real
+        return chosen
+
+    first, second = found(0.25), found(0.25)
+    assert len(first) == len(second)
+    assert 60 < len(first) < 140
+    assert len(found(1.0)) == 400
+
+
+def test_nothing_is_kept_alive():
+    """Fingerprints die with the graph."""
+    from unclobber._session import Session
+
+    with Session(fingerprint=1.0, warn=False) as session:
+        x = torch.ones(4, requires_grad=True)
+        for _ in range(50):
+            x.exp().sum().backward()
+        prints = session.ledger.prints
+        torch.zeros(1) + 1
+        assert not any(ref() for refs in prints._by_key.values() for ref in refs)

@@ -1,0 +1,54 @@
+"""Every differentiable operation and module of torch's own databases runs unchanged under watch."""
+
+import warnings
+from collections.abc import Callable
+
+import pytest
+from databases import DIFFERENTIABLE, MODULES, Result, difference, op_name, run_module, run_op, tenth
+from torch.autograd.graph import saved_tensors_hooks
+
+import unclobber
+
+
+def changed_by(run: Callable[[], Result], context=unclobber.watch) -> str | None:
+    """What ``context`` does to a run; None if nothing. Skips runs that fail or vary by themselves."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plain = run()
+        if all(isinstance(sample, str) for sample in plain):
+            pytest.skip("no sample that torch itself can run")
+        if difference(plain, run()) is not None:
+            pytest.skip("varies from run to run")
+        warnings.simplefilter("error", unclobber.SilentWriteWarning)
+        with context() as watched:
+            inside = run()
+    if (changed := difference(plain, inside)) is not None:
+        return changed
+    findings = getattr(watched, "findings", ())
+    return f"findings: {findings}" if findings else None
+
+
+@pytest.mark.parametrize("op", tenth(DIFFERENTIABLE, op_name))
+def test_operation(op):
+    """The same bits forward and backward, and nothing to say."""
+    assert changed_by(lambda: run_op(op)) is None
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("info", tenth(MODULES, lambda info: info.module_cls.__name__))
+def test_module(info, training):
+    """The same for modules, running statistics and dropout included."""
+    assert changed_by(lambda: run_module(info, training)) is None
+
+
+def test_databases_are_there():
+    """Fewer would mean that torch has moved them, not that all is well."""
+    assert len(DIFFERENTIABLE) > 500
+    assert len(MODULES) > 100
+
+
+def test_a_changed_gradient_is_caught():
+    """The comparison can fail: hooks that alter a saved value."""
+    op = next(op for op in DIFFERENTIABLE if op.name == "exp")
+    altered = changed_by(lambda: run_op(op), lambda: saved_tensors_hooks(lambda t: t + 1, lambda t: t))
+    assert altered == "sample 0: other values or gradients"

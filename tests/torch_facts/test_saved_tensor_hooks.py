@@ -1,0 +1,134 @@
+"""What the pack and unpack hooks are given, and when what pack returned dies."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+
+
+def itself(t):
+    return t
+
+
+def test_pack_is_given_the_very_input():
+    x = torch.rand(3, requires_grad=True)
+    seen = []
+    with saved_tensors_hooks(lambda t: seen.append(t) or t.detach(), itself):
+        x.sin()
+    assert seen[0] is x
+
+
+def test_pack_runs_without_grad_mode():
+    modes = []
+    with saved_tensors_hooks(lambda t: modes.append(torch.is_grad_enabled()) or t.detach(), itself):
+        torch.rand(3, requires_grad=True).exp()
+    assert modes == [False]
+
+
+def test_in_place_results_arrive_after_the_count():
+    x = torch.rand(3, requires_grad=True) * 1
+    versions = []
+    with saved_tensors_hooks(lambda t: versions.append(t._version) or t.detach(), itself):
+        x.exp_()
+    assert versions == [1]
+
+
+def test_detach_shares_storage_and_counter():
+    x = torch.rand(3)
+    kept = x.detach()
+    x.add_(1)
+    assert kept._version == x._version == 1
+    assert kept.untyped_storage()._cdata == x.untyped_storage()._cdata
+
+
+def test_returning_the_detached_tensor_frees_it():
+    with saved_tensors_hooks(lambda t: t.detach(), itself):
+        y = torch.rand(3, requires_grad=True).exp()
+    alive = weakref.ref(y)
+    del y
+    gc.collect()
+    assert alive() is None
+
+
+def test_returning_the_tensor_itself_leaks():
+    """A cycle through C++ that no collector sees: the reason to detach always."""
+    with saved_tensors_hooks(itself, itself):
+        y = torch.rand(3, requires_grad=True).exp()
+    alive = weakref.ref(y)
+    del y
+    gc.collect()
+    assert alive() is not None
+
+
+def test_backward_releases_what_pack_returned():
+    class Packed:
+        def __init__(self, tensor):
+            self.tensor = tensor
+
+    kept = []
+
+    def pack(tensor):
+        packed = Packed(tensor.detach())
+        kept.append(weakref.ref(packed))
+        return packed
+
+    with saved_tensors_hooks(pack, lambda packed: packed.tensor):
+        y = torch.rand(3, requires_grad=True).exp().sum()
+    assert kept[0]() is not None
+    y.backward()
+    assert kept[0]() is None
+
+
+def test_the_current_node_names_the_role_in_unpack():
+    """``_raw_saved_*`` of the node holds the very object that pack returned."""
+    roles = []
+
+    def unpack(packed):
+        node = torch._C._current_autograd_node()
+        roles.extend(
+            name.removeprefix("_raw_saved_")
+            for name in dir(node)
+            if name.startswith("_raw_saved_") and getattr(node, name).data is packed
+        )
+        return packed
+
+    a, b = torch.rand(2, 2, requires_grad=True), torch.rand(2, 2)
+    with saved_tensors_hooks(lambda t: t.detach(), unpack):
+        y = a @ b
+    y.sum().backward()
+    assert roles == ["mat2"]
+
+
+def test_hooks_are_of_one_thread():
+    from threading import Thread
+
+    seen = []
+    with saved_tensors_hooks(lambda t: seen.append(t) or t.detach(), itself):
+        thread = Thread(target=lambda: torch.rand(3, requires_grad=True).exp())
+        thread.start()
+        thread.join()
+    assert seen == []
+
+
+def test_inner_hooks_replace_outer_ones():
+    outer, inner = [], []
+    with saved_tensors_hooks(lambda t: outer.append(1) or t.detach(), itself):
+        with saved_tensors_hooks(lambda t: inner.append(1) or t.detach(), itself):
+            torch.rand(3, requires_grad=True).exp()
+    assert (len(outer), len(inner)) == (0, 1)
+
+
+def test_function_transforms_refuse_hooks():
+    with saved_tensors_hooks(lambda t: t.detach(), itself), pytest.raises(RuntimeError, match="hooks"):
+        torch.func.grad(lambda x: x.sin().sum())(torch.rand(3))
+
+
+def test_rrelu_fills_its_noise_after_it_was_saved():
+    """The value at pack isn't the value that backward is meant to see."""
+    values = []
+    with saved_tensors_hooks(lambda t: values.append((t, t.clone())) or t.detach(), itself):
+        x = torch.linspace(-2, 2, 9).requires_grad_()
+        torch.nn.functional.rrelu(x, training=True)
+    assert any(not torch.equal(tensor, early) and tensor._version == 0 for tensor, early in values)

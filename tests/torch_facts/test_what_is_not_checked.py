@@ -1,0 +1,174 @@
+"""What torch leaves unchecked, and the places where it can be seen."""
+
+import numpy as np
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
+
+from unclobber.observe._content import digest, of_words
+
+
+def leaf(n: int = 4) -> torch.Tensor:
+    return torch.linspace(0.1, 1.0, n).requires_grad_()
+
+
+class Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, s):
+        ctx.s = s
+        return x * s
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.s, None
+
+
+def test_an_attribute_of_ctx_is_never_checked():
+    x, s = leaf(), torch.ones(4)
+    y = Scale.apply(x, s)
+    s.fill_(3)
+    y.sum().backward()
+    assert x.grad.tolist() == [3.0] * 4
+
+
+def test_the_ctx_of_forward_is_the_node():
+    """So what is on ctx can be found from the node, and dies with it."""
+    y = Scale.apply(leaf(), torch.ones(4))
+    assert isinstance(y.grad_fn, torch.autograd.function.BackwardCFunction)
+    assert list(y.grad_fn.__dict__) == ["s"]
+
+
+def test_apply_looks_at_the_class_between_function_and_cpp_even_if_bound_before(monkeypatch):
+    bound = Scale.apply
+    home = torch.autograd.function._SingleLevelFunction
+    assert "apply" not in vars(home)
+    called = []
+
+    def apply(cls, *args):
+        called.append(cls)
+        return super(home, cls).apply(*args)
+
+    monkeypatch.setattr(home, "apply", classmethod(apply), raising=False)
+    bound(leaf(), torch.ones(4))
+    assert called == [Scale]
+
+
+def test_the_engine_calls_apply_of_the_node_class(monkeypatch):
+    home = torch.autograd.function.BackwardCFunction
+    original, called = home.apply, []
+    y = Scale.apply(leaf(), torch.ones(4))
+    monkeypatch.setattr(home, "apply", lambda ctx, *g: (called.append(ctx), original(ctx, *g))[1])
+    y.sum().backward()
+    assert called == [y.grad_fn]
+
+
+def test_a_sum_hands_one_gradient_to_both_operands():
+    """A hook that writes to it changes what the other gets."""
+    a, b = leaf(), leaf()
+    a.register_hook(lambda g: [g.mul_(2), None][1])
+    y = a + b
+    (y * y).sum().backward()
+    assert torch.equal(b.grad, a.grad)
+
+
+def test_the_reference_count_tells_that_somebody_waits_for_a_gradient():
+    counts = {}
+
+    def hook(name):
+        return lambda g: counts.__setitem__(name, g._use_count())
+
+    a, b = leaf(), leaf()
+    q, p = b * 1, a * 1
+    p.register_hook(hook("first"))
+    q.register_hook(hook("second"))
+    y = p + q
+    (y * y).sum().backward()
+    assert counts["first"] == counts["second"] + 1
+
+
+def test_a_python_name_does_not_raise_the_reference_count():
+    x = torch.zeros(2)
+    count = x._use_count()
+    names = [x, x, x]
+    assert names[0]._use_count() == count
+
+
+def test_a_checkpoint_recomputes_from_what_is_there_by_then():
+    x, c = leaf(), torch.ones(4)
+    y = checkpoint(lambda t: t * c, x, use_reentrant=False)
+    c.fill_(3)
+    y.sum().backward()
+    assert y.tolist() == x.tolist()
+    assert x.grad.tolist() == [3.0] * 4
+
+
+def test_hash_tensor_misses_a_shuffle_and_even_counts():
+    """Why our own hash: exclusive or forgets places, and what is there twice."""
+    x = torch.arange(4.0)
+    assert torch.hash_tensor(x) == torch.hash_tensor(x.flip(0))
+    assert torch.hash_tensor(torch.ones(4)) == torch.hash_tensor(torch.zeros(4))
+
+
+def test_our_hashes_see_a_shuffle_even_counts_and_a_single_bit():
+    for mix in (digest, lambda t: of_words(t.contiguous())):
+        x = torch.arange(5.0)
+        assert mix(x) != mix(x.flip(0))
+        assert mix(torch.ones(4)) != mix(torch.zeros(4))
+        y = x.clone()
+        y.view(torch.int32)[3] ^= 1
+        assert mix(x) != mix(y)
+        assert mix(x) == mix(x.clone())
+
+
+def test_our_hashes_have_no_collisions_in_many_single_changes():
+    x = torch.zeros(257)
+    for mix in (digest, of_words):
+        seen = {mix(x)}
+        for place in range(257):
+            y = x.clone()
+            y[place] = 1.0
+            seen.add(mix(y))
+        assert len(seen) == 258
+
+
+def test_our_hash_takes_every_layout():
+    base = torch.arange(24.0).reshape(4, 6)
+    for view in (base.t(), base[:, 1::2], base[2], base.expand(2, 4, 6), base[:0], base.to(torch.bfloat16)):
+        assert digest(view) == digest(view.clone(memory_format=torch.contiguous_format))
+    z = torch.view_as_complex(base.reshape(4, 3, 2))
+    assert digest(z.conj()) is not None
+    assert digest(torch.zeros(3, device="meta")) is None
+    assert digest(torch.eye(3).to_sparse()) is None
+
+
+def test_memory_of_numpy_is_not_resizable():
+    """How a tensor from ``from_numpy`` is known when the call itself wasn't seen."""
+    assert not torch.from_numpy(np.ones(3)).untyped_storage().resizable()
+    assert torch.ones(3).untyped_storage().resizable()
+
+
+def test_a_function_mode_sees_memory_being_handed_out():
+    class Names(TorchFunctionMode):
+        def __init__(self):
+            super().__init__()
+            self.seen = []
+
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            self.seen.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    x = torch.ones(3)
+    with Names() as names:
+        x.numpy()
+        x.data_ptr()
+        x.untyped_storage()
+        np.asarray(x)
+        torch.from_dlpack(x)
+    assert {"numpy", "data_ptr", "untyped_storage", "__array__", "__dlpack__"} <= set(names.seen)
+
+
+def test_batch_norm_keeps_whether_it_trained():
+    bn = torch.nn.BatchNorm1d(3)
+    x = torch.ones(2, 3, requires_grad=True)
+    assert bn(x).grad_fn._saved_training is True
+    assert bn.eval()(x).grad_fn._saved_training is False

@@ -1,0 +1,54 @@
+"""What a stream can show, as its kind and the environment say."""
+
+from __future__ import annotations
+
+import io
+import os
+
+import pytest
+
+from unclobber.cli import _terminal
+from unclobber.cli._terminal import options_for
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal and has no file behind it."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch):
+    for name in ("COLUMNS", "NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("stream", "environment", "expected"),
+    [
+        pytest.param(io.StringIO(), {}, (80, False), id="no terminal"),
+        pytest.param(None, {}, (80, False), id="no stream"),
+        pytest.param(object(), {}, (80, False), id="the program's own object"),
+        pytest.param(io.StringIO(), {"COLUMNS": "100"}, (100, False), id="width by the environment"),
+        pytest.param(io.StringIO(), {"COLUMNS": "wide"}, (80, False), id="no number"),
+        pytest.param(Terminal(), {}, (132, True), id="terminal"),
+        pytest.param(Terminal(), {"COLUMNS": "60"}, (60, True), id="terminal, other width"),
+        pytest.param(Terminal(), {"NO_COLOR": "1"}, (132, False), id="NO_COLOR"),
+        pytest.param(Terminal(), {"NO_COLOR": ""}, (132, True), id="empty NO_COLOR"),
+        pytest.param(Terminal(), {"TERM": "dumb"}, (132, False), id="dumb"),
+    ],
+)
+def test_options(monkeypatch, stream, environment, expected):
+    """Width and colour."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(Terminal, "fileno", lambda _: 1)
+    monkeypatch.setattr(_terminal.os, "get_terminal_size", lambda _: os.terminal_size((132, 40)))
+    options = options_for(stream)
+    assert (options.width, options.colour) == expected
+
+
+def test_a_terminal_without_a_file():
+    """Where the width can't be asked for it is 80."""
+    assert options_for(Terminal()).width == 80

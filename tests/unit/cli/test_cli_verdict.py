@@ -1,0 +1,80 @@
+"""From an ending and findings to an exit code and guard's line."""
+
+from __future__ import annotations
+
+import doctest
+from dataclasses import replace
+
+import pytest
+
+from unclobber.cli import _verdict
+from unclobber.cli._program import Ending
+from unclobber.cli._verdict import complete, guard_line, unrepaired
+from unclobber.model import Finding, Report, Totals
+
+FOUND = Finding("UC101", "`y` was overwritten")
+REPAIRED = replace(FOUND, repaired=True)
+
+
+@pytest.mark.parametrize(
+    ("ending", "findings", "expected", "with_exit_zero"),
+    [
+        pytest.param(Ending(), (), 0, 0, id="clean"),
+        pytest.param(Ending(), (FOUND,), 1, 0, id="found"),
+        pytest.param(Ending(), (REPAIRED,), 0, 0, id="repaired"),
+        pytest.param(Ending(), (REPAIRED, FOUND), 1, 0, id="not all repaired"),
+        pytest.param(Ending(1, refused=True), (FOUND,), 1, 0, id="ended by a finding"),
+        pytest.param(Ending(1, failed=True), (), 1, 1, id="own failure"),
+        pytest.param(Ending(1, failed=True), (FOUND,), 1, 1, id="own failure after a finding"),
+        pytest.param(Ending(7), (FOUND,), 7, 7, id="own code"),
+        pytest.param(Ending(130, failed=True, interrupted=True), (FOUND,), 130, 130, id="interrupted"),
+    ],
+)
+def test_exit_code(ending, findings, expected, with_exit_zero):
+    """Findings make 1 of a 0 only, and ``--exit-zero`` takes back only that 1."""
+    report = Report("clean", findings)
+    assert complete(report, [], ending, exit_zero=False).exit_code == expected
+    assert complete(report, [], ending, exit_zero=True).exit_code == with_exit_zero
+
+
+def test_the_finding_that_ended_the_program_is_in_the_report():
+    """Once, whether or not the session has kept it."""
+    ending = Ending(1, refused=True)
+    assert complete(Report("refused"), [FOUND], ending, exit_zero=False).findings == (FOUND,)
+    assert complete(Report("refused", (FOUND,)), [FOUND], ending, exit_zero=False).findings == (FOUND,)
+
+
+def test_unrepaired():
+    """What guard has put right is left out."""
+    assert unrepaired(Report("silent", (REPAIRED, FOUND))) == (FOUND,)
+
+
+@pytest.mark.parametrize(
+    ("findings", "conflicts", "kept", "expected"),
+    [
+        ((REPAIRED,), 1, 1, "1 overwritten value restored for backward (1 place), 1 byte kept at peak"),
+        ((REPAIRED,), 18, 1234, "18 overwritten values restored for backward (1 place), 1.2 kB kept at peak"),
+        (
+            (REPAIRED,) * 2,
+            5,
+            999_999,
+            "5 overwritten values restored for backward (2 places), 1.0 MB kept at peak",
+        ),
+        (
+            (REPAIRED, FOUND),
+            9,
+            5 * 10**15,
+            "overwritten values restored at 1 of 2 places, 5000.0 TB kept at peak",
+        ),
+        ((FOUND,), 1, 0, "overwritten values restored at 0 of 1 place, 0 bytes kept at peak"),
+    ],
+)
+def test_guard_line(findings, conflicts, kept, expected):
+    """The line counts the values that were given back, the places in the source, and the bytes."""
+    report = Report("clean", findings, Totals(conflicts=conflicts, kept_bytes=kept))
+    assert guard_line(report) == f"guard: {expected}"
+
+
+def test_examples():
+    """The examples in the docstrings run."""
+    assert doctest.testmod(_verdict).failed == 0

@@ -1,0 +1,171 @@
+"""What is said of torch's refusals: who, where, why, and what to write instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from unclobber.judge.refusals import judge_refusal
+from unclobber.model import FreedEvidence, Need, RefusalEvidence, Save, Site, StaleEvidence, Write
+
+
+def site(line: int, source: str = "x.mul_(2)", below: tuple = ()) -> Site:
+    return Site("train.py", line, 1, line, 1 + len(source), "f", source, line, line, source, below=below)
+
+
+def write(expression: str | None = "x", operation: str = "mul_") -> Write:
+    return Write(site(9), operation, True, True, expression=expression)
+
+
+def made(operation: str = "chunk") -> Save:
+    return Save(site(4), (3,), "float32", 12, 0, operation=operation, expression="x")
+
+
+def evidence(code: str, **facts) -> RefusalEvidence:
+    given = {"write": write(), "made": made(), "how": "chunk", **facts}
+    return RefusalEvidence(code=code, torch_message="torch's own sentence", **given)
+
+
+CODES = ["UC201", "UC202", "UC203", "UC204", "UC205", "UC206", "UC207"]
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_finding_has_all_its_parts(code):
+    """The sentence names tensor and operation; both places are labelled; there is a why and a help."""
+    finding = judge_refusal(evidence(code))
+    assert finding.code == code
+    assert "`x`" in finding.message
+    assert "mul_" in finding.message
+    assert {"saved", "write"} == set(dict(finding.labels))
+    assert finding.notes
+    assert finding.fixes
+    assert finding.torch_message == "torch's own sentence"
+    assert not any(fix.verified for fix in finding.fixes)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_what_is_not_known_is_not_said(code):
+    """No place, no label; no name, no backticks with None in them."""
+    finding = judge_refusal(evidence(code, write=write(None), made=None, how=None))
+    assert finding.saved is None
+    assert "saved" not in dict(finding.labels)
+    said = [
+        finding.message,
+        *finding.notes,
+        *dict(finding.labels).values(),
+        *(f.title for f in finding.fixes),
+    ]
+    assert not any("None" in text.replace("stays None", "") for text in said)
+
+
+def test_an_update_of_a_leaf_is_not_to_be_made_out_of_place():
+    """The common advice, ``w = w - lr * w.grad``, makes a tensor whose ``.grad`` stays None."""
+    facts = {"write": write(operation="sub_"), "out_of_place": "x = x - lr * x.grad"}
+    finding = judge_refusal(evidence("UC201", in_no_grad="with torch.no_grad(): x -= lr * x.grad", **facts))
+    assert finding.fixes[0].code == "with torch.no_grad(): x -= lr * x.grad"
+    assert all(fix.code != "x = x - lr * x.grad" for fix in finding.fixes)
+    assert any("not `x = x - lr * x.grad`" in fix.title for fix in finding.fixes)
+
+
+def test_a_parameters_name_is_not_given_to_a_plain_tensor():
+    """``self.w = self.w.mul(2)`` raises for an ``nn.Parameter``: only the right side is advised."""
+    facts = {"out_of_place": "self.w = self.w.mul(2)", "parameter": True}
+    codes = [fix.code for fix in judge_refusal(evidence("UC201", **facts)).fixes]
+    assert "self.w.mul(2)" in codes
+    assert "self.w = self.w.mul(2)" not in codes
+
+
+def test_views_say_whose_they_are():
+    finding = judge_refusal(evidence("UC202", leaf="net.weight", how="view"))
+    assert "`x` is a view of the leaf `net.weight`" in finding.message
+    assert dict(finding.labels)["saved"] == "`x` became a view of `net.weight` here, by view"
+
+
+def test_a_module_path_with_a_number_is_no_code():
+    codes = [fix.code for fix in judge_refusal(evidence("UC202", leaf="net.0.weight")).fixes]
+    assert "x = net.0.weight.clone()" not in codes
+    assert "x = net.weight.clone()" in [
+        fix.code for fix in judge_refusal(evidence("UC202", leaf="net.weight")).fixes
+    ]
+
+
+@pytest.mark.parametrize(("how", "advice"), [("unbind", "x[i]"), ("iteration", "x[i]"), ("chunk", "narrow")])
+def test_one_view_at_a_time(how, advice):
+    assert any(advice in fix.title for fix in judge_refusal(evidence("UC203", how=how)).fixes)
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"), [("no_grad", "under no_grad"), ("inference_mode", "inference mode")]
+)
+def test_which_mode_was_off(mode, words):
+    assert words in judge_refusal(evidence("UC204", grad_off=mode)).message
+
+
+def test_an_inference_tensor_is_written_or_saved_or_to_be_trained():
+    messages = {
+        judge_refusal(evidence("UC206", **facts)).message
+        for facts in ({}, {"saving": True}, {"trainable": True})
+    }
+    assert len(messages) == 3
+
+
+# --- a second backward ----------------------------------------------------------------------------
+
+FREED, AGAIN = Need(site(6, "a.backward()"), nth=1), Need(site(8, "b.backward()"), nth=2)
+OPERATION = Save(site(3, "w.tanh()"), (3,), "float32", 12, 0, operation="tanh", node="TanhBackward0")
+
+
+def freed(**facts) -> FreedEvidence:
+    given = {"saved": OPERATION, "freed": FREED, "needed": AGAIN, **facts}
+    return FreedEvidence("Trying to backward through the graph a second time", **given)
+
+
+def titles(finding) -> str:
+    return "\n".join(fix.title + (fix.code or "") for fix in finding.fixes)
+
+
+def test_both_backwards_have_their_numbers():
+    finding = judge_refusal(freed())
+    assert finding.message == "tanh is part of this backward's graph and of one that backward 1 freed"
+    assert dict(finding.labels) == {
+        "saved": "tanh ran here",
+        "freed": "backward 1 freed it here",
+        "needed": "backward 2 needs it again here",
+    }
+    assert (finding.freed, finding.needed, finding.writes) == (FREED, AGAIN, ())
+
+
+def test_one_line_that_is_both():
+    """In a loop one line frees and needs: both marks say the same, and are shown once."""
+    labels = dict(judge_refusal(freed(freed=Need(AGAIN.site, nth=1))).labels)
+    assert labels["freed"] == labels["needed"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "told", "advised"),
+    [
+        pytest.param({"same_root": True, "root": "loss"}, "`loss`", "forward again", id="same tensor"),
+        pytest.param({"carried": "h"}, "`h` ties", "h = h.detach()", id="carried by a variable"),
+        pytest.param(
+            {"kept": "net.state", "detached": "self.state = h.detach()"},
+            "`net.state` ties",
+            "self.state = h.detach()",
+            id="kept by an object",
+        ),
+        pytest.param(
+            {"kept": "net.w", "kept_is_spent": True}, "`net.w` ties", "anew in each forward", id="made once"
+        ),
+        pytest.param({"saved": None, "freed": None}, "already", "compute it anew", id="nothing known"),
+    ],
+)
+def test_what_ties_the_graphs_and_what_to_do(facts, told, advised):
+    finding = judge_refusal(freed(**facts))
+    assert told in finding.message
+    assert advised in titles(finding)
+    assert "retain_graph=True" in titles(finding)  # with its reason, and last
+    assert "optimizer step" in finding.fixes[-1].title
+
+
+def test_saved_before_watching():
+    finding = judge_refusal(StaleEvidence("one of the variables …", AGAIN))
+    assert (finding.code, finding.saved, finding.writes, finding.needed) == ("UC101", None, (), AGAIN)
+    assert "before watching" in finding.message

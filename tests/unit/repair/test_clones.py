@@ -1,0 +1,132 @@
+"""Clones: of what is saved, of what is written, of a module's parameters."""
+
+from __future__ import annotations
+
+from rewriting import plain, rewritten
+
+from unclobber.repair.cures import CURES
+from unclobber.repair.cures.clone_parameters import rewrites as parameter_rewrites
+
+clone_saved, clone_target = CURES["clone-saved"], CURES["clone-target"]
+clone_parameters = CURES["clone-parameters"]
+
+PROGRAM = """
+import torch
+
+def f(x, w):
+    y = torch.exp(x) * w
+    x += 1
+    return x, y
+"""
+
+
+def _line(text: str, number: int) -> str:
+    return text.splitlines()[number - 1].strip()
+
+
+def test_the_named_operand_comes_first(proposed):
+    """Where the finding names what was saved, its clone is the first candidate."""
+    texts = proposed(clone_saved, "UC101", PROGRAM, saved="torch.exp(x) * w", facts={"expression": "w"})
+    assert _line(texts[0], 4) == "y = torch.exp(x) * w.clone()"
+    assert all(_line(text, 5) == "x += 1" for text in texts)
+
+
+def test_without_a_name_every_operand_is_a_candidate(proposed):
+    """The proof will tell which one it was."""
+    texts = proposed(clone_saved, "UC101", PROGRAM, saved="torch.exp(x) * w")
+    lines = [_line(text, 4) for text in texts]
+    assert "y = torch.exp(x).clone() * w" in lines
+    assert "y = torch.exp(x) * w.clone()" in lines
+    assert "y = torch.exp(x.clone()) * w" in lines
+    assert not any("torch.clone" in line for line in lines)
+
+
+def test_a_result_is_kept_by_copying_the_value(proposed):
+    """An operation that saved its result keeps it alone if the program goes on with a copy."""
+    texts = proposed(clone_saved, "UC101", PROGRAM, saved="torch.exp(x)", facts={"role": "result"})
+    assert _line(texts[0], 4) == "y = torch.exp(x).clone() * w"
+
+
+def test_brackets_where_they_are_needed(proposed):
+    """A clone of a sum is the clone of all of it."""
+    text = "y = a + b\nz = (y).exp()\n"
+    texts = proposed(clone_saved, "UC101", text, saved="a + b", facts={"role": "result"})
+    assert _line(texts[0], 1) == "y = (a + b).clone()"
+
+
+def test_nothing_to_clone(proposed):
+    """No saved tensor, no clone of it; a freed graph is no question of copies."""
+    assert proposed(clone_saved, "UC301", PROGRAM, saved="torch.exp(x) * w") == []
+
+
+def test_the_target_is_copied_before_the_write(proposed):
+    """One line directly before the write, comments above both."""
+    text = """
+    def f(x, m):
+        # blank the padding
+        x[m] = 0
+        return x
+    """
+    expected = """
+    def f(x, m):
+        # blank the padding
+        x = x.clone()
+        x[m] = 0
+        return x
+    """
+    assert proposed(clone_target, "UC101", text, write="x[m]") == [plain(expected)]
+
+
+def test_the_callers_argument_is_copied(proposed):
+    """A helper writes to what it was given: the caller hands it a copy."""
+    text = """
+    def blank(x):
+        x.fill_(0)
+        return x
+
+    def f(x):
+        y = blank(x)
+        return y
+    """
+    texts = proposed(clone_target, "UC101", text, write="x.fill_(0)", callers=(6,))
+    assert any("y = blank(x.clone())" in new for new in texts)
+
+
+def test_a_call_for_its_effect_keeps_its_argument(proposed):
+    """A copy handed to a call whose value is dropped would take the write with it."""
+    text = """
+    def blank(x):
+        x.fill_(0)
+
+    def f(x):
+        blank(x)
+        return x
+    """
+    assert proposed(clone_target, "UC101", text, write="x.fill_(0)", callers=(5,)) == []
+
+
+def test_a_line_that_is_shared_stays(proposed):
+    """There is no place for a new line between two statements on one line."""
+    assert proposed(clone_target, "UC101", "y = 1; x[0] = 0\nuse(x)\n", write="x[0]") == []
+
+
+def test_parameters_are_copied_for_one_call(proposed):
+    """The module runs with copies, and the originals are free for the optimizer."""
+    text = """
+    import torch
+    score = critic(fake)
+    opt.step()
+    """
+    expected = (
+        "score = torch.func.functional_call("
+        "critic, {n: p.clone() for n, p in critic.named_parameters()}, (fake,))"
+    )
+    texts = proposed(clone_parameters, "UC101", text, saved="critic(fake)", facts={"name": "critic.weight"})
+    assert [_line(new, 2) for new in texts] == [expected]
+
+
+def test_only_for_parameters(proposed):
+    """Where nothing says that a parameter was overwritten, a call is left as it is."""
+    text = "import torch\nscore = critic(fake)\n"
+    assert proposed(clone_parameters, "UC101", text, saved="critic(fake)") == []
+    assert rewritten(parameter_rewrites, "import torch\ny = torch.exp(x)  # <-\n") == []

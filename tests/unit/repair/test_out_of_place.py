@@ -1,0 +1,111 @@
+"""``x += y`` becomes ``x = x + y``, and its many relatives."""
+
+from __future__ import annotations
+
+import pytest
+from rewriting import rewritten
+
+from unclobber.repair.cures.out_of_place import rewrites
+
+HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
+TAIL = "use(x, a, b)\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("x += y", "x = x + y"),
+        ("x  -=  a + b", "x = x - (a + b)"),
+        ("x += a * b", "x = x + a * b"),
+        ("x *= a + b", "x = x * (a + b)"),
+        ("x **= 2", "x = x ** 2"),
+        ("x += a if b else c", "x = x + (a if b else c)"),
+        ("x @= -a", "x = x @ (-a)"),
+        ("self.x += y", "self.x = self.x + y"),
+        ("x.add_(1)", "x = x.add(1)"),
+        ("x.sub_(a).div_(b, rounding_mode='floor')", "x = x.sub(a).div(b, rounding_mode='floor')"),
+        ("x.unsqueeze_(0)", "x = x.unsqueeze(0)"),
+        ("x.zero_()", "x = torch.zeros_like(x)"),
+        ("x.fill_(a)", "x = torch.empty_like(x).fill_(a)"),
+        ("x.copy_(a)", "x = torch.empty_like(x).copy_(a)"),
+        ("x.mul_(2).copy_(a)", "x = x.mul(2).copy_(a)"),
+        ("x.normal_(0, 1)", "x = torch.empty_like(x).normal_(0, 1)"),
+        ("torch.relu_(x)", "x = torch.relu(x)"),
+        ("F.relu(x, inplace=True)", "x = F.relu(x)"),
+        ("F.relu(x, True)", "x = F.relu(x)"),
+        ("F.dropout(x, 0.5, True, True)", "x = F.dropout(x, 0.5, True)"),
+        ("torch.mul(a, b, out=x)", "x = torch.mul(a, b)"),
+        ("torch.max(a, 0, out=(x, b))", "x, b = torch.max(a, 0)"),
+        ("y = x.relu_()", "y = x.relu()"),
+        ("y = F.relu(x.mul_(2), inplace=True)", None),
+        ("return t.mul_(64).round_().div_(64)", "return t.mul(64).round().div(64)"),
+        ("y = torch.add(a, b, out=x)", "y = torch.add(a, b)"),
+        ("x += y; z = 1", "x = x + y; z = 1"),
+        ("x += y  # why not", "x = x + y  # why not"),
+    ],
+)
+def test_before_and_after(before, after):
+    """Each way to write in place has its form that doesn't; comments and neighbours stay."""
+    indent = "    "
+    texts = rewritten(rewrites, f"{HEAD}def f(x):\n{indent}{before}  # <-\n{indent}{TAIL}")
+    if after is None:
+        assert [t.splitlines()[4].strip() for t in texts] == [
+            "y = F.relu(x.mul_(2))",
+            "y = F.relu(x.mul(2), inplace=True)",
+        ]
+    else:
+        expected = after.replace("x, b =", "(x, b) =")
+        assert [t.splitlines()[4].strip() for t in texts] in ([after], [expected])
+        assert [line for n, line in enumerate(texts[0].splitlines()) if n != 4] == [
+            *HEAD.splitlines(),
+            "def f(x):",
+            indent + TAIL.strip(),
+        ]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "x = x + y",
+        "x.add(1)",
+        "x.requires_grad_()",
+        "x.__init__()",
+        "f(x)",
+        "x.resize_(3)",
+        "nn.ReLU()(x)",
+        "pass",
+    ],
+)
+def test_nothing_to_do(statement):
+    """What writes to no tensor stays."""
+    assert rewritten(rewrites, f"{HEAD}def f(x):\n    {statement}  # <-\n    {TAIL}") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(
+            "for p in ps:\n    p.mul_(2)  # <-\n", id="each turn has another p, so the write is for others"
+        ),
+        pytest.param("def f(x):\n    x += 1  # <-\n", id="nobody reads x here: the caller's tensor is meant"),
+        pytest.param(
+            "import torch.nn as nn\nnn.init.zeros_(w)  # <-\nuse(w)\n", id="an initialiser has no other form"
+        ),
+        pytest.param("f(x).add_(1)  # <-\n", id="no name to bind"),
+        pytest.param("x[0].add_(1)  # <-\nuse(x)\n", id="a part can't be bound"),
+    ],
+)
+def test_not_safe_so_untouched(text):
+    """A write whose effect would be lost, or that has no name, is left to other cures."""
+    assert rewritten(rewrites, text) == []
+
+
+def test_without_torch_in_scope():
+    """A file that doesn't import torch gets a form that needs none."""
+    assert rewritten(rewrites, "x.copy_(a)  # <-\nuse(x)\n") == ["x = x.clone().copy_(a)\nuse(x)\n"]
+
+
+def test_read_in_the_next_turn():
+    """A name that the loop reads earlier in its body is read again."""
+    texts = rewritten(rewrites, "for i in n:\n    use(x)\n    x += 1  # <-\n")
+    assert texts == ["for i in n:\n    use(x)\n    x = x + 1\n"]

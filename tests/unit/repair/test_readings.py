@@ -1,0 +1,202 @@
+"""Readings: what torch refuses, made to run as it is meant. Each is checked against the program that a
+person would have written."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+import torch
+
+from unclobber.repair import _proposal as names
+from unclobber.repair._readings import enter
+
+
+def _under(reading, program):
+    torch.manual_seed(0)
+    with ExitStack() as stack:
+        enter((reading,), stack)
+        return program()
+
+
+def _plain(program):
+    torch.manual_seed(0)
+    return program()
+
+
+def _leaf():
+    return torch.randn(4, requires_grad=True)
+
+
+def _view_of_leaf():
+    w = _leaf()
+    w.view(2, 2)[0] = 5.0
+    w.exp().sum().backward()
+    return w.grad
+
+
+def test_a_write_to_a_leafs_view_recorded():
+    """As though the leaf had been copied first: what was overwritten gets no gradient."""
+
+    def copied():
+        w = _leaf()
+        c = w.clone()
+        c.view(2, 2)[0] = 5.0
+        c.exp().sum().backward()
+        return w.grad
+
+    with pytest.raises(RuntimeError):
+        _plain(_view_of_leaf)
+    assert torch.equal(_under(names.RECORDED, _view_of_leaf), _plain(copied))
+
+
+def test_a_write_to_a_leafs_view_not_recorded():
+    """As under ``no_grad``: the gradient is that of the new value."""
+
+    def unrecorded():
+        w = _leaf()
+        with torch.no_grad():
+            w.view(2, 2)[0] = 5.0
+        w.exp().sum().backward()
+        return w.grad
+
+    found = _under(names.NOT_RECORDED, _view_of_leaf)
+    assert torch.equal(found, _plain(unrecorded))
+    assert not torch.equal(found, _under(names.RECORDED, _view_of_leaf))
+
+
+def test_the_programs_own_errors_pass():
+    """A reading forgives what it is for, nothing else."""
+
+    def wrong():
+        torch.ones(2) + torch.ones(3)
+
+    for reading in (names.NOT_RECORDED, names.RECORDED, names.ONE_BY_ONE, names.VIEW_RECORDED):
+        with pytest.raises(RuntimeError, match="must match"):
+            _under(reading, wrong)
+
+
+def test_a_step_between_two_forwards_is_seen():
+    """A leaf's copy is made anew once the leaf itself was written."""
+
+    def program():
+        w = _leaf()
+        optimizer = torch.optim.SGD([w], lr=0.5)
+        for _ in range(2):
+            optimizer.zero_grad()
+            w.exp().sum().backward()
+            optimizer.step()
+        return w.grad, w.detach()
+
+    for one, other in zip(_under(names.RECORDED, program), _plain(program), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "split", [lambda x: x.chunk(2), lambda x: torch.split(x, 2), lambda x: x.view(2, 2).unbind(0)]
+)
+def test_views_one_by_one(split):
+    """A write to one of several views reaches the tensor that they are views of."""
+
+    def program():
+        w = _leaf()
+        x = w * 1
+        a, b = split(x)
+        a.mul_(3)
+        (x.exp().sum() + b.sum()).backward()
+        return w.grad
+
+    def indexed():
+        w = _leaf()
+        x = w * 1
+        x[:2].mul_(3)
+        (x.exp().sum() + x[2:].sum()).backward()
+        return w.grad
+
+    with pytest.raises(RuntimeError):
+        _plain(program)
+    assert torch.equal(_under(names.ONE_BY_ONE, program), _plain(indexed))
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_view_taken_in_normal_mode(mode):
+    """The view is recorded, whatever mode it was taken in."""
+
+    def program(context):
+        w = _leaf()
+        x = w * 1
+        with context():
+            view = x[:2]
+        view.mul_(w[2:])
+        x.exp().sum().backward()
+        return w.grad
+
+    with pytest.raises(RuntimeError):
+        _plain(lambda: program(mode))
+    assert torch.equal(_under(names.VIEW_RECORDED, lambda: program(mode)), _plain(lambda: program(ExitStack)))
+
+
+def test_no_grad_for_inference_mode_and_back():
+    """The name is torch's own again afterwards."""
+    original = torch.inference_mode
+
+    def program():
+        with torch.inference_mode():
+            made = torch.ones(3)
+        w = torch.ones(3, requires_grad=True)
+        (w * made).sum().backward()
+        return w.grad
+
+    with pytest.raises(RuntimeError):
+        _plain(program)
+    assert torch.equal(_under(names.NO_GRAD, program), torch.ones(3))
+    assert torch.inference_mode is original
+
+
+def test_a_custom_functions_output_copied():
+    """torch's own advice: the view that the Function returns is cloned."""
+
+    class Same(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.view_as(x)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    def program(copy):
+        w = _leaf()
+        y = Same.apply(w * 1)
+        y = y.clone() if copy else y
+        y[0] = 7.0
+        y.exp().sum().backward()
+        return w.grad
+
+    with pytest.raises(RuntimeError):
+        _plain(lambda: program(False))
+    assert torch.equal(_under(names.COPIED_OUTPUT, lambda: program(False)), _plain(lambda: program(True)))
+
+
+def test_tensors_on_ctx_stay_what_they_were():
+    """As ``save_for_backward`` with a copy would have it."""
+
+    class Times(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, w):
+            ctx.x, ctx.n = x, 3
+            return x * w
+
+        @staticmethod
+        def backward(ctx, grad):
+            return None, grad * ctx.x * (ctx.n - 2)
+
+    def program():
+        w, x = _leaf(), torch.ones(4)
+        y = Times.apply(x, w)
+        x.fill_(9)
+        y.sum().backward()
+        return w.grad
+
+    assert torch.equal(_plain(program), torch.full((4,), 9.0))
+    assert torch.equal(_under(names.KEPT_ON_CTX, program), torch.ones(4))

@@ -1,0 +1,185 @@
+"""What a proof compares: it must accept the same gradients and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from unclobber.observe import _torch_compat as compat
+from unclobber.repair._recorder import Enough, Record, Recorder, Story, compare, compare_stories
+
+
+@pytest.fixture
+def recording():
+    """``recording(program)``: the records of one program; torch's own functions are put back."""
+    homes = [(home, name, getattr(home, name)) for home, name in compat.backward_homes()]
+
+    def run(program, **options):
+        recorder = Recorder(**options)
+        recorder.install()
+        try:
+            program()
+        except Enough:
+            pass
+        finally:
+            for home, name, original in homes:
+                setattr(home, name, original)
+        return recorder
+
+    return run
+
+
+def _program(factor=1.0, *, seed=0, calls=1):
+    def run():
+        torch.manual_seed(seed)
+        w, b = torch.randn(3, requires_grad=True), torch.zeros(3, requires_grad=True)
+        for _ in range(calls):
+            (w.exp() * factor + b).sum().backward()
+
+    return run
+
+
+def test_the_same_program_agrees(recording):
+    """Two runs of one program have equal records, leaf by leaf."""
+    one, other = recording(_program()), recording(_program())
+    found = compare(one.records, other.records, 1)
+    assert (found.why, found.compared, found.leaves, found.gradients, found.largest) == ("", 1, 2, 2, 0.0)
+
+
+def test_another_gradient_is_seen(recording):
+    """The loss and the gradients; the gradient alone, too."""
+    one, other = recording(_program()), recording(_program(1.001))
+    assert "another loss" in compare(one.records, other.records, 1).why
+    other.records[0].roots = one.records[0].roots
+    assert "another gradient" in compare(one.records, other.records, 1).why
+
+
+def test_another_order_of_summation_agrees(recording):
+    """A few roundings are allowed, and reported."""
+    one, other = recording(_program()), recording(_program())
+    key, gradient = other.records[0].leaves[0]
+    other.records[0].leaves[0] = key, gradient * (1 + 2**-22)
+    found = compare(one.records, other.records, 1)
+    assert found.why == ""
+    assert 0 < found.largest < 1e-6
+
+
+def test_a_call_that_was_not_reached(recording):
+    """No record, no proof."""
+    one, other = recording(_program(calls=2)), recording(_program(calls=1))
+    assert "was not reached" in compare(one.records, other.records, 2).why
+    assert compare(one.records, other.records, 1).compared == 1
+
+
+def test_later_calls_are_compared_as_well(recording):
+    """Where both runs have got further than needed, what is there must agree."""
+    one, other = recording(_program(calls=2)), recording(_program(calls=2))
+    key, gradient = other.records[1].leaves[0]
+    other.records[1].leaves[0] = key, gradient + 1
+    assert "backward call 2" in compare(one.records, other.records, 1).why
+
+
+def test_leaves_that_begin_equal_are_not_mixed_up():
+    """Any pairing that agrees will do, but there must be one."""
+    one, two = torch.ones(2), torch.full((2,), 2.0)
+    key = ((2,), "torch.float32", 0j, 0.0)
+    a = Record([], [(key, one), (key, two)], [])
+    assert compare([a], [Record([], [(key, two), (key, one)], [])], 1).why == ""
+    assert compare([a], [Record([], [(key, one), (key, one)], [])], 1).why != ""
+
+
+def test_a_leaf_that_nothing_reaches(recording):
+    """A leaf that only one run's graph holds is fine if no gradient has arrived, else not."""
+
+    def more(factor):
+        def run():
+            torch.manual_seed(0)
+            w, b = torch.randn(3, requires_grad=True), torch.zeros(3, requires_grad=True)
+            c = torch.ones(5, requires_grad=True)
+            (w.exp() + b + factor * c.sum() - factor * 5).sum().backward()
+
+        return run
+
+    one = recording(_program())
+    assert compare(one.records, recording(more(0.0)).records, 1).why == ""
+    assert "set of leaves" in compare(one.records, recording(more(1.0)).records, 1).why
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [(float("nan"), 1.0), (float("inf"), float("-inf")), (float("nan"), float("inf"))]
+)
+def test_what_is_not_finite(a, b):
+    """Equal only to itself."""
+    key = ((1,), "x")
+    records = {v: [Record([], [(key, torch.tensor([v, 1.0]))], [])] for v in (a, b)}
+    assert compare(records[a], records[b], 1).why != ""
+    assert compare(records[a], records[a], 1).why == ""
+
+
+def test_results_of_autograd_grad(recording):
+    """They are gradients, too."""
+
+    def program(factor):
+        def run():
+            x = torch.ones(2, requires_grad=True)
+            torch.autograd.grad((x * factor).sum() - 2 * factor, x)
+
+        return run
+
+    one, other = recording(program(2.0)), recording(program(3.0))
+    assert compare(one.records, one.records, 1).gradients == 1
+    assert "autograd.grad" in compare(one.records, other.records, 1).why
+
+
+def test_it_ends_the_run(recording):
+    """After as many backward calls as are needed."""
+    recorder = recording(_program(calls=5), stop_after=2)
+    assert (recorder.begun, len(recorder.records)) == (2, 2)
+
+
+def test_the_failing_call_is_known(recording):
+    """The first one that raised, though the program went on."""
+
+    def program():
+        x = torch.ones(2, requires_grad=True)
+        x.sum().backward()
+        y = x.exp()
+        y.add_(1)
+        with pytest.raises(RuntimeError):
+            y.sum().backward()
+        x.sum().backward()
+
+    assert recording(program).failed_at == 2
+
+
+def test_a_spent_graph_passes_nothing_on(recording):
+    """The reading of a second backward: each call's gradient stops where an earlier one has been."""
+
+    def carried():
+        torch.manual_seed(0)
+        w = torch.randn(3, requires_grad=True)
+        state = torch.ones(3)
+        for _ in range(3):
+            state = state * w.exp()
+            state.sum().backward()
+
+    def detached():
+        torch.manual_seed(0)
+        w = torch.randn(3, requires_grad=True)
+        state = torch.ones(3)
+        for _ in range(3):
+            state = state.detach() * w.exp()
+            state.sum().backward()
+
+    one, other = recording(carried, cut=True), recording(detached)
+    assert compare(one.records, other.records, 3).why == ""
+
+
+def test_what_the_modules_hold_counts(recording):
+    """A cure that loses a write to a buffer has the right gradients and is wrong all the same."""
+    records = recording(_program()).records
+    one = Story(records, {"net.scale": torch.ones(2)}, "finished")
+    assert (
+        "net.scale" in compare_stories(one, Story(records, {"net.scale": torch.zeros(2)}, "finished"), 1).why
+    )
+    assert compare_stories(one, Story(records, {"net.scale": torch.ones(2)}, "finished"), 1).why == ""

@@ -1,0 +1,67 @@
+"""Every cure on every file of the standard library's tests: no crash, and only Python comes out.
+
+These files hold what Python's grammar allows; nothing in them is a tensor, so a cure that fires does so on
+the look of a statement alone, as it would on a user's.
+"""
+
+from __future__ import annotations
+
+import ast
+import random
+import warnings
+from pathlib import Path
+
+import pytest
+import test
+
+from unclobber.repair._syntax import parse
+from unclobber.repair._text import decode
+from unclobber.repair.cures import clone_target, out_of_place, scatter, stack_list
+
+FILES = sorted(Path(test.__file__).parent.rglob("*.py"))
+SAMPLE = random.Random(0).sample(FILES, min(8, len(FILES)))
+MOST_STATEMENTS = 20
+"""Of each file; every edit parses the whole file anew."""
+
+
+def _check(path: Path) -> None:
+    encoded = decode(path.read_bytes())
+    if encoded is None:
+        return
+    assert encoded.encode(encoded.text) == path.read_bytes()
+    source = parse(encoded.text)
+    if source is None:
+        return
+    assert source.module.code == encoded.text
+    statements = random.Random(0).sample(source.smalls, min(MOST_STATEMENTS, len(source.smalls)))
+    for statement in statements:
+        texts = [text for text, *_ in out_of_place.rewrites(source, statement)]
+        texts += [text for text, *_ in scatter.rewrites(source, statement)]
+        texts += [text for text in [stack_list.rewritten(source, statement)] if text is not None]
+        for place in clone_target.targets(source, statement):
+            name = source.code(place)
+            text = source.inserted(statement, before=[f"{name} = {name}.clone()"])
+            texts += [] if text is None else [text]
+        for text in texts:
+            assert text != encoded.text
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SyntaxWarning)
+                ast.parse(text)
+
+
+@pytest.mark.parametrize("path", SAMPLE, ids=lambda path: path.name)
+def test_sampled(path):
+    """A seeded few."""
+    _check(path)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(FILES[0].parent)))
+def test_all(path):
+    """All of them."""
+    _check(path)
+
+
+def test_there_are_files():
+    """The sample is one of something."""
+    assert len(FILES) > 300

@@ -1,0 +1,45 @@
+"""Assignments to a part as functional scatters."""
+
+from __future__ import annotations
+
+import pytest
+from rewriting import rewritten
+
+from unclobber.repair.cures.scatter import rewrites
+
+
+def _lines(statement: str) -> list[str]:
+    texts = rewritten(rewrites, f"import torch\n{statement}  # <-\nuse(x)\n")
+    return [text.splitlines()[1] for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("x[mask] = 0.5", ["x = x.masked_fill(mask, 0.5)", "x = torch.where(mask, 0.5, x)"]),
+        ("x[mask] = -1", ["x = x.masked_fill(mask, -1)", "x = torch.where(mask, -1, x)"]),
+        (
+            "x[i] = v",
+            ["x = torch.where(i, v, x)", "x = x.index_put((i,), v)", "x = x.select_scatter(v, 0, i)"],
+        ),
+        ("x[:, i + 1] = v", ["x = x.select_scatter(v, 1, i + 1)"]),
+        ("x[:, 1:] = v", ["x = x.slice_scatter(v, 1, 1, None)"]),
+        ("x[2:4] += v", ["x = x.slice_scatter(x[2:4] + v, 0, 2, 4)"]),
+        ("x[rows, columns] = v", ["x = x.index_put((rows, columns), v)"]),
+    ],
+)
+def test_before_and_after(statement, expected):
+    """Every form that the index may call for, since only a run can tell them apart."""
+    assert _lines(statement) == expected
+
+
+@pytest.mark.parametrize("statement", ["x = v", "x += v", "x[0].add_(v)", "f(x)"])
+def test_nothing_to_do(statement):
+    """Only assignments to parts."""
+    assert _lines(statement) == []
+
+
+@pytest.mark.parametrize("statement", ["x[::2] = v", "x[..., 0] = v", "f()[i] = v", "x[:, 0] = y = v"])
+def test_not_safe_so_untouched(statement):
+    """A step has no functional form, an ellipsis hides the dimension, and a call has no name."""
+    assert _lines(statement) == []

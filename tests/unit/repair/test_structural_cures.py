@@ -1,0 +1,346 @@
+"""Cures that change more than one expression: lists for buffers, contexts, modes, moved statements."""
+
+from __future__ import annotations
+
+import pytest
+from rewriting import plain, rewritten
+
+from unclobber.repair.cures import CURES
+from unclobber.repair.cures.multi_view import rewrites as view_rewrites
+
+data_write = CURES["data-write"]
+detach_state = CURES["detach-state"]
+inference_mode = CURES["inference-mode"]
+inplace_modules = CURES["inplace-modules"]
+move_step = CURES["move-step"]
+multi_view = CURES["multi-view"]
+no_grad = CURES["no-grad"]
+recompute = CURES["recompute"]
+save_for_backward = CURES["save-for-backward"]
+stack_list = CURES["stack-list"]
+
+
+def _only(texts: list[str], expected: str) -> None:
+    assert texts == [plain(expected)]
+
+
+# --- a list for a buffer --------------------------------------------------------------------------
+
+
+def test_a_buffer_becomes_a_list(proposed):
+    """Stores are appended, loads of single elements read the list, and it is stacked after the loop."""
+    text = """
+    import torch
+    f = torch.zeros(n + 1)
+    f[0] = first
+    for i in range(n):
+        f[i + 1] = torch.sigmoid(f[i] * gain)
+    use(f)
+    """
+    expected = """
+    import torch
+    f = []
+    f.append(torch.as_tensor(first))
+    for i in range(n):
+        f.append(torch.sigmoid(f[i] * gain))
+    f = torch.stack(f)
+    use(f)
+    """
+    _only(proposed(stack_list, "UC101", text, write="f[i + 1]"), expected)
+
+
+def test_a_buffer_filled_along_its_second_dimension(proposed):
+    """The dimension that was indexed is the one that is stacked."""
+    text = """
+    import torch
+    s = x.new_zeros(b, t, d)
+    for i in range(t):
+        s[:, i] = step(x)
+    """
+    assert "s = torch.stack(s, dim=1)" in proposed(stack_list, "UC101", text, write="s[:, i]")[0]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("    f[i] = g(f)\n", id="the whole buffer is read"),
+        pytest.param("    if c:\n        f[i] = g(i)\n", id="not every turn stores"),
+        pytest.param("    f[i] = g(i)\n    if c: break\n", id="the loop may end early"),
+        pytest.param("    f[i] = g(f[:i])\n", id="a part is read"),
+        pytest.param("    f[i] = g(i)\n    f[i] += 1\n", id="it is written twice"),
+    ],
+)
+def test_a_buffer_that_must_stay(proposed, body):
+    """Whatever a list can't stand in for."""
+    text = f"import torch\nf = torch.zeros(n)\nfor i in range(n):\n{body}use(f)\n"
+    assert proposed(stack_list, "UC101", text, write="f[i] =".removesuffix(" =")) == []
+
+
+# --- no_grad --------------------------------------------------------------------------------------
+
+
+def test_a_leafs_write_under_no_grad(proposed):
+    """The statement alone, and the function that is there for it."""
+    text = """
+    import torch
+    def edit(layer):
+        # make it stronger
+        layer.weight[:, 0] += 1  # by one
+    """
+    statement = """
+    import torch
+    def edit(layer):
+        # make it stronger
+        with torch.no_grad():
+            layer.weight[:, 0] += 1  # by one
+    """
+    function = """
+    import torch
+    @torch.no_grad()
+    def edit(layer):
+        # make it stronger
+        layer.weight[:, 0] += 1  # by one
+    """
+    assert proposed(no_grad, "UC202", text, write="layer.weight[:, 0]") == [plain(statement), plain(function)]
+
+
+def test_a_function_that_returns_is_not_decorated(proposed):
+    """What it returns would be cut off the graph."""
+    text = "import torch\ndef f(w):\n    w.add_(1)\n    return w * 2\n"
+    assert len(proposed(no_grad, "UC201", text, write="w.add_(1)")) == 1
+
+
+@pytest.mark.parametrize("code", ["UC101", "UC102", "UC301"])
+def test_no_grad_is_for_leaves(proposed, code):
+    """For a saved tensor it would not help, and it would lose the write's gradient."""
+    assert proposed(no_grad, code, "import torch\nx.add_(1)\n", write="x.add_(1)") == []
+
+
+# --- modes ----------------------------------------------------------------------------------------
+
+
+def test_no_grad_for_inference_mode(proposed):
+    """The decorator keeps its place and arguments."""
+    text = "import torch\n@torch.inference_mode()\ndef validate(m):\n    return m(x)\n"
+    texts = proposed(inference_mode, "UC206", text, saved="m(x)")
+    assert texts == [text.replace("inference_mode", "no_grad")]
+
+
+def test_a_view_taken_outside_the_mode(proposed):
+    """The function that takes the view loses its decorator, the comment above it stays."""
+    text = "import torch\n# the stronger half\n@torch.inference_mode()\ndef pick(h):\n    return h[:2]\n"
+    texts = proposed(inference_mode, "UC204", text, saved="h[:2]")
+    assert texts == ["import torch\n# the stronger half\ndef pick(h):\n    return h[:2]\n"]
+
+
+def test_no_mode_no_change(proposed):
+    """Nothing to rename, nothing to drop."""
+    assert proposed(inference_mode, "UC204", "def pick(h):\n    return h[:2]\n", saved="h[:2]") == []
+
+
+# --- views ----------------------------------------------------------------------------------------
+
+
+def test_views_one_by_one():
+    """``unbind`` into names becomes indexing."""
+    texts = rewritten(view_rewrites, "a, b = x.unbind(0)  # <-\n")
+    assert "a, b = [part.clone() for part in x.unbind(0)]\n" in texts
+    texts = rewritten(view_rewrites, "a, b = x.unbind()  # <-\n")
+    assert "a, b = x[0], x[1]\n" in texts
+
+
+@pytest.mark.parametrize("statement", ["y = x.sum()", "f(x.chunk(2))"])
+def test_no_views_no_change(statement):
+    """Only where the parts are given names."""
+    assert rewritten(view_rewrites, f"{statement}  # <-\n") == []
+
+
+# --- modules --------------------------------------------------------------------------------------
+
+
+def test_modules_are_constructed_without_inplace(proposed):
+    """Each constructor of the class that wrote, then all; the layout of arguments stays."""
+    text = """
+    from torch import nn
+    net = nn.Sequential(
+        nn.ReLU(inplace=True),
+        nn.Dropout(
+            0.5,
+            inplace=True,
+        ),
+        nn.Dropout(0.1, True),
+    )
+    y = net(x)
+    """
+    texts = proposed(
+        inplace_modules, "UC101", text, write="net(x)", write_facts={"module": "net.1 (Dropout)"}
+    )
+    assert texts[0] == plain(text).replace("        0.5,\n        inplace=True,\n", "        0.5,\n")
+    assert texts[1] == plain(text).replace("nn.Dropout(0.1, True)", "nn.Dropout(0.1)")
+    assert len(texts) == 3
+    assert "ReLU(inplace=True)" in texts[2]
+
+
+def test_another_modules_constructor_stays(proposed):
+    """A class that didn't write is none of our business."""
+    text = "from torch import nn\nr = nn.ReLU(inplace=True)\ny = r(x)\n"
+    assert proposed(inplace_modules, "UC101", text, write="r(x)", write_facts={"module": "d (Dropout)"}) == []
+    assert proposed(inplace_modules, "UC101", text, write="r(x)") == []
+
+
+# --- carried state --------------------------------------------------------------------------------
+
+
+def test_a_carried_state_is_detached(proposed):
+    """The argument that the loop itself assigns comes from the turn before."""
+    text = """
+    for xb in data:
+        out, state = rnn(xb, state)
+        loss(out).backward()
+    """
+    texts = proposed(detach_state, "UC301", text, saved="rnn(xb, state)")
+    assert texts == [plain(text).replace("rnn(xb, state)", "rnn(xb, state.detach())")]
+
+
+def test_a_module_that_keeps_its_state(proposed):
+    """An attribute that outlives the call is stored detached."""
+    text = """
+    class R:
+        def __init__(self, h):
+            self.h = h
+
+        def forward(self, x):
+            h = self.h * x
+            self.h = h
+            return h
+    """
+    texts = proposed(detach_state, "UC301", text, saved="self.h * x")
+    assert texts == [
+        plain(text).replace(
+            "        self.h = h\n        return", "        self.h = h.detach()\n        return"
+        )
+    ]
+
+
+def test_state_that_is_not_carried(proposed):
+    """Outside a loop there is no turn before; for other findings there is nothing to cut."""
+    assert proposed(detach_state, "UC301", "out = rnn(x, state)\n", saved="rnn(x, state)") == []
+    text = "for x in d:\n    o, s = rnn(x, s)\n"
+    assert proposed(detach_state, "UC101", text, saved="rnn(x, s)") == []
+
+
+# --- custom Functions -----------------------------------------------------------------------------
+
+FUNCTION = """
+class Scale(Function):
+    @staticmethod
+    def forward(ctx, x, w, n):
+        ctx.x = x
+        ctx.n = n
+        return x * w
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, grad * ctx.x, None
+"""
+
+
+def test_save_for_backward(proposed):
+    """Only what backward reads, and only what it reads as a tensor of forward's."""
+    expected = """
+    class Scale(Function):
+        @staticmethod
+        def forward(ctx, x, w, n):
+            ctx.save_for_backward(x)
+            ctx.n = n
+            return x * w
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, = ctx.saved_tensors
+            return grad, grad * x, None
+    """
+    _only(proposed(save_for_backward, "UC103", FUNCTION, saved="ctx.x = x"), expected)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("ctx.x = x", "ctx.x = x + 1"),
+        ("ctx.n = n", "ctx.save_for_backward(w)"),
+        ("grad * ctx.x, None", "grad, None"),
+        ("(ctx, grad)", "(ctx, x)"),
+    ],
+)
+def test_functions_that_stay(proposed, old, new):
+    """What isn't an argument, is saved already, isn't read, or has a name that backward uses otherwise."""
+    assert proposed(save_for_backward, "UC103", FUNCTION.replace(old, new), saved="return x * w") == []
+
+
+# --- .data ----------------------------------------------------------------------------------------
+
+
+def test_a_data_write_becomes_visible(proposed):
+    """The same write where torch counts it."""
+    text = "import torch\nw.data[rows] = 0.01\n"
+    assert proposed(data_write, "UC102", text, write="w.data[rows]") == [
+        "import torch\nwith torch.no_grad():\n    w[rows] = 0.01\n"
+    ]
+
+
+@pytest.mark.parametrize("statement", ["w.data = v", "w[rows] = 0", "if c: w.data[0] = 1"])
+def test_data_that_stays(proposed, statement):
+    """``.data =`` swaps memory and writes nothing; a line that is shared can't be wrapped."""
+    assert proposed(data_write, "UC102", f"import torch\n{statement}\n", write=statement) == []
+
+
+# --- moved and repeated statements ----------------------------------------------------------------
+
+GAN = """
+score = critic(fake)
+d_loss = real - score
+d_loss.backward(retain_graph=True)
+opt_d.step()
+g_loss = -score
+g_loss.backward()
+opt_g.step()
+"""
+STEP = {"optimizer": "opt_d.step()"}
+
+
+def test_a_step_moves_behind_the_backward(proposed):
+    """The whole line, directly after the backward that needs its weights."""
+    texts = proposed(
+        move_step, "UC101", GAN, write="opt_d.step()", write_facts=STEP, needed="g_loss.backward()"
+    )
+    lines = plain(GAN).splitlines()
+    lines.insert(5, lines.pop(3))
+    assert texts == ["\n".join(lines) + "\n"]
+
+
+def test_the_forward_is_computed_again(proposed):
+    """What the later backward reads, and nothing else."""
+    texts = proposed(
+        recompute,
+        "UC101",
+        GAN,
+        saved="critic(fake)",
+        write="opt_d.step()",
+        write_facts=STEP,
+        needed="g_loss.backward()",
+    )
+    assert texts == [plain(GAN).replace("opt_d.step()\n", "opt_d.step()\nscore = critic(fake)\n")]
+
+
+def test_the_forward_moves_into_the_loop(proposed):
+    """For a second backward through a graph that was made before the loop."""
+    text = "cost = f(x)\nfor _ in range(3):\n    cost.backward()\n"
+    texts = proposed(recompute, "UC301", text, saved="f(x)", needed="cost.backward()")
+    assert texts == ["for _ in range(3):\n    cost = f(x)\n    cost.backward()\n"]
+
+
+@pytest.mark.parametrize("cure", [move_step, recompute])
+def test_without_an_optimizer_nothing_moves(proposed, cure):
+    """A write by anything else is no step."""
+    text = "y = f(x)\nx.add_(1)\ny.backward()\n"
+    assert proposed(cure, "UC101", text, saved="f(x)", write="x.add_(1)", needed="y.backward()") == []

@@ -1,0 +1,204 @@
+"""Stories of findings: whole texts, their width, their colour."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from sample_findings import SOURCES, examples
+
+from unclobber.model import CODES, Finding, Fix, Report, Totals
+from unclobber.report import RenderOptions, render, report_to_text, to_text
+
+EXAMPLES = examples()
+
+
+@pytest.fixture(autouse=True)
+def _beside_the_sources(monkeypatch):
+    """Paths in the texts are relative to the programs' folder."""
+    monkeypatch.chdir(SOURCES)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_text(name, width, golden):
+    """The whole story, to the last space."""
+    golden.check(f"{width}/{name}.txt", to_text(EXAMPLES[name], width=width))
+
+
+def test_every_golden_text_has_an_example(golden):
+    """No text is left behind when an example goes or gets another name."""
+    for width in (80, 120):
+        assert {path.stem for path in (golden.folder / str(width)).iterdir()} == set(EXAMPLES)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("width", [40, 41, 53, 80, 200])
+def test_never_wider_than_asked(name, width):
+    """At any width the story keeps inside it."""
+    assert max(map(cell_len, to_text(EXAMPLES[name], width=width).split("\n"))) <= width
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_one_screen(name):
+    """A story is read at one glance."""
+    assert to_text(EXAMPLES[name], width=80).count("\n") < 32
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_colour_changes_no_character(name):
+    """Coloured text without its escapes is the plain text, and there is some colour."""
+    coloured = to_text(EXAMPLES[name], colour=True)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
+    assert coloured != plain
+    assert plain == to_text(EXAMPLES[name])
+
+
+def test_the_environment_changes_nothing(monkeypatch):
+    """Text is a function of the finding and the options, not of the terminal."""
+    before = to_text(EXAMPLES["plain"], colour=True), to_text(EXAMPLES["plain"])
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "33")
+    monkeypatch.setenv("TERM", "dumb")
+    assert (to_text(EXAMPLES["plain"], colour=True), to_text(EXAMPLES["plain"])) == before
+
+
+WORDS = st.text(st.sampled_from("ab `数.\t\n\x1b\u202e\xa0-e\u0301🙂"), max_size=150)
+
+
+@given(message=WORDS, note=WORDS, title=WORDS, label=WORDS, diff=WORDS, width=st.integers(30, 130))
+def test_any_words_fit(message, note, title, label, diff, width):
+    """Whatever a finding says, no line is too wide and nothing acts on the terminal."""
+    finding = dataclasses.replace(
+        EXAMPLES["several-files"],
+        message=message,
+        notes=(note,),
+        labels=(("saved", label), ("write", label), ("needed", label)),
+        fixes=(Fix(title, diff=diff, verified=True), Fix(title, code=message)),
+    )
+    text = to_text(finding, width=width)
+    assert max(map(cell_len, text.split("\n"))) <= max(width, 40)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", text)
+
+
+def test_labels_of_the_finding_replace_ours():
+    """Each place can bring its own text."""
+    places = ("saved", "write", "needed")
+    finding = dataclasses.replace(EXAMPLES["plain"], labels=tuple((p, f"my {p}") for p in places))
+    text = to_text(finding)
+    assert re.findall(r"[-^] (my .*)", text) == ["my saved", "my write", "my needed"]
+    assert "needed here" not in text
+    freed = dataclasses.replace(EXAMPLES["freed"], labels=(("freed", "my freed"),))
+    assert " my freed\n" in to_text(freed)
+
+
+def test_many_writes_are_counted():
+    """A story shows at most three writes and says which lines it leaves out."""
+    one = EXAMPLES["plain"].writes[0]
+    writes = tuple(
+        dataclasses.replace(one, site=dataclasses.replace(one.site, path=f"/gone/{i}.py")) for i in range(6)
+    )
+    text = to_text(dataclasses.replace(EXAMPLES["plain"], writes=writes))
+    assert text.count("overwritten here") == 2
+    assert "4 more writes between these: /gone/1.py:14, /gone/2.py:14," in " ".join(text.split())
+
+
+def test_the_first_write_that_touched_a_needed_element_is_the_offending_line():
+    """The header and the carets point at it, not at a harmless one before it."""
+    (first,) = EXAMPLES["harmless"].writes
+    (second,) = EXAMPLES["plain"].writes
+    text = to_text(dataclasses.replace(EXAMPLES["plain"], writes=(first, second)))
+    assert "--> train.py:14" in text
+    assert "::: harmless.py:6" in text
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_code_has_a_story(code):
+    """A finding of any code with nothing but a message is told, with its name and its page."""
+    text = to_text(Finding(code, "something is wrong"))
+    assert text.startswith(f"error[{code}] {CODES[code]}: something is wrong\n")
+    assert text.endswith(f"= more: unclobber explain {code}")
+
+
+@pytest.mark.parametrize(
+    ("code", "kept", "repaired", "offered"),
+    [
+        ("UC101", 0, False, True),
+        ("UC101", 4, True, False),
+        ("UC102", 0, False, False),
+        ("UC102", 4, False, True),
+        ("UC103", 4, False, False),
+        ("UC201", 4, False, False),
+        ("UC301", 4, False, False),
+    ],
+)
+def test_guard_is_offered_only_where_it_helps(code, kept, repaired, offered):
+    """guard gives old values back; it makes no leaf writable and no graph whole."""
+    text = to_text(Finding(code, "m", kept_bytes=kept, repaired=repaired))
+    assert ("unclobber.guard()" in text) is offered
+
+
+def test_guard_is_not_offered_twice():
+    """Where a fix already speaks of it, ours is not added."""
+    finding = dataclasses.replace(EXAMPLES["plain"], fixes=(Fix("run it under unclobber.guard()"),))
+    assert to_text(finding).count("guard()") == 1
+    assert "= help: run it under unclobber.guard() (keeps 4 bytes)\n" in to_text(finding)
+
+
+@pytest.mark.parametrize(
+    ("through", "words"),
+    [
+        (None, "it does not count in the tensor's version"),
+        (".data", "`.data` shares the memory, but not the version counter that torch compares"),
+        ("a NumPy view", "it goes through a NumPy view, which does not move the version counter"),
+        ("an alias with a counter of its own", "it goes through an alias with a counter of its own"),
+    ],
+)
+def test_why_torch_does_not_see_a_write(through, words):
+    """A silent write says how it got past the counter, once."""
+    (write,) = EXAMPLES["silent"].writes
+    finding = dataclasses.replace(EXAMPLES["silent"], writes=(dataclasses.replace(write, through=through),))
+    text = " ".join(to_text(finding).split())
+    assert f"= note: torch does not see the write at silent.py:5: {words} = " in text
+
+
+def test_without_a_known_write_no_line_is_blamed():
+    """No carets; the story starts where the value is needed, which is known."""
+    text = to_text(dataclasses.replace(EXAMPLES["plain"], writes=()))
+    assert "^" not in text
+    assert "--> train.py:20" in text
+
+
+def test_report_ends_with_the_summary_of_the_first_finding():
+    """The last line is one greppable line, whatever its width."""
+    report = Report("refused", (EXAMPLES["plain"],))
+    text = report_to_text(report, RenderOptions(width=40))
+    assert (
+        text.split("\n")[-1]
+        == "SUMMARY: UC101 saved-overwritten train.py:14 overwrites what train.py:12 saved"
+    )
+
+
+def test_report_counts_several_findings():
+    """With several findings the numbers of errors and warnings stand before the last line."""
+    report = Report("refused", tuple(EXAMPLES[n] for n in ("freed", "plain", "repaired")))
+    *_, count, blank, last = render(report, "text").split("\n")
+    assert (count, blank) == ("2 errors and 1 warning", "")
+    assert last.startswith("SUMMARY: UC301 ")
+    assert last.endswith(" (and 2 more findings)")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "text"),
+    [
+        ("clean", "no findings: 3 saves, 1 write to saved memory"),
+        ("script-error", "no findings: the program failed for reasons of its own"),
+    ],
+)
+def test_report_without_findings(outcome, text):
+    """One line that says so, and no SUMMARY."""
+    assert report_to_text(Report(outcome, totals=Totals(saves=3, writes=1)), RenderOptions()) == text
