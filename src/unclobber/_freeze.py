@@ -114,10 +114,7 @@ class _Keeper:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:
-        try:
-            entries = self.watched.get(compat.storage_key(tensor), ())
-        except (NotImplementedError, RuntimeError):
-            return
+        entries = self.watched.get(compat.storage_key_or_none(tensor) or 0, ())
         if not entries:
             return
         region = None if operation in METADATA_ONLY else region_of(tensor)

@@ -8,7 +8,6 @@ so that a training loop whose writes come after backward files nothing at all.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import threading
 import weakref
@@ -132,9 +131,8 @@ class Ledger:
         """
         if self.pending:
             self._sort_pending()
-        try:
-            key = compat.storage_key(tensor)
-        except (NotImplementedError, RuntimeError):
+        key = compat.storage_key_or_none(tensor)
+        if key is None:
             return None  # no storage: autograd's saves of it are version-checked only
         if key in self.watched:
             self._file(key)
@@ -173,9 +171,8 @@ class Ledger:
                 saved = ref()
                 if saved is None:
                     continue
-                try:
-                    key = compat.storage_key(saved.alias)
-                except (NotImplementedError, RuntimeError):
+                key = compat.storage_key_or_none(saved.alias)
+                if key is None:
                     saved.filing = Filing(None, 0, 0, 1, False)
                     continue
                 if key in watched:
@@ -237,12 +234,20 @@ class Ledger:
             if book is not None:
                 book.lose(size)
 
+    def marked_dirty(self, tensor: torch.Tensor) -> None:
+        """A custom Function returned with ``tensor`` marked dirty: its counter moved, with no write."""
+        with self._lock:
+            key = compat.storage_key_or_none(tensor)
+            ref = None if key is None else self.books.get(key)
+            book = None if ref is None else ref()
+            if book is not None:
+                book.settle(book.bumps + 1)
+
     def before_swap(self, tensor: torch.Tensor) -> None:
         """``tensor.data = …`` is about to give ``tensor`` other memory; its counter won't move."""
         self._sort_pending()
-        try:
-            key = compat.storage_key(tensor)
-        except (NotImplementedError, RuntimeError):
+        key = compat.storage_key_or_none(tensor)
+        if key is None:
             return
         with self._lock:
             self._file(key)
@@ -291,9 +296,9 @@ class Ledger:
 
         def before_write_printed(tensor: torch.Tensor, *rest: Any) -> StorageBook | None:
             with prints.quiet():
-                # without storage there is no fingerprint either
-                with contextlib.suppress(NotImplementedError, RuntimeError):
-                    prints.before_write(compat.storage_key(tensor), lambda: Place(_frames.capture(3), False))
+                key = compat.storage_key_or_none(tensor)
+                if key is not None:  # without storage there is no fingerprint either
+                    prints.before_write(key, lambda: Place(_frames.capture(3), False))
                 return before_write(tensor, *rest)
 
         # On the object: sessions without fingerprints pay nothing for this.

@@ -222,7 +222,7 @@ class Recorder(compat.TorchDispatchMode):
     # --- storages ---------------------------------------------------------------------------------------
     def _seen(self, tensor: Tensor) -> Storage | None:
         """The record of a tensor's storage; one that is new here was there before the recording."""
-        key = _key(tensor)
+        key = compat.storage_key_or_none(tensor)
         if key is None:
             return None
         storage = self._live.get(key)
@@ -244,7 +244,7 @@ class Recorder(compat.TorchDispatchMode):
         backward: bool,
         differentiable: bool,
     ) -> None:
-        key = _key(tensor)
+        key = compat.storage_key_or_none(tensor)
         if key is None:
             return
         known = self._live.get(key)
@@ -320,7 +320,7 @@ class Recorder(compat.TorchDispatchMode):
         if self._done or not isinstance(out, Tensor):
             return
         # No question to the tensor itself: to ask a view for its grad_fn may make torch refuse a write.
-        key = _key(out)
+        key = compat.storage_key_or_none(out)
         storage = None if key is None else self._live.get(key)
         for operation in self.trace.operations[start:]:
             if storage is not None and storage.number in operation.makes:
@@ -462,11 +462,3 @@ def _tensors(tree: Any) -> list[Tensor]:
     if isinstance(tree, Tensor):
         return [tree]
     return [leaf for leaf in compat.tree_leaves(tree) if isinstance(leaf, Tensor)]
-
-
-def _key(tensor: Tensor) -> int | None:
-    """Identity of the tensor's memory; None for layouts that have none of their own."""
-    try:
-        return compat.storage_key(tensor)
-    except (NotImplementedError, RuntimeError):
-        return None

@@ -66,6 +66,8 @@ class _Forward:
 
     def finish(self) -> None:
         """``forward`` has returned: what is on ``ctx`` now is what ``backward`` counts on."""
+        for tensor in self.dirty:
+            self.conflicts.ledger.marked_dirty(tensor)
         for (_, name), (ctx, stack) in self.attributes.items():
             stash = ctx.__dict__.setdefault(_STASH, [])
             for path, tensor in _tensors(name, ctx.__dict__.get(name)):

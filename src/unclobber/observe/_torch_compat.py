@@ -31,6 +31,21 @@ _set_included = torch._C._dispatch_tls_set_dispatch_key_included
 _is_included = torch._C._dispatch_tls_is_dispatch_key_included
 after_write_key = torch._C._dispatch_keyset_full_after(_write_key)
 
+# The keys of tensors whose conjugation or negation is lazy (c10/core/DispatchKey.h).
+LAZY_KEYS = ("Conjugate", "Negative")
+LAZY_MASK = functools.reduce(
+    lambda mask, key: mask | torch._C.DispatchKeySet(torch._C._dispatch_key_parse(key)).raw_repr(),
+    LAZY_KEYS,
+    0,
+)
+"""Their bits in ``DispatchKeySet.raw_repr()``."""
+
+
+def keys_after(key: str) -> Any:
+    """The set of the dispatch keys that come after ``key``."""
+    return torch._C._dispatch_keyset_full_after(torch._C._dispatch_key_parse(key))
+
+
 # Context manager that excludes autograd and ADInplaceOrView: our own copies must not be recorded.
 # Public `torch.no_grad` still runs ADInplaceOrView.
 below_adinplaceorview = torch._C._AutoDispatchBelowADInplaceOrView
@@ -64,6 +79,7 @@ dispatch_modes = torch._C._len_torch_dispatch_stack
 
 # torch.autograd.graph.increment_version is public; this is what it calls, without its wrapper.
 increment_version = torch._C._increment_version
+_allows_numbers = torch._C._should_allow_numbers_as_tensors
 
 # What foreach optimizers call; used by the self-test as an operation without a kernel at the key.
 foreach_add_ = torch._foreach_add_
@@ -90,6 +106,15 @@ def storage_key(tensor: torch.Tensor) -> int:
         key: int = tensor.untyped_storage()._cdata
     except (RuntimeError, ValueError) as error:
         raise NotImplementedError("this tensor has no storage") from error
+    return key
+
+
+def storage_key_or_none(tensor: torch.Tensor) -> int | None:
+    """``storage_key``; None for tensors without storage."""
+    try:
+        key: int = tensor.untyped_storage()._cdata
+    except (RuntimeError, ValueError):  # NotImplementedError is a RuntimeError
+        return None
     return key
 
 
@@ -179,14 +204,31 @@ def resolve_op(name: str) -> Any:
 
 
 def below(op: Any) -> Any:
-    """``call(*args, **kwargs)`` that runs ``op`` under ADInplaceOrView, numbers for tensors allowed."""
+    """``call(*args, **kwargs)`` that runs ``op`` under ADInplaceOrView, numbers for tensors allowed.
+
+    A number that torch itself wrapped into a tensor (``matrix_exp`` calls ``pow`` so) reaches a kernel
+    in Python as a number. Only some operations take it back as one; the others get a 0-dim tensor.
+    """
     run = op._op
+    if _allows_numbers(op._schema.name.partition("::")[2]):
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with below_adinplaceorview():
+                return run(*args, **kwargs)
+
+        return call
+
+    takes_tensor = [str(argument.type) == "Tensor" for argument in op._schema.arguments]
+
+    def call_with_tensors(*args: Any, **kwargs: Any) -> Any:
+        wrapped = [
+            torch.tensor(value) if tensor and isinstance(value, (bool, int, float, complex)) else value
+            for value, tensor in zip(args, takes_tensor, strict=False)
+        ]
         with below_adinplaceorview():
-            return run(*args, **kwargs)
+            return run(*wrapped, **kwargs)
 
-    return call
+    return call_with_tensors
 
 
 def redispatcher(op: Any) -> Any:

@@ -58,12 +58,7 @@ class WriteLog:
 
 def storage_of(tensor: torch.Tensor) -> int | None:
     """The storage's identity; None for layouts without one."""
-    if not compat.is_plain(tensor):
-        return None
-    try:
-        return compat.storage_key(tensor)
-    except (NotImplementedError, RuntimeError):
-        return None
+    return compat.storage_key_or_none(tensor) if compat.is_plain(tensor) else None
 
 
 class _Follower:

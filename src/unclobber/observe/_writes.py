@@ -283,12 +283,19 @@ def _overriding_kernel(op: Any, name: str, packet: str) -> Callable[..., Any]:
     below = compat.below(op)
     original = torch.library.get_kernel(name, compat.VERSION_KEY).call_boxed
     takes_tensor = bool(_tensor_slots(op, (0,)))
+    lazy = compat.LAZY_MASK if packet == "copy_" else 0
     listeners = _listeners
 
     def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         for listener in listeners.now:
             if listener.pending or listener.watched or listener.books:
                 listener.before_write(target, packet, True, (target, *args), kwargs)
+        if keyset.raw_repr() & lazy and compat.sees_writes():  # told already: see _write_back_kernel
+            compat.ignore_writes()
+            try:
+                return original(keyset, target, *args, **kwargs)
+            finally:
+                compat.see_writes()
         if args and isinstance(args[0], _SCALARS) and takes_tensor:
             below(target, *args, **kwargs)  # a number in a tensor slot, which call_boxed refuses
             compat.increment_version((target,))
@@ -333,6 +340,26 @@ def _general_kernel(
             compat.see_writes()
             for tensor, version, book, before in marks:
                 book.settle(max(book.bumps, before + tensor._version - version))
+
+    return kernel
+
+
+def _write_back_kernel(op: Any, key: str) -> Callable[..., Any]:
+    """``copy_`` into a tensor whose conjugation or negation is lazy.
+
+    Such a tensor's in-place operations work on a resolved copy, which torch then copies back
+    (aten/src/ATen/native/MathBitsFallback.h): this is where the program's memory is written.
+    """
+    redispatch = compat.redispatcher(op)
+    after = compat.keys_after(key)
+    listeners = _listeners
+
+    def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if compat.sees_writes():
+            for listener in listeners.now:
+                if listener.pending or listener.watched or listener.books:
+                    listener.before_write(target, "copy_", True, (target, *args), kwargs)
+        return redispatch(keyset & after, target, *args, **kwargs)
 
     return kernel
 
@@ -396,6 +423,11 @@ def _install() -> None:
                     _libraries.append(library)
                 override = key == compat.VERSION_KEY
                 libraries[namespace, key].impl(rest, kernel, with_keyset=True, allow_override=override)
+            for key in compat.LAZY_KEYS:
+                library = torch.library.Library("aten", "IMPL", key)
+                _libraries.append(library)
+                kernel = _write_back_kernel(torch.ops.aten.copy_.default, key)
+                library.impl("copy_", kernel, with_keyset=True, allow_override=True)
     except BaseException:
         _uninstall()
         raise
