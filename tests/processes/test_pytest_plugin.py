@@ -54,7 +54,7 @@ def pytester(pytester, monkeypatch):
 
 def run(pytester, *words, tests=TESTS):
     """Run tests in this process; torch is imported already."""
-    pytester.makepyfile(tests)
+    pytester.makepyfile(test_tried=tests)  # a name that no module of this process has
     return pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:hypothesispytest", *words)
 
 
@@ -79,7 +79,7 @@ def test_watched(pytester, option):
             "   |         ------- exp saved its result `y` (3 float32) here:*",
             "11 |     backward_after(lambda y: y.add_(1))",
             "   |                              ^^^^^^^^^ overwritten here (add_, version 0 -> 1)",
-            "*test_watched.py:11: UC101 saved-overwritten",
+            "*test_tried.py:11: UC101 saved-overwritten",
             "_* test_silent _*",
             "error[[]UC102] saved-overwritten-silently: *",
             "_* test_fails_by_itself _*",
@@ -95,7 +95,7 @@ def test_watched(pytester, option):
 
 def test_a_path_may_follow_the_bare_option(pytester):
     """``--unclobber`` takes no value but by ``=``."""
-    run(pytester, "--unclobber", "test_a_path_may_follow_the_bare_option.py", "-q").assert_outcomes(
+    run(pytester, "--unclobber", "test_tried.py", "-q").assert_outcomes(
         passed=2, failed=3
     )
 

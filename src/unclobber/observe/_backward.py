@@ -63,13 +63,15 @@ class _Thread(threading.local):
         self.calls: list[BackwardCall] = []
         self.highest = 0
         """The largest sequence number of a node at which a call has begun, and one."""
-        self.count = 0
-        """How many calls this thread has made."""
+        self.made = (-1, 0)
+        """Calls seen before the installation that this thread last worked under, and its own since."""
 
 
 _thread = _Thread()
 _running: list[BackwardCall] = []
 _count = 0
+_before = 0
+"""Calls that were seen before the wrapper was last installed."""
 _lock = threading.Lock()
 _originals: list[tuple[Any, str, Any]] = []
 
@@ -96,6 +98,8 @@ def count() -> int:
 
 def install() -> None:
     """Wrap torch's function wherever it is bound."""
+    global _before
+    _before = _count
     for home, name in compat.backward_homes():
         original = getattr(home, name)
         _originals.append((home, name, original))
@@ -139,8 +143,9 @@ def _wrapped(original: Any) -> Any:
         call = BackwardCall(nth, _frames.capture(2), outputs, keeps_graph)
         # the next one after create_graph
         call.inputs = tuple(args[3]) if len(args) > 3 and args[3] else ()
-        call.fresh_from = _thread.highest if _thread.count == nth - 1 else None
-        _thread.count += 1
+        since, made = _thread.made if _thread.made[0] == _before else (_before, 0)
+        call.fresh_from = _thread.highest if since + made == nth - 1 else None
+        _thread.made = (since, made + 1)
         _thread.calls.append(call)
         _running.append(call)
         alone = all(other in _thread.calls for other in _running)

@@ -12,9 +12,10 @@ makes it free to look away where there is nothing to see: an optimizer's thousan
 backward has freed everything. Threads that a program starts while we look are included; what
 other threads write is noticed by its version bump alone.
 
-A handful of operations (``copy_``, ``fill_`` …) are what other operations' own kernels are made
-of: one backward pass runs dozens of them on temporaries. For these the kernel is laid over
-torch's at ADInplaceOrView itself, which such inner calls skip.
+Some operations (``copy_``, ``fill_``, ``div_`` …) are what other operations' own kernels are made
+of: ``mean`` is a ``sum`` into a temporary that is then divided, and one backward pass runs dozens of
+them. For these the kernel is laid over torch's at ADInplaceOrView itself, which such inner calls
+skip.
 
 The kernel's whole knowledge of the rest is the ``Listener`` protocol, so that a compiled kernel
 can take the Python one's place.
@@ -128,7 +129,10 @@ _NAMESPACES_OF_TORCH = frozenset(("aten", "c10d", "_c10d_functional", "inductor"
 _SCALARS = (bool, int, float, complex)
 
 # What kernels inside of torch call on their temporaries; seen at ADInplaceOrView instead.
-_BUILDING_BLOCKS = frozenset(("copy_", "fill_", "zero_", "resize_", "as_strided_"))
+_BUILDING_BLOCKS = frozenset(
+    ("copy_", "fill_", "zero_", "resize_", "as_strided_", "div_", "uniform_", "normal_", "bernoulli_")
+)
+_BUILDING_BLOCKS_WITH_OUT = frozenset(("aten::sum.IntList_out", "aten::mean.out"))
 
 _kernels: dict[str, tuple[str, Callable[..., Any]] | None] = {}
 """Every operator name seen so far with its key and kernel; None for those that write nothing."""
@@ -170,6 +174,9 @@ def _kernel_for(name: str) -> tuple[str, Callable[..., Any]] | None:
         # `torch.library.custom_op` has a kernel there that bumps first and writes then: be before it
         original = torch.library.get_kernel(name, compat.VERSION_KEY).call_boxed
         return compat.VERSION_KEY, _general_kernel(op, packet, written, bumps=False, original=original)
+    if has and name in _BUILDING_BLOCKS_WITH_OUT:
+        original = torch.library.get_kernel(name, compat.VERSION_KEY).call_boxed
+        return compat.VERSION_KEY, _general_kernel(op, packet, written, bumps=True, original=original)
     if written.positions == (0,) and not written.names and has and _is_tensor(op, 0):
         if packet in _BUILDING_BLOCKS:
             return compat.VERSION_KEY, _overriding_kernel(op, name, packet)
