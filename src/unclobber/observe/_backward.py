@@ -49,10 +49,12 @@ class Mark(NamedTuple):
 class _Marker:
     """The mark of the call that is running; None while several threads run one, or none."""
 
-    __slots__ = ("now",)
+    __slots__ = ("node", "now")
 
     def __init__(self) -> None:
         self.now: Mark | None = None
+        self.node: Any = None
+        """The node that was told of it last; forgotten when the call returns."""
 
 
 marker = _Marker()
@@ -150,7 +152,7 @@ def _wrapped(original: Any) -> Any:
         _running.append(call)
         alone = all(other in _thread.calls for other in _running)
         mark = Mark(nth, call.stack, keeps_graph)
-        outer, marker.now = marker.now, mark if alone else None
+        outer, marker.now, marker.node = marker.now, mark if alone else None, None
         _leave_mark(outputs, mark)
         seen = compat.sees_writes()
         if seen and may_rest():
@@ -160,6 +162,7 @@ def _wrapped(original: Any) -> Any:
             return original(outputs, *args, **kwargs)
         finally:
             marker.now = outer if len(_thread.calls) > 1 else None
+            marker.node = None
             # The engine runs nodes under the thread-local state that it found at the start.
             if seen:
                 compat.see_writes()

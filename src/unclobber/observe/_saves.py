@@ -172,8 +172,10 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
 
     def unpack(saved: SavedTensor) -> torch.Tensor:
         node = current_node()
-        if node is not None:
-            node.metadata[key] = (saved.stack, marker.now)
+        if node is not marker.node:  # a node asks for several tensors in a row
+            marker.node = node
+            if node is not None:
+                node.metadata[key] = (saved.stack, marker.now)
         if saved.filing is None:
             alias = saved.alias
             if alias._version == saved.version:
