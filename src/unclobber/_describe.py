@@ -15,7 +15,7 @@ from typing import Any, Literal
 import torch
 
 from .ledger import Ledger, SavedTensor, Standing, WriteEvent
-from .model import Evidence, Need, Save, Site, Write
+from .model import Evidence, GradientMemory, Need, Save, Site, Write
 from .observe import _backward, _frames, _owners, _sites, _spelling
 from .observe import _torch_compat as compat
 from .observe import _writes as _writes_table
@@ -52,6 +52,7 @@ def evidence(
     else:
         role = held.role
         save = _held(saved, held, frames)
+    gradient = _owners.gradient_owner(saved.alias, frames) if standing.unseen else None
     return Evidence(
         save=save,
         writes=_writes(standing, ledger, frames),
@@ -67,6 +68,7 @@ def evidence(
         repaired=repaired,
         kind="saved" if held is None else held.kind,
         stretch=stretch,
+        gradient_memory=None if gradient is None else GradientMemory(*gradient),
     )
 
 
@@ -268,10 +270,8 @@ def _written_by(event: WriteEvent, ledger: Ledger, frames: list[FrameType]) -> t
 
 def user_place(stack: _frames.Stack) -> Any:
     """The innermost instruction of the user's own code on a stack; None where all of it is a library's."""
-    for code, lasti in zip(stack[::2], stack[1::2], strict=True):
-        if not _sites.is_library(code):
-            return code, lasti
-    return None
+    index = _sites.innermost_user(stack)
+    return None if index is None else _frames.spot(stack[2 * index :])
 
 
 def _way_past_the_counter(event: WriteEvent, site: Site | None) -> str:
@@ -279,6 +279,8 @@ def _way_past_the_counter(event: WriteEvent, site: Site | None) -> str:
     if event.operation.startswith("_fused_"):
         return "a fused optimizer, which moves no version counter"
     text = "" if site is None else site.statement
+    if site is not None and any(f.function == "DistributedDataParallel._sync_buffers" for f in site.below):
+        return "DistributedDataParallel's broadcast of buffers, which sets the version counter back"
     if ".data" in text:
         return ".data, which has a version counter of its own"
     return "an alias with a version counter of its own"

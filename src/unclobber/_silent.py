@@ -15,7 +15,7 @@ from . import _describe, _stretch
 from .judge import judge, judge_dirty, judge_gradient
 from .ledger import Fingerprint, Ledger, SavedTensor, Standing
 from .model import Need, Write
-from .observe import _sites, _spelling
+from .observe import _frames, _sites, _spelling
 from .observe._frames import Stack
 from .observe._write_log import Written
 
@@ -96,7 +96,7 @@ class SilentConflicts:
                 repaired=repaired,
             )
 
-        finding = session.keep(("UC104", writes[0].stack[:2]), make)
+        finding = session.keep(("UC104", _frames.spot(writes[0].stack)), make)
         if not self.repairs:
             session.tell(finding)
 
@@ -123,7 +123,7 @@ class SilentConflicts:
                 torch_message=str(error),
             )
 
-        session.tell(session.keep(("UC103", stack[:2]), make, again=True), refuse=True, cause=error)
+        session.tell(session.keep(("UC103", _frames.spot(stack)), make, again=True), refuse=True, cause=error)
 
     def content_changed(self, saved: SavedTensor, fingerprint: Fingerprint) -> None:
         """UC102: the content of a saved tensor changed although no write to it was seen."""
@@ -149,7 +149,7 @@ class SilentConflicts:
 
 def _key(code: str, standing: Standing, ledger: Ledger) -> Any:
     last = ledger.last_write(standing.saved)
-    return code, standing.saved.stack[:2], None if last is None else last.stack[:2]
+    return code, _frames.spot(standing.saved.stack), None if last is None else _frames.spot(last.stack)
 
 
 def _write(written: Written) -> Write:

@@ -52,7 +52,8 @@ def folded(events: list[WriteEvent], oldest: int) -> list[WriteEvent]:
     for event in events:
         if event.last < oldest:
             continue
-        key = (event.stack, event.operation, event.region)
+        files = tuple(code.co_filename for code in event.stack[::2])  # see `spot`
+        key = (files, event.stack, event.operation, event.region)
         earlier = kept.get(key)
         if earlier is None:
             kept[key] = event

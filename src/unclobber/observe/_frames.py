@@ -79,6 +79,11 @@ def _deeper(frame: FrameType | None, out: list[Any]) -> None:
         room -= 1
 
 
+def spot(stack: Stack) -> tuple[Any, ...]:
+    """The innermost instruction as a key. Equal code in two files makes equal code objects."""
+    return (stack[0].co_filename, *stack[:2]) if stack else ()
+
+
 def actor(depth: int = 1) -> weakref.ref[Any] | None:
     """The innermost module or optimizer whose code is running, weakly.
 

@@ -21,8 +21,8 @@ def judge_gradient(
         shape: The gradient's.
         repaired: Whether the others were given the gradient as it was.
     """
-    size = "x".join(map(str, shape)) or "scalar"
-    way = f"a {size} gradient on its way to {need.node}" if need.node else f"a {size} gradient"
+    size = f"gradient of shape {shape}" if shape else "scalar gradient"
+    way = f"a {size} on its way to {need.node}" if need.node else f"a {size}"
     note = "torch reports nothing here: the other consumer gets the changed gradient"
     return Finding(
         code="UC104",
@@ -31,7 +31,9 @@ def judge_gradient(
         needed=need,
         fixes=()
         if repaired
-        else (Fix("return a new tensor instead: `return grad * 2`, or write to `grad.clone()`"),),
+        else (
+            Fix("return a new tensor instead of writing to the one that came in, or write to its `.clone()`"),
+        ),
         notes=() if repaired else (note,),
         repaired=repaired,
         labels=(("write", "changed in place here"), ("needed", "during this backward")),
