@@ -1,16 +1,18 @@
 """The derivative table of the installed torch, as plain facts.
 
-``derivatives.yaml`` and its reader (``torchgen``) are in every torch wheel. Reading it takes about
-two seconds, so it happens once, at the first question, and only for a report. Where it can't be read
-the table is empty and every answer is None: a report loses a line, a program loses nothing.
+``derivatives.yaml`` and its reader (``torchgen``) are in every torch wheel. Reading it takes seconds,
+so it happens at the first question of a report, and the result is kept for later runs
+(``_table_cache``). Where it can't be read the table is empty and every answer is None: a report loses
+a line, a program loses nothing.
 """
 
 from __future__ import annotations
 
-import os
+import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -156,15 +158,26 @@ def by_operation(name: str) -> tuple[Rule, ...]:
 
 # --- reading -----------------------------------------------------------------------------------
 def _read() -> tuple[Rule, ...]:
-    import torchgen
+    from ._table_cache import read_through
+
+    files = _files()
+    return read_through(files, lambda: _parse(*files))
+
+
+def _files() -> tuple[Path, Path, Path]:
+    """The three files of torch's that hold the table, found without importing ``torchgen``."""
+    spec = importlib.util.find_spec("torchgen")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("torchgen")
+    home = Path(spec.origin).resolve().parent / "packaged"
+    native = home / "ATen" / "native"
+    return home / "autograd" / "derivatives.yaml", native / "native_functions.yaml", native / "tags.yaml"
+
+
+def _parse(derivatives: Path, functions: Path, tags: Path) -> tuple[Rule, ...]:
     from torchgen.packaged.autograd.load_derivatives import load_derivatives
 
-    home = os.path.join(os.path.dirname(os.path.abspath(torchgen.__file__)), "packaged")
-    infos, _ = load_derivatives(
-        os.path.join(home, "autograd", "derivatives.yaml"),
-        os.path.join(home, "ATen", "native", "native_functions.yaml"),
-        os.path.join(home, "ATen", "native", "tags.yaml"),
-    )
+    infos, _ = load_derivatives(str(derivatives), str(functions), str(tags))
     return tuple(_rule(info, key) for by_key in infos.values() for key, info in by_key.items())
 
 

@@ -1,0 +1,62 @@
+"""The table's copy in the cache folder: the same table, and never the cause of an error."""
+
+from __future__ import annotations
+
+import pytest
+
+from unclobber.knowledge import _table_cache, derivatives
+
+
+@pytest.fixture(scope="module")
+def rules():
+    return derivatives.table()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(_table_cache, "user_cache_path", lambda *_, **__: tmp_path / "cache")
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "derivatives.yaml"
+    path.write_text("one")
+    return path
+
+
+def never():
+    raise AssertionError("the table was made anew")
+
+
+def test_second_time_comes_from_the_file(rules, folder, source):
+    """Every rule comes back equal, and nothing else is left in the folder."""
+    assert _table_cache.read_through([source], lambda: rules) == rules
+    assert _table_cache.read_through([source], never) == rules
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_other_sources_are_another_table(rules, folder, source):
+    _table_cache.read_through([source], lambda: rules)
+    source.write_text("another torch")
+    assert _table_cache.read_through([source], lambda: rules[:3]) == rules[:3]
+
+
+@pytest.mark.parametrize("content", [b"", b"[", b"[{}]", b'[{"node": 1}]', b"\xff\xfe", b'{"a": 1}', b"7"])
+def test_broken_file_is_made_anew(rules, folder, source, content):
+    _table_cache.read_through([source], lambda: rules[:2])
+    (kept,) = folder.iterdir()
+    kept.write_bytes(content)
+    assert _table_cache.read_through([source], lambda: rules[:2]) == rules[:2]
+    assert _table_cache.read_through([source], never) == rules[:2]
+
+
+def test_folder_that_cannot_be_made(rules, folder, source):
+    """A file stands where the folder should be."""
+    folder.write_text("")
+    assert _table_cache.read_through([source], lambda: rules[:2]) == rules[:2]
+
+
+def test_missing_sources(rules, folder, tmp_path):
+    assert _table_cache.read_through([tmp_path / "none.yaml"], lambda: rules[:2]) == rules[:2]
+    assert not folder.exists()
