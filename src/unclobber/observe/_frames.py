@@ -96,17 +96,44 @@ def actor(depth: int = 1) -> weakref.ref[Any] | None:
         frame: FrameType | None = sys._getframe(depth)
     except ValueError:
         return None
+    inside: list[CodeType] = []
     for _ in range(_DEEPEST):
         if frame is None:
             return None
-        if frame.f_code in calls or frame.f_code in steps:
+        code = frame.f_code
+        if code in calls or code in steps:
             owner = frame.f_locals.get("self")
+            if code in steps and _in_closure(frame, inside):
+                return None
             try:
                 return None if owner is None else weakref.ref(owner)
             except TypeError:
                 return None
+        inside.append(code)
         frame = frame.f_back
     return None
+
+
+def _in_closure(step: FrameType, inside: list[CodeType]) -> bool:
+    """Whether ``Optimizer.step`` is running the closure that it was given, which the user's code is.
+
+    Lightning runs every training step in one. Where it can't be told, it is taken for the closure.
+    """
+    own = step.f_locals
+    given = [*own.get("args", ())[1:], *own.get("kwargs", {}).values()]
+    codes = [code_of(value) for value in given if callable(value)]
+    return any(code is None or code in inside for code in codes)
+
+
+def code_of(function: Any) -> CodeType | None:
+    """The code that runs first when ``function`` is called; None where it is not Python's."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = getattr(function, "__func__", function)  # of a method
+    code = getattr(function, "__code__", None)
+    if code is None:
+        code = getattr(getattr(type(function), "__call__", None), "__code__", None)
+    return code if isinstance(code, CodeType) else None
 
 
 @functools.cache

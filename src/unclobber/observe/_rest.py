@@ -103,7 +103,8 @@ def _rest_in_steps(anything_alive: Callable[[], bool]) -> Callable[[], None]:
 
     def before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         # With a closure the step runs forward and backward itself, and saves while it does.
-        closure = len(args) > 1 or bool(kwargs)
+        # Accelerate hands every step a closure, which is None.
+        closure = any(given is not None for given in (*args[1:], *kwargs.values()))
         rested.now = not closure and compat.sees_writes() and not anything_alive()
         if rested.now:
             compat.ignore_writes()
