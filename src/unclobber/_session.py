@@ -77,6 +77,8 @@ class Session:
         if fingerprint:
             self.ledger.take_fingerprints(Fingerprints(fingerprint, _write_log.storage_of))
         self.findings: list[Finding] = []
+        self.heard: Callable[[Finding], None] | None = None
+        """Told of each new finding as it is made."""
         self.conflicts = 0
         self._seen: dict[Any, int] = {}
         self._warned: set[int] = set()
@@ -186,7 +188,7 @@ class Session:
             finding = make()
             if finding is not None and known is None and len(self.findings) < _MOST_FINDINGS:
                 self._seen[key] = len(self.findings)
-                self.findings.append(finding)
+                self._add(finding)
             return finding
 
     def tell(
@@ -236,8 +238,13 @@ class Session:
             finding = judge_refusal(refusal)
             setattr(error, _TOLD, finding)
         if finding not in self.findings:
-            self.findings.append(finding)
+            self._add(finding)
         return finding
+
+    def _add(self, finding: Finding) -> None:
+        self.findings.append(finding)
+        if self.heard is not None:
+            self.heard(finding)
 
     def report(self, *, exit_code: int = 0, script_failed: bool = False) -> Report:
         """All findings so far with the ledger's totals."""

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from ._errors import UsageError
 from ._target import Target
-from ._tracebacks import show
+from ._tracebacks import is_default_hook, show
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class Ending:
     refused: bool = False
     """Whether what was uncaught is a finding."""
     interrupted: bool = False
+    terminated: bool = False
+    """Whether SIGTERM is about to end the process, wherever the program is."""
 
 
 def run(
@@ -49,7 +51,7 @@ def run(
     except BaseException as error:
         refused = is_finding(error)
         # A hook of the program's own (a logger, a crash reporter) is part of what the program does.
-        told = refused and story_follows() and sys.excepthook is sys.__excepthook__
+        told = refused and story_follows() and is_default_hook(sys.excepthook)
         hook_code = None if told else show(error)
         return Ending(1 if hook_code is None else hook_code & 0xFF, failed=not refused, refused=refused)
     return Ending()

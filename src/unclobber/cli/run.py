@@ -11,10 +11,11 @@ from unclobber._errors import UnclobberError
 
 from ._delivery import Delivery
 from ._errors import InternalError, UsageError
-from ._program import die_interrupted, run, wait_for_threads
+from ._program import Ending, die_interrupted, run, wait_for_threads
 from ._target import Module, Script, Target
 from ._torch import require_torch
 from ._verdict import complete
+from .ranks import Ranks
 
 if TYPE_CHECKING:
     from unclobber.model import Finding
@@ -105,6 +106,19 @@ def command(
             uncaught.append(finding)
         return finding is not None
 
+    ranks = Ranks.join()
+
+    def tell(ending: Ending) -> int:
+        report = session.report(script_failed=ending.failed)
+        report = complete(report, uncaught, ending, exit_zero=exit_zero)
+        whole = report if ranks is None else ranks.gather(report, ending)
+        if whole is not None:
+            delivery.deliver(whole, guarded=guard, fallback_code=ending.exit_code)
+        return report.exit_code
+
+    if ranks is not None:
+        session.heard = ranks.found
+        ranks.tell_before_sigterm(tell)
     with session:
         ending = run(target, is_finding, story_follows=lambda: delivery.on_stderr and os.getpid() == process)
         ending = wait_for_threads(ending)
@@ -112,14 +126,13 @@ def command(
     # A child that the program forked may come to the end of the body, too: the report is its parent's.
     if os.getpid() == process:
         try:
-            report = session.report(script_failed=ending.failed)
-            report = complete(report, uncaught, ending, exit_zero=exit_zero)
-            delivery.deliver(report, guarded=guard, fallback_code=ending.exit_code)
+            if ranks is not None:
+                ranks.ended(uncaught if ending.refused and delivery.on_stderr else ())
+            code = tell(ending)
         except (UnclobberError, BrokenPipeError):
             raise
         except Exception as error:
             raise InternalError(error, exit_code=ending.exit_code) from error
-        code = report.exit_code
     if ending.interrupted:
         die_interrupted()
     return code

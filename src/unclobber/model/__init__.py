@@ -4,9 +4,10 @@
 ``repair`` read them. Nothing here imports anything else of this package.
 """
 
-from ._evidence import Evidence
+from ._evidence import Evidence, GradientMemory
 from ._finding import CODES, Finding, Fix, Severity
 from ._need import Need
+from ._ranks import RankEnd
 from ._refusal import FreedEvidence, RefusalEvidence, StaleEvidence
 from ._report import Outcome, Report, Totals
 from ._save import Save
@@ -20,8 +21,10 @@ __all__ = [
     "Fix",
     "Frame",
     "FreedEvidence",
+    "GradientMemory",
     "Need",
     "Outcome",
+    "RankEnd",
     "RefusalEvidence",
     "Report",
     "Save",

@@ -11,6 +11,16 @@ from ._write import Write
 
 
 @dataclass(frozen=True, slots=True)
+class GradientMemory:
+    """The saved tensor is the ``.grad`` of a parameter, to which backward itself writes."""
+
+    parameter: str
+    """Its module path."""
+    in_bucket: bool
+    """It lies in a bucket of DistributedDataParallel (``gradient_as_bucket_view=True``)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """Facts for a judgement, with sources and names already looked up."""
 
@@ -40,3 +50,5 @@ class Evidence:
     checkpoint's code reads it again."""
     stretch: str | None = None
     """Where the content changed although no write was seen, as one sentence; None where it didn't."""
+    gradient_memory: GradientMemory | None = None
+    """Where the version counter moved without a write that was seen, and the memory is a gradient's."""

@@ -69,6 +69,8 @@ class Finding:
     labels: tuple[tuple[str, str], ...] = field(default=())
     """Texts for the marked places where the standard ones don't fit, by place
     (``saved``, ``write``, ``needed``, ``freed``)."""
+    ranks: tuple[int, ...] = ()
+    """The ranks of a distributed run that found it; empty for one process."""
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ._finding import Finding
+from ._ranks import RankEnd
 
 Outcome = Literal["refused", "silent", "clean", "script-error"]
 
@@ -32,3 +33,7 @@ class Report:
     torch_version: str = ""
     command: tuple[str, ...] = ()
     exit_code: int = 0
+    notices: tuple[str, ...] = ()
+    """True sentences about the run as a whole, such as what could not be seen; no full stop."""
+    ranks: tuple[RankEnd, ...] = ()
+    """How each rank of a distributed run ended; empty for one process."""

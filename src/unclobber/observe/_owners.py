@@ -73,6 +73,38 @@ def owner_name(tensor: torch.Tensor, frames: Sequence[FrameType] | None = None) 
         modules.clear()
 
 
+def gradient_owner(
+    tensor: torch.Tensor, frames: Sequence[FrameType] | None = None
+) -> tuple[str, bool] | None:
+    """The parameter whose ``.grad`` lies in this very memory, and whether that is a bucket's.
+
+    A bucket is the memory of DistributedDataParallel's own in which it adds up gradients; with
+    ``gradient_as_bucket_view=True`` the gradients are views of it.
+
+    Returns:
+        None where it is no live parameter's gradient.
+    """
+    place = _place(tensor)
+    if place is None:
+        return None
+    modules = _live_modules()
+    try:
+        owned = [
+            (module, name)
+            for module in modules.values()
+            for name, own in _tensors(module)
+            if own.is_leaf and own.grad is not None and _place(own.grad) == place
+        ]
+        path = _best(_paths(owned, modules, frames))
+        if path is None:
+            return None
+        parallel = [m for m in modules.values() if _contents(m).get("gradient_as_bucket_view") is True]
+        within = {id(module) for one in parallel for module in one.modules()}
+        return path, any(id(module) in within for module, _ in owned)
+    finally:
+        modules.clear()
+
+
 def variable_name(tensor: torch.Tensor, frames: Sequence[FrameType] | None = None) -> str | None:
     """The one local variable of the given frames that is this tensor, or the same view of its memory.
 

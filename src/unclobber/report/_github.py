@@ -13,6 +13,7 @@ from . import _words as words
 from ._cells import clean
 from ._notes import helps, notes
 from ._options import RenderOptions
+from ._ranks import remarks
 from ._sources import Sources
 from ._story import Place, in_stable_order, offending, places, shown_writes
 
@@ -24,7 +25,9 @@ def to_github(report: Report, options: RenderOptions | None = None) -> str:
         >>> print(to_github(Report("refused", (Finding("UC201", "`w` is a leaf"),))))
         ::error title=UC201 leaf-written::`w` is a leaf
     """
-    return "\n".join(_annotation(finding) for finding in in_stable_order(report.findings))
+    lines = [_annotation(finding) for finding in in_stable_order(report.findings)]
+    lines += [f"::notice title=unclobber::{_data(clean(text))}" for text in remarks(report)]
+    return "\n".join(lines)
 
 
 def _annotation(finding: Finding) -> str:

@@ -20,6 +20,7 @@ from ._cells import clean
 from ._excerpt import Excerpt, excerpts
 from ._notes import helps, notes
 from ._options import RenderOptions
+from ._ranks import remarks
 from ._sources import Sources
 from ._story import places, shown_writes
 from ._timeline import Timeline, timeline
@@ -112,6 +113,8 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         ("writes to saved memory", f"{totals.writes:,}"),
         ("conflicts", f"{totals.conflicts:,}"),
         *([("kept", words.size(totals.kept_bytes))] if totals.kept_bytes else []),
+        *([("ranks", str(len(report.ranks)))] if report.ranks else []),
+        *(("note", text) for text in remarks(report)),
     ]
 
 

@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from .. import __version__
-from ..model import Finding, Fix, Frame, Need, Report, Save, Site, Write
+from ..model import Finding, Fix, Frame, Need, RankEnd, Report, Save, Site, Write
 from ._options import RenderOptions
 
 SCHEMA = 1
@@ -39,6 +39,8 @@ def to_json(report: Report) -> Object:
             "conflicts": report.totals.conflicts,
             "kept_bytes": report.totals.kept_bytes,
         },
+        "notices": list(report.notices),
+        "ranks": [_rank(end) for end in report.ranks],
     }
 
 
@@ -64,7 +66,12 @@ def finding_to_json(finding: Finding) -> Object:
         "torch_message": finding.torch_message,
         "kept_bytes": finding.kept_bytes,
         "repaired": finding.repaired,
+        "ranks": list(finding.ranks),
     }
+
+
+def _rank(end: RankEnd) -> Object:
+    return {"rank": end.rank, "state": end.state, "exit_code": end.exit_code, "outcome": end.outcome}
 
 
 def _location(site: Site | None) -> Object:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ..model import Finding, Fix, Frame, Site, Write
 from . import _words as words
+from ._ranks import on_ranks
 
 _PLUMBING = ("_call_impl", "_wrapped_call_impl", "wrapper", "_use_grad", "decorate_context", "_fn")
 """Functions that only pass a call on; a reader learns nothing from them."""
@@ -19,7 +20,7 @@ def notes(finding: Finding, hidden: Sequence[Write] = ()) -> list[str]:
         finding: The finding.
         hidden: Writes that the excerpt leaves out.
     """
-    texts: list[str] = []
+    texts: list[str] = [f"found {on_ranks(finding.ranks)}"] if finding.ranks else []
     if finding.harmless:
         texts.append(_harmless(finding))
     texts += _silent(finding)

@@ -21,6 +21,7 @@ from ._about import ABOUT
 from ._cells import clean
 from ._notes import helps, notes
 from ._options import RenderOptions
+from ._ranks import remarks
 from ._sources import Sources, Span
 from ._story import Place, in_stable_order, offending, places, shown_writes
 
@@ -88,6 +89,10 @@ def _invocation(report: Report) -> Object:
     found: Object = {"executionSuccessful": True, "exitCode": report.exit_code}
     if report.command:
         found["arguments"] = list(report.command)
+    if said := remarks(report):
+        found["toolExecutionNotifications"] = [
+            {"level": "note", "message": {"text": _text(text)}} for text in said
+        ]
     return found
 
 
@@ -113,6 +118,8 @@ def _result(finding: Finding, codes: list[str], root: str) -> Object:
     if found:
         steps = [_step(i, place, sources, root) for i, place in enumerate(found, 1)]
         result["codeFlows"] = [{"threadFlows": [{"locations": steps}]}]
+    if finding.ranks:
+        result["properties"]["ranks"] = list(finding.ranks)
     if finding.torch_message:
         result["properties"]["torchMessage"] = finding.torch_message
     return result

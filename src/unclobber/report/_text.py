@@ -10,6 +10,7 @@ from ._cells import clip, wrap
 from ._cells import width as cells
 from ._notes import helps, notes
 from ._options import RenderOptions
+from ._ranks import remarks
 from ._rows import Row, to_string
 from ._snippet import gutter_width, snippet
 from ._sources import Sources
@@ -44,11 +45,12 @@ def to_text(finding: Finding, *, width: int = 80, colour: bool = False) -> str:
 
 def report_to_text(report: Report, options: RenderOptions) -> str:
     """All findings of a run, then how many they are; the last line is the first one's summary."""
+    said = [_remark(text, options.width) for text in remarks(report)]
     if not report.findings:
         if report.outcome == "script-error":
-            return "no findings: the program failed for reasons of its own"
+            return "\n".join(["no findings: the program failed for reasons of its own", *said])
         saves, writes = words.plural(report.totals.saves, "save"), words.plural(report.totals.writes, "write")
-        return f"no findings: {saves}, {writes} to saved memory"
+        return "\n".join([f"no findings: {saves}, {writes} to saved memory", *said])
     stories = [to_text(f, width=options.width, colour=options.colour) for f in report.findings]
     first = summary_line(report.findings[0])
     if len(stories) > 1:
@@ -58,7 +60,15 @@ def report_to_text(report: Report, options: RenderOptions) -> str:
             counts.append(words.plural(warnings, "warning"))
         stories.append(words.listing(counts))
         first += f" (and {words.plural(len(report.findings) - 1, 'more finding')})"
+    if said:
+        stories.append("\n".join(said))
     return "\n\n".join([*stories, first])
+
+
+def _remark(text: str, width: int) -> str:
+    """``note: text``, the later lines under the first."""
+    indent = len("note: ")
+    return "note: " + f"\n{' ' * indent}".join(wrap(text, max(width, NARROWEST) - indent))
 
 
 class _Story:

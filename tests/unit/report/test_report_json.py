@@ -84,7 +84,7 @@ def test_names_and_values_that_others_rely_on():
     data = to_json(report(EXAMPLES["plain"]))
     path = str(SOURCES / "train.py")
     frame = {"path": path, "line": 12, "function": "Tower.forward"}
-    assert {key: data[key] for key in data if key not in ("findings", "totals")} == {
+    assert {key: data[key] for key in list(data)[:6]} == {
         "schema": 1,
         "unclobber": __version__,
         "torch": "2.13.0",

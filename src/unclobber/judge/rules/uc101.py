@@ -8,6 +8,7 @@ changed is said beside it (``harmless``).
 from __future__ import annotations
 
 from ...model import Evidence, Finding, Fix
+from .. import _data_parallel
 from .._words import culprit, sentence
 
 
@@ -48,14 +49,16 @@ def _notes(evidence: Evidence) -> tuple[str, ...]:
             else "the version counter moved without a write that unclobber could see, so the line that "
             "wrote is not known"
         )
-    return tuple(notes)
+    return (*notes, *_data_parallel.notes(evidence))
 
 
 def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     save = evidence.save
     last = culprit(evidence.writes)
-    fixes = []
-    if last is not None and last.optimizer:
+    fixes = list(_data_parallel.ways_out(evidence))
+    if fixes:
+        pass
+    elif last is not None and last.optimizer:
         fixes.append(
             Fix(
                 f"call `{last.optimizer}` after the backward that still needs these weights, "

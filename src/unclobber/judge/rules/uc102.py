@@ -7,6 +7,7 @@ Only a changed value is a finding: writing the same values back, or other elemen
 from __future__ import annotations
 
 from ...model import Evidence, Finding, Fix
+from .. import _data_parallel
 from .._words import sentence, touching
 
 
@@ -23,6 +24,7 @@ def judge(evidence: Evidence) -> Finding | None:
 
 
 def _finding(evidence: Evidence, how: str) -> Finding:
+    notes = _data_parallel.notes(evidence)
     note = "torch reports nothing here: backward would go on with the changed values"
     return Finding(
         code="UC102",
@@ -30,8 +32,8 @@ def _finding(evidence: Evidence, how: str) -> Finding:
         saved=evidence.save,
         writes=touching(evidence.writes),
         needed=evidence.need,
-        fixes=() if evidence.repaired else _ways_out(),
-        notes=() if evidence.repaired else (note,),
+        fixes=() if evidence.repaired else _data_parallel.ways_out(evidence) or _ways_out(),
+        notes=notes if evidence.repaired else (*notes, note),
         kept_bytes=evidence.kept_bytes,
         repaired=evidence.repaired,
     )

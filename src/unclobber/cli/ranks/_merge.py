@@ -1,0 +1,92 @@
+"""Several ranks' reports as one: what was found at the same places is one finding, with its ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from unclobber.model import Finding, Outcome, RankEnd, Report, Site, Totals
+
+from ._records import Record
+
+_WORST_FIRST: tuple[Outcome, ...] = ("refused", "silent", "script-error", "clean")
+
+
+def merge(records: Sequence[Record], *, torch_version: str, command: tuple[str, ...]) -> Report:
+    """One report of all ranks.
+
+    Totals are added up. The outcome is the worst one, the exit code that of the lowest rank whose own
+    isn't 0: what a launcher ends with.
+    """
+    reports = [record.report for record in records if record.report is not None]
+    findings = fold((record.rank, record.findings) for record in records)
+    outcomes = {outcome for record in records if (outcome := _outcome(record)) is not None}
+    return Report(
+        outcome=next((outcome for outcome in _WORST_FIRST if outcome in outcomes), "clean"),
+        findings=findings,
+        totals=Totals(
+            saves=sum(report.totals.saves for report in reports),
+            writes=sum(report.totals.writes for report in reports),
+            conflicts=sum(report.totals.conflicts for report in reports),
+            kept_bytes=sum(report.totals.kept_bytes for report in reports),
+        ),
+        torch_version=torch_version,
+        command=command,
+        exit_code=next((report.exit_code for report in reports if report.exit_code), 0),
+        notices=tuple(dict.fromkeys(notice for report in reports for notice in report.notices)),
+        ranks=tuple(_end(record) for record in records),
+    )
+
+
+def fold(found: Iterable[tuple[int, Iterable[Finding]]]) -> tuple[Finding, ...]:
+    """The findings of each rank, those of the same places once, with the ranks that have them.
+
+    The lowest rank's telling is kept: how large a tensor was, or which backward asked, may differ.
+    """
+    first: dict[Any, Finding] = {}
+    ranks: dict[Any, dict[int, None]] = {}
+    for rank, findings in found:
+        for finding in findings:
+            key = _places(finding)
+            first.setdefault(key, finding)
+            ranks.setdefault(key, {})[rank] = None
+    return tuple(replace(finding, ranks=tuple(sorted(ranks[key]))) for key, finding in first.items())
+
+
+def _places(finding: Finding) -> Any:
+    """What makes two ranks' findings the same one."""
+    saved = finding.saved
+    return (
+        finding.code,
+        finding.repaired,
+        finding.harmless,
+        None if saved is None else (_place(saved.site), saved.role, saved.name, saved.expression),
+        tuple((_place(write.site), write.operation) for write in finding.writes),
+        None if finding.needed is None else _place(finding.needed.site),
+        None if finding.freed is None else _place(finding.freed.site),
+    )
+
+
+def _place(site: Site | None) -> Any:
+    return None if site is None else (site.path, site.line, site.column, site.function)
+
+
+def _outcome(record: Record) -> Outcome | None:
+    """A rank's outcome, as far as it is known."""
+    if record.report is not None:
+        return record.report.outcome
+    standing = [finding for finding in record.findings if not finding.repaired]
+    if standing:
+        return "refused" if any(finding.torch_message for finding in standing) else "silent"
+    return "script-error" if record.state == "died" else None
+
+
+def _end(record: Record) -> RankEnd:
+    code = None if record.report is None else record.report.exit_code
+    ending = record.ending
+    if ending is None:
+        return RankEnd(record.rank, record.state, code, _outcome(record))
+    how: Literal["terminated", "failed", "ended"]
+    how = "terminated" if ending.terminated else "failed" if ending.failed else "ended"
+    return RankEnd(record.rank, how, code, _outcome(record))

@@ -1,0 +1,90 @@
+"""Which of several processes this is, from the variables that launchers set."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class World:
+    """This process among the others of its run on this machine."""
+
+    rank: int
+    expected: tuple[int, ...]
+    """The ranks on this machine; empty where the launcher doesn't say how many there are."""
+    run: str
+    """The same for all ranks of one run (and restart) on this machine, and for no other run."""
+    elastic: bool
+    """Started by ``torchrun``: it ends all ranks as soon as one exits with a code that isn't 0."""
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> World | None:
+        """None for a process that is alone: no rank, a world of one, or variables that make no sense.
+
+        Example:
+            >>> World.of({"RANK": "0", "WORLD_SIZE": "1"}) is None
+            True
+            >>> here = {"RANK": "5", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "8"}
+            >>> World.of(here).expected
+            (4, 5)
+        """
+        rank, size = _number(environment, "RANK"), _number(environment, "WORLD_SIZE")
+        if rank is None or size is None or size < 2 or rank >= size:
+            return None
+        local, count = _number(environment, "LOCAL_RANK"), _number(environment, "LOCAL_WORLD_SIZE")
+        expected: tuple[int, ...] = ()
+        if local is not None and count is not None and local < count and local <= rank:
+            expected = tuple(range(rank - local, rank - local + count))
+        elif size == (count or 0):
+            expected = tuple(range(size))
+        parts = [environment.get(name, "") for name in _OF_A_RUN]
+        run = hashlib.sha256("\0".join([*parts, _launcher()]).encode("utf-8", "surrogateescape")).hexdigest()
+        return cls(rank, expected, run[:16], "TORCHELASTIC_RUN_ID" in environment)
+
+
+_OF_A_RUN = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT")
+
+
+def _number(environment: Mapping[str, str], name: str) -> int | None:
+    text = environment.get(name, "")
+    return int(text) if text.isdecimal() else None
+
+
+def _launcher() -> str:
+    """Who started the ranks: the nearest ancestor that has no rank of its own, with its start time.
+
+    ``MASTER_PORT`` and the run's id are the same in the next run. A shell or ``numactl`` between the
+    launcher and a rank inherits the rank. Without ``/proc`` it is the parent.
+    """
+    process = os.getppid()
+    while process > 1 and (parent := _parent_of_a_rank(process)) is not None:
+        process = parent
+    return f"{process} {_start_time(process)}"
+
+
+def _parent_of_a_rank(process: int) -> int | None:
+    """The parent of a process that was started with a ``RANK``; None for any other."""
+    try:
+        with open(f"/proc/{process}/environ", "rb") as stream:
+            has_rank = any(entry.startswith(b"RANK=") for entry in stream.read().split(b"\0"))
+    except OSError:
+        return None
+    fields = _stat(process)
+    return int(fields[1]) if has_rank and fields else None
+
+
+def _start_time(process: int) -> str:
+    fields = _stat(process)
+    return fields[19] if fields else ""
+
+
+def _stat(process: int) -> list[str]:
+    """Fields of ``/proc/…/stat`` after the name, which may hold spaces: state, parent, …"""
+    try:
+        with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as stream:
+            return stream.read().rpartition(")")[2].split()
+    except OSError:
+        return []

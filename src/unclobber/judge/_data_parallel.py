@@ -1,0 +1,61 @@
+"""What DistributedDataParallel writes by itself, told by its name.
+
+Known from the frames below the user's line and from who owns the memory, never from shapes.
+"""
+
+from __future__ import annotations
+
+from ..model import Evidence, Fix, Write
+
+_HOME = ("torch/nn/parallel/distributed.py", "torch\\nn\\parallel\\distributed.py")
+
+
+def broadcasts_buffers(write: Write) -> bool:
+    """Whether a write is the broadcast of buffers at the beginning of a forward."""
+    below = () if write.site is None else write.site.below
+    return write.operation == "broadcast_" and any(
+        frame.path.endswith(_HOME) and frame.function == "DistributedDataParallel._sync_buffers"
+        for frame in below
+    )
+
+
+def notes(evidence: Evidence) -> tuple[str, ...]:
+    """The mechanism, where it is one of DistributedDataParallel's or of gradients themselves."""
+    found = []
+    if _overwritten_by_broadcast(evidence):
+        found.append(
+            "DistributedDataParallel broadcasts the module's buffers from rank 0 before each forward, and "
+            "sets their version counters back, so torch can't see that a buffer which an earlier forward "
+            "saved has changed"
+        )
+    gradient = evidence.gradient_memory
+    if evidence.unseen and gradient is not None:
+        found.append(
+            f"this memory is the gradient of `{gradient.parameter}`, a view of a bucket of "
+            "DistributedDataParallel (gradient_as_bucket_view=True): every backward writes to it, "
+            "also after zero_grad(set_to_none=True)"
+            if gradient.in_bucket
+            else f"this memory is the gradient of `{gradient.parameter}`: every backward adds to it in place"
+        )
+    return tuple(found)
+
+
+def ways_out(evidence: Evidence) -> tuple[Fix, ...]:
+    """What ends the mechanism."""
+    if _overwritten_by_broadcast(evidence):
+        return (
+            Fix("call the model again only after the backward that still needs its buffers"),
+            Fix(
+                "or construct DistributedDataParallel with forward_sync_buffers=False "
+                "(broadcast_buffers=False in older torch)"
+            ),
+        )
+    if evidence.unseen and evidence.gradient_memory is not None:
+        return (
+            Fix(f"save a copy: use `{evidence.gradient_memory.parameter}.grad.clone()` where it is read"),
+        )
+    return ()
+
+
+def _overwritten_by_broadcast(evidence: Evidence) -> bool:
+    return any(write.overlaps_needed and broadcasts_buffers(write) for write in evidence.writes)
