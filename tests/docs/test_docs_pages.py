@@ -1,0 +1,100 @@
+"""Every program and command on the pages prints what the page says."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from page_blocks import DOCS, differences, kinds, matches, pages, recorded, steps
+
+PAGES = pages()
+NOT_RUN = {"yaml", "sh"}
+"""Settings for other tools, and commands that install."""
+DIRECTIVES = re.compile(r"\{(include|literalinclude|raw|toctree|eval-rst)\}( \S+)?")
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
+class TestPage:
+    """What is true of each page."""
+
+    def test_prints_what_it_says(self, path):
+        """All of it, from top to bottom in one folder."""
+        assert not differences(path.read_text(encoding="utf-8"))
+
+    def test_kinds_of_blocks(self, path):
+        """No block is of a kind that nobody looks at."""
+        others = kinds(path.read_text(encoding="utf-8")) - {"python", "console", "text"} - NOT_RUN
+        assert all(DIRECTIVES.fullmatch(kind) for kind in others), others
+
+
+def test_the_pages_are_found():
+    """The main pages run something."""
+    running = {path.name for path in PAGES if steps(path.read_text(encoding="utf-8"))}
+    assert {"tutorial.md", "in-place.md", "comparison.md", "how-it-works.md", "limits.md"} <= running
+
+
+PAGE = """\
+```python
+print(1 + 1)
+```
+
+In words:
+
+```text
+2
+```
+
+```console
+$ echo one
+one
+$ echo two; echo three
+[...]
+three
+```
+
+```python
+1 / 0
+```
+
+```text
+ZeroDivisionError: division by zero
+```
+"""
+
+
+def test_a_page_that_is_right():
+    """Outputs, several commands, left out lines and errors are compared."""
+    assert [step.line for step in steps(PAGE)] == [1, 11, 11, 19]
+    assert differences(PAGE) == []
+    assert recorded(PAGE) == PAGE
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("1 + 1", "1 + 2"),
+        ("echo one\none", "echo one\nother"),
+        ("echo one\none\n", "echo one\n"),
+        ("three\n```", "four\n```"),
+        ("1 / 0", "pass"),
+        ("division by zero", "by zero"),
+    ],
+)
+def test_a_page_that_is_wrong_is_noticed(right, wrong):
+    """One difference, and only one; writing down what is printed mends it."""
+    page = PAGE.replace(right, wrong)
+    assert page != PAGE
+    assert len(differences(page)) == 1
+    assert differences(recorded(page)) == []
+
+
+def test_a_text_without_a_program_is_an_error():
+    with pytest.raises(ValueError, match="line 1"):
+        steps("```text\nhello\n```\n")
+
+
+def test_what_is_left_out():
+    """``[...]`` stands for anything, and nothing else does."""
+    assert matches("a\n[...]\nc\n", "a\nb\nb\nc\n")
+    assert not matches("a\n[...]\nc\n", "a\nb\n")
+    assert not matches("a.c\n", "abc\n")
