@@ -19,7 +19,9 @@ print("gradient", w.grad.tolist(), file=open("log.txt", "w"))
 
 
 def test_write_makes_the_script_run(fix):
-    """The edit is one line, and the script then runs clean under Python alone."""
+    """The edit is one line, the story shows the line as it was, and the script then runs clean."""
+    indented = BROKEN.replace("y += 1  # shifted", "if True:\n    y += 1")
+    assert "|     y += 1" in fix(indented, "--write").out
     done = fix(BROKEN, "--write")
     assert done.code == 0, done.err
     assert done.text == BROKEN.lstrip("\n").replace("y += 1  # shifted", "y = y + 1  # shifted")

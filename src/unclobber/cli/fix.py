@@ -96,6 +96,8 @@ def command(
         raise UnclobberError(f"{last.reason}.")
     report = _report(rounds, on_disk, (script, *arguments))
     diff = _diff(rounds, on_disk)
+    # Their source lines are read from the files, so they are told before those are rewritten.
+    stories = _stories(report) if format_ == "text" and not (only_diff or check) else ""
     written: list[str] = []
     if write and rounds.proved:
         written = _apply.write(on_disk, dict(rounds.project.overlay), rounds.project.originals)
@@ -104,7 +106,7 @@ def command(
     elif format_ == "json":
         write_document(sys.stdout, _json(report, rounds, diff, written))
     else:
-        _print(report, rounds, diff, written, check=check)
+        _print(stories, rounds, diff, written, check=check)
     if check:
         return int(bool(rounds.proved))
     fixed = bool(written) and (isinstance(last, Clean) or not everything)
@@ -164,7 +166,7 @@ def _diff(rounds: Rounds, project: Project) -> str:
     return unified(project, rounds.project.overlay)
 
 
-def _print(report: Report, rounds: Rounds, diff: str, written: list[str], *, check: bool) -> None:
+def _print(stories: str, rounds: Rounds, diff: str, written: list[str], *, check: bool) -> None:
     from unclobber.repair._outcome import Clean, Failed, Unproved
 
     last = rounds.last
@@ -175,7 +177,7 @@ def _print(report: Report, rounds: Rounds, diff: str, written: list[str], *, che
         proved = len(rounds.proved)
         click.echo("there is a proved fix" if proved else f"no proved fix: {getattr(last, 'reason', '')}")
         return
-    _print_stories(report)
+    click.echo(stories, nl=False)
     if diff:
         _print_diff(diff)
     for outcome in rounds.proved:
@@ -195,17 +197,18 @@ def _print(report: Report, rounds: Rounds, diff: str, written: list[str], *, che
         click.echo("nothing written yet: `unclobber fix --write` writes it")
 
 
-def _print_stories(report: Report) -> None:
+def _stories(report: Report) -> str:
     from dataclasses import replace
 
     from unclobber.report import to_text
 
     options = options_for(sys.stdout)
+    told = []
     for finding in report.findings:
         # The diffs are below, once.
         bare = tuple(replace(fix, diff=None) for fix in finding.fixes)
-        click.echo(to_text(replace(finding, fixes=bare), width=options.width, colour=options.colour))
-        click.echo()
+        told.append(to_text(replace(finding, fixes=bare), width=options.width, colour=options.colour))
+    return "".join(f"{story}\n\n" for story in told)
 
 
 def _print_diff(diff: str) -> None:
