@@ -177,7 +177,7 @@ def freeze(tensor: torch.Tensor) -> Frozen:
     Args:
         tensor: A strided tensor, any shape; a view freezes its own elements.
     Returns:
-        A handle: ``remove()`` ends it, and so does leaving it as a context manager.
+        A handle. Its ``remove()`` ends it, and so does leaving it as a context manager.
     Raises:
         TypeError: not a tensor.
         UnclobberError: a tensor without strided memory of its own (sparse, nested).

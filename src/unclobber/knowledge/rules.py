@@ -141,7 +141,7 @@ def rules(name: str) -> OperationRules:
         name: Any spelling: ``exp``, ``exp_``, ``torch.exp``, ``F.softmax``, ``nn.ReLU``,
             ``aten::mm``, ``ExpBackward0``.
     Raises:
-        UnknownOperationError: The installed torch has none of that name.
+        unclobber.knowledge.rules.UnknownOperationError: The installed torch has none of that name.
     Example:
         >>> exp = unclobber.rules("exp").variants[0]
         >>> [saved.role for saved in exp.saves], exp.may_overwrite
