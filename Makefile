@@ -13,8 +13,9 @@ STAMP := $(VENV)/.unclobber-installed
 # Two workers: a watched torch program already uses several threads.
 WORKERS ?= 2
 PYTEST_ARGS ?=
+DOCS_STAMP := $(VENV)/.unclobber-docs-installed
 
-.PHONY: help setup test lint demo bench sweep clean
+.PHONY: help setup test lint demo bench sweep docs dist clean
 
 help:  ## Show the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -57,6 +58,19 @@ bench: $(STAMP)  ## Measure what watching costs; writes benchmarks/RESULTS.md
 sweep: $(STAMP)  ## Run torch's whole op and module databases under watch (long)
 	$(PY) -m pytest -n $(WORKERS) -m sweep $(PYTEST_ARGS)
 
+docs: $(DOCS_STAMP)  ## Build the documentation into docs/_build/html; warnings are errors
+	$(PY) -m sphinx --fail-on-warning --keep-going --nitpicky --quiet -b html docs docs/_build/html
+	@echo "built: docs/_build/html/index.html"
+
+$(DOCS_STAMP): $(STAMP)
+	$(PY) -m pip install --quiet --constraint constraints.txt --group docs
+	@touch $@
+
+dist: $(STAMP)  ## Build sdist and wheel, and test the wheel in an environment of its own
+	rm -rf dist
+	$(PY) -m build --outdir dist
+	$(PY) tools/check_dist.py dist
+
 clean:  ## Delete what the other targets made
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/codes docs/tables
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
