@@ -8,6 +8,7 @@ python benchmarks/bench.py --only mlp-sgd --only loop
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from measure import entries, interleaved
 from workloads import WORKLOADS, Workload
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
+MEMORY = Path(__file__).parent / "MEMORY.md"
 PARTS = ("entry", *(workload.name for workload in WORKLOADS), "loop")
 
 
@@ -101,6 +103,8 @@ def sections(parts: list[str], quick: bool) -> Iterator[str]:
         for form in ("slice", "index"):
             yield from loop_table(form, quick)
             yield ""
+    if MEMORY.exists():  # measured apart: it needs packages with real models
+        yield from (re.sub("^#", "##", line) for line in MEMORY.read_text("utf-8").splitlines())
 
 
 def main() -> int:
