@@ -228,7 +228,12 @@ def _write(
     if isinstance(actor, torch.optim.Optimizer):
         optimizer = _step_label(site, actor)
         parameters = _written_by(event, ledger, frames)
-    elif isinstance(actor, torch.nn.Module) and site is not None and site.below:
+    elif (
+        isinstance(actor, torch.nn.Module)
+        and not isinstance(actor, torch.fx.GraphModule)  # made by a compiler
+        and site is not None
+        and site.below
+    ):
         module = _owners.module_label(actor, frames)
     return Write(
         site=site,

@@ -13,6 +13,7 @@ import torch
 from . import _spent
 from .model import FreedEvidence, RefusalEvidence, Save, StaleEvidence, Write
 from .observe import _modules, _origins, _owners, _sites, _source, _targets
+from .observe import _torch_compat as compat
 from .observe._origins import Finder, Level, Origin, Place
 from .observe._refusals import Kind, kind_of, levels_of
 from .observe._targets import Target
@@ -34,7 +35,8 @@ def evidence(
     if kind is Kind.FREED:
         return _spent.evidence(error, levels, backwards_before)
     if kind is Kind.VERSION:
-        return StaleEvidence(str(error), _spent.need(levels, backwards_before))
+        transform = any(compat.runs_transform(level.frame.f_code) for level in levels)
+        return StaleEvidence(str(error), _spent.need(levels, backwards_before), transform)
     return _Refused(error, kind, levels).evidence()
 
 

@@ -18,6 +18,7 @@ import torch
 
 from . import _describe, _refused
 from ._errors import InplaceError, SilentWriteWarning
+from ._notices import notices
 from ._silent import SilentConflicts
 from .judge import culprit, judge
 from .judge.refusals import judge_refusal
@@ -25,6 +26,7 @@ from .ledger import Fingerprints, Ledger, SavedTensor, Standing
 from .model import Finding, Outcome, Report, Totals
 from .observe import (
     _backward,
+    _compiled,
     _fallback,
     _functions,
     _gradients,
@@ -87,6 +89,7 @@ class Session:
         self._hooks: _saves.SavedTensorHooks | None = None
         self._lock = threading.RLock()
         self._silent = SilentConflicts(self)
+        self._begun = _compiled.now()
         self.backwards_before = 0
         """Backward calls of the process before this session."""
 
@@ -95,6 +98,7 @@ class Session:
     def __enter__(self) -> Session:
         _installation.acquire(self.ledger)
         self.backwards_before = _backward.count()
+        self._begun = _compiled.now()
         try:
             self._hooks = _saves.SavedTensorHooks(self.ledger, self._need, self._silent, self.ledger.prints)
             self._hooks.enter()
@@ -261,6 +265,7 @@ class Session:
             torch_version=str(torch.__version__),
             command=self.command,
             exit_code=exit_code,
+            notices=notices(self._begun, self.ledger.transform),
         )
 
 

@@ -74,10 +74,12 @@ class Delivery:
             ) from error
 
     def _text(self, report: Report, guarded: bool, stream: TextIO) -> str:
-        """Stories of what is left, after what guard did; nothing at all for a clean run without guard."""
+        """Stories of what is left, after what guard did; for a clean run what could not be seen."""
         left = unrepaired(report)
         text = f"{guard_line(report)}\n" if guarded else ""
-        return text + self._rendered(replace(report, findings=left), stream) if left else text
+        if left:
+            return text + self._rendered(replace(report, findings=left), stream)
+        return text + "".join(f"unclobber: {notice}\n" for notice in report.notices)
 
     def _rendered(self, report: Report, stream: TextIO | None) -> str:
         text = self.render(report, options_for(stream))

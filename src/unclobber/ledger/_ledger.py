@@ -92,6 +92,8 @@ class Ledger:
         """Writes to memory that live saves share."""
         self.prints: Fingerprints | None = None
         """Content hashes of live saves, where the session takes them."""
+        self.transform: _frames.Stack | None = None
+        """Where the first transform of ``torch.func`` ran: they allow no hooks, so it saved unseen."""
         self._saves_taken = 0
         """Saves that have left the queue."""
         self.pending_limit = _FIRST_PRUNE

@@ -12,8 +12,9 @@ class RankEnd:
 
     rank: int
     state: Literal["ended", "failed", "terminated", "running", "died", "absent"]
-    """``failed``: for reasons of its own. ``terminated``: by SIGTERM, wherever it was. ``died``: its process is gone and has left no report; what it had found until then is kept.
-    ``absent``: it has left nothing at all, because it was not watched or had not begun."""
+    """``failed``: for reasons of its own. ``terminated``: by SIGTERM, wherever it was. ``died``: its
+    process is gone and has left no report; what it had found until then is kept. ``absent``: it has left
+    nothing at all, because it was not watched or had not begun."""
     exit_code: int | None = None
     """None where it has not ended."""
     outcome: Literal["refused", "silent", "clean", "script-error"] | None = None

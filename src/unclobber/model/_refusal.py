@@ -59,7 +59,7 @@ class FreedEvidence:
     """Both backwards began at the same tensor."""
     joined: Save | None = None
     """The last operation of the new graph on the way to the freed one, where the two differ."""
-    carried: str | None = None
+    carried: tuple[str, ...] = ()
     """The variable through which that operation hangs on the result of an earlier run of itself."""
     kept: str | None = None
     """The one attribute of an object in which a tensor of this graph lies: ``block.state``."""
@@ -73,7 +73,9 @@ class FreedEvidence:
 
 @dataclass(frozen=True, slots=True)
 class StaleEvidence:
-    """torch's own version check refused a tensor that was saved before watching began."""
+    """torch's own version check refused a tensor that was saved where we did not look."""
 
     torch_message: str
     needed: Need | None
+    in_transform: bool = False
+    """Inside of a transform of ``torch.func``, which allows no hooks; else before watching began."""

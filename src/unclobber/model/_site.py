@@ -19,6 +19,8 @@ class Frame:
     """The line's text, stripped; empty where the source can't be read."""
     library: bool = False
     """Whether the frame is torch's, a site-package's or the standard library's."""
+    compiled: bool = False
+    """Whether ``torch.compile`` made its code: of the user's function, whose first line is all it knows."""
 
 
 @dataclass(frozen=True, slots=True)

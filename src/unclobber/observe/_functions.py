@@ -110,7 +110,7 @@ def _patch_apply() -> Callable[[], None]:
         run = super(home, cls).apply
         hooks = _saves.innermost()
         conflicts = None if hooks is None else hooks.conflicts
-        if conflicts is None:
+        if conflicts is None or compat.is_compilers_function(cls):
             return run(*args, **kwargs)
         forward = _Forward(conflicts, args)
         _thread.forwards.append(forward)
@@ -158,6 +158,8 @@ def _patch_backward(name: str) -> Callable[[], None]:
     original = getattr(home, name)
 
     def run_backward(ctx: Any, *gradients: Any) -> Any:
+        if compat.is_compilers_function(type(ctx)):
+            return original(ctx, *gradients)
         stale = [
             (stashed, standing)
             for stashed in ctx.__dict__.get(_STASH, ())

@@ -268,6 +268,8 @@ class _Patch:
             if not ours._set_aside and compat.top_hooks() == (ours.pack, ours.unpack):
                 self.pop()
                 ours._set_aside = True
+                if ours._ledger.transform is None and "torch.func" in message:
+                    ours._ledger.transform = _frames.capture(2)
         self._originals[compat.DISABLE_HOOKS](message)
 
     def _enable_wrapper(self) -> None:

@@ -18,6 +18,7 @@ from types import CodeType
 from typing import Any
 
 from ..model import Frame, Site
+from . import _torch_compat as compat
 from ._source import (
     characters,
     header,
@@ -60,6 +61,8 @@ _known: dict[str, bool] = {}
 def is_library(code: CodeType) -> bool:
     """Whether ``code`` is torch's, an installed package's, the standard library's or this package's.
 
+    So is what ``torch.compile`` put in a function's place: it knows no lines (see ``_compiled``).
+
     Example:
         >>> is_library(os.path.join.__code__), is_library(compile("1", "<stdin>", "exec"))
         (True, False)
@@ -67,8 +70,8 @@ def is_library(code: CodeType) -> bool:
     name = code.co_filename
     answer = _known.get(name)
     if answer is None:
-        answer = _known[name] = _is_library_path(name)
-    return answer
+        answer = _known[name] = is_library_path(name)
+    return answer or compat.is_compiled_code(code)
 
 
 def is_ours(code: CodeType) -> bool:
@@ -81,7 +84,8 @@ def is_plumbing(code: CodeType) -> bool:
     return code.co_qualname in _PLUMBING
 
 
-def _is_library_path(name: str) -> bool:
+def is_library_path(name: str) -> bool:
+    """Whether code of this file is a library's."""
     if name.startswith("<"):
         return name.startswith(_GENERATED)
     path = os.path.normcase(os.path.abspath(name))
@@ -91,7 +95,10 @@ def _is_library_path(name: str) -> bool:
 @lru_cache(maxsize=1)
 def _roots() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
-    folders = {paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib") if key in paths}
+    # "scripts" holds launchers, ours among them: the outermost frame of every `unclobber run`.
+    folders = {
+        paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib", "scripts") if key in paths
+    }
     folders.add(_OURS)
     folders.add(os.path.dirname(os.path.abspath(os.__file__)))
     folders.update(p for p in sys.path if os.path.basename(p) in ("site-packages", "dist-packages"))
@@ -158,7 +165,8 @@ def path_of(code: CodeType) -> str:
 
 def _frame(code: CodeType, lasti: int) -> Frame:
     line = line_of(code, lasti)
-    return Frame(path_of(code), line, code.co_qualname, _line_text(code, line), is_library(code))
+    compiled = compat.is_compiled_code(code)
+    return Frame(path_of(code), line, code.co_qualname, _line_text(code, line), is_library(code), compiled)
 
 
 def _line_text(code: CodeType, line: int) -> str:

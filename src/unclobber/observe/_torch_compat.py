@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import sys
 from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any
 
 import torch
@@ -393,6 +396,48 @@ def trains(node: Any) -> bool:
     if node is None:
         return False
     return bool(getattr(node, "_saved_training", False)) or "BatchNormWithUpdate" in type(node).__name__
+
+
+# --- torch.compile -------------------------------------------------------------------------------
+_DYNAMO = "torch._dynamo"
+_CALLS_COMPILED = ("__compiled_fn_", "__resume_at_")
+"""How the global names begin that Dynamo's code objects use (torch/_dynamo/output_graph.py,
+resume_execution.py; seen since 2.0)."""
+
+
+def is_compiled_code(code: CodeType) -> bool:
+    """Whether Dynamo made this code object to stand in for a function that it has compiled."""
+    return _DYNAMO in sys.modules and any(name.startswith(_CALLS_COMPILED) for name in code.co_names)
+
+
+def compilations(since: int) -> Iterator[tuple[str, str, int]]:
+    """Name, file and first line of what Dynamo has compiled since a moment (microseconds, epoch).
+
+    Dynamo keeps its last 64 records (torch/_dynamo/utils.py, since 2.1). Those without an operation
+    made no code.
+    """
+    if _DYNAMO not in sys.modules:
+        return
+    from torch._dynamo import utils
+
+    for record in utils.get_compilation_metrics():
+        if (record.start_time_us or 0) >= since and record.fail_type is None and record.graph_op_count:
+            yield record.co_name or "?", record.co_filename or "?", record.co_firstlineno or 0
+
+
+def is_compilers_function(function: Any) -> bool:
+    """Whether a custom Function (its class, or its node's) is AOTAutograd's wrapper of compiled code."""
+    cls = getattr(function, "_forward_cls", function)
+    return str(cls.__module__).startswith("torch._functorch.")
+
+
+def runs_transform(function: CodeType) -> bool:
+    """Whether a frame's code is ``torch.func``'s own (torch/_functorch, since 2.0).
+
+    AOTAutograd lies there, too.
+    """
+    folder, name = os.path.split(function.co_filename)
+    return os.path.basename(folder) == "_functorch" and name in ("eager_transforms.py", "vmap.py", "apis.py")
 
 
 # --- recording every operation -------------------------------------------------------------------

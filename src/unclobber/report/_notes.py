@@ -98,6 +98,10 @@ def _library(finding: Finding) -> list[str]:
 
 def _chain(below: Sequence[Frame]) -> str:
     """The innermost frame, and the first one of the library that says something."""
+    made = next((frame for frame in below if frame.compiled), None)
+    if made is not None:
+        where = f"{words.path(made.path)}:{made.line}"
+        return f"code that torch.compile made of {words.tick(made.function)} ({where}); its line is not known"
     inner = below[-1]
     text = f"{words.path(inner.path)}:{inner.line}, in {inner.function}"
     through = [f for f in below[:-1] if not f.function.split(".")[-1].startswith(_PLUMBING)]

@@ -1,4 +1,4 @@
-"""UC101 for a tensor that was saved before watching began: torch's own check has refused it.
+"""UC101 for a tensor that was saved where we did not look: torch's own check has refused it.
 
 Nothing was recorded of the save, and what isn't known isn't said.
 """
@@ -9,6 +9,8 @@ from ...model import Finding, Fix, StaleEvidence
 
 
 def judge(evidence: StaleEvidence) -> Finding:
+    if evidence.in_transform:
+        return _in_transform(evidence)
     return Finding(
         code="UC101",
         message="a tensor that was saved before watching began was overwritten",
@@ -20,5 +22,18 @@ def judge(evidence: StaleEvidence) -> Finding:
             ),
         ),
         notes=("it was saved where unclobber did not look, so neither the save nor the write is known",),
+        torch_message=evidence.torch_message,
+    )
+
+
+def _in_transform(evidence: StaleEvidence) -> Finding:
+    return Finding(
+        code="UC101",
+        message="a tensor that was saved inside of a torch.func transform was overwritten",
+        needed=evidence.needed,
+        fixes=(
+            Fix("use out-of-place operations in the function that is transformed; guard can't reach into it"),
+        ),
+        notes=("torch.func allows no hooks in its transforms, so neither the save nor the write is known",),
         torch_message=evidence.torch_message,
     )

@@ -48,9 +48,11 @@ def _message(evidence: FreedEvidence, what: str) -> str:
     if evidence.same_root:
         root = f"`{evidence.root}`" if evidence.root else "the same tensor"
         return f"backward runs a second time from {root}, through a graph that {by}"
-    tie = evidence.kept or evidence.carried
-    if tie:
-        return f"`{tie}` ties this backward to an earlier graph, which {by}"
+    if evidence.kept:
+        return f"`{evidence.kept}` ties this backward to an earlier graph, which {by}"
+    if evidence.carried:
+        tie = "ties" if len(evidence.carried) == 1 else "tie"
+        return f"{_names(evidence.carried)} {tie} this backward to an earlier graph, which {by}"
     if evidence.saved is not None:
         return f"{what} is part of this backward's graph and of one that {by}"
     return f"this backward goes on into a graph that {by}"
@@ -83,7 +85,7 @@ def _notes(evidence: FreedEvidence) -> tuple[str, ...]:
     notes = ["a backward frees what the operations saved as it passes them"]
     joined = evidence.joined
     if joined is not None and joined.site is not None:
-        through = f" through `{evidence.carried}`" if evidence.carried and not evidence.kept else ""
+        through = f" through {_names(evidence.carried)}" if evidence.carried and not evidence.kept else ""
         statement = " ".join(joined.site.statement.split())
         notes.append(
             f"the new graph hangs on the old one{through} at {_line(joined.site, evidence)}: `{statement}`"
@@ -91,6 +93,12 @@ def _notes(evidence: FreedEvidence) -> tuple[str, ...]:
     if evidence.saved is None:
         notes.append("where the operation ran whose saved tensors are gone is not known")
     return tuple(notes)
+
+
+def _names(names: tuple[str, ...]) -> str:
+    """``h``; ``h`` and ``c``."""
+    quoted = [f"`{name}`" for name in names]
+    return " and ".join(filter(None, (", ".join(quoted[:-1]), quoted[-1])))
 
 
 _RETAIN = Fix(
@@ -135,9 +143,9 @@ def _fixes(evidence: FreedEvidence) -> tuple[Fix, ...]:
             _RETAIN,
         )
     if evidence.carried:
-        name = evidence.carried
         cut = "cut the graph where an iteration begins: gradients then stop there"
-        return Fix(cut, code=f"{name} = {name}.detach()"), sum_up, _RETAIN
+        detached = ", ".join(f"{name}.detach()" for name in evidence.carried)
+        return Fix(cut, code=f"{', '.join(evidence.carried)} = {detached}"), sum_up, _RETAIN
     return (
         Fix("compute it anew for each backward, inside the loop"),
         Fix("or `.detach()` it where it is used, if no gradient is to flow into it"),

@@ -1,0 +1,167 @@
+"""``torch.compile`` under watch: nothing breaks, nothing is compiled again, and what is hidden is told."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+
+import unclobber
+from unclobber.observe import _sites
+from unclobber.report import to_text
+
+# torch's own, when it compiles
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    """Nothing compiled before, and nothing left."""
+    torch._dynamo.reset()
+    counters.clear()
+    yield
+    torch._dynamo.reset()
+    counters.clear()
+
+
+def step(x, w):
+    y = (x @ w).sigmoid()
+    torch._dynamo.graph_break()
+    return (y * y).sum()
+
+
+def compiled_counts(context, calls):
+    """What Dynamo counts over some calls of a freshly compiled step, and the gradient."""
+    torch._dynamo.reset()
+    counters.clear()
+    function = torch.compile(step, backend="aot_eager")
+    x, w = torch.rand(4, 4), torch.ones(4, 4, requires_grad=True)
+    torch.manual_seed(0)
+    for _ in range(calls):
+        with context():
+            function(x, w).backward()
+    graphs, breaks = counters["stats"]["unique_graphs"], sum(counters["graph_break"].values())
+    return (graphs, breaks, counters["frames"]["ok"]), x, w.grad
+
+
+@pytest.mark.parametrize("context", [unclobber.watch, unclobber.guard], ids=["watch", "guard"])
+def test_as_many_graphs_and_breaks(context):
+    """Also when each step has a context of its own: no session costs a compilation."""
+    plain, _, _ = compiled_counts(contextlib.nullcontext, 4)
+    ours, x, gradient = compiled_counts(context, 4)
+    assert ours == plain
+    w = torch.ones(4, 4, requires_grad=True)
+    for _ in range(4):
+        step(x, w).backward()
+    torch.testing.assert_close(gradient, w.grad)
+
+
+def test_entered_after_compiling():
+    """A function that was compiled outside is compiled once more inside, and no third time."""
+    function = torch.compile(lambda w: w.exp().sum(), backend="aot_eager")
+    w = torch.ones(3, requires_grad=True)
+    for context in (contextlib.nullcontext, *[unclobber.watch] * 9, contextlib.nullcontext):
+        with context():
+            function(w).backward()
+    assert counters["stats"]["unique_graphs"] == 2
+
+
+def overwrites(backend):
+    """A compiled function writes to a saved buffer; gives its name, the caller's line and the report."""
+
+    @torch.compile(backend=backend)
+    def update(buffer):
+        buffer.mul_(2)
+        return buffer.sum()
+
+    def train():
+        w = torch.ones(3, requires_grad=True)
+        buffer = torch.ones(3)
+        loss = (w * buffer).sum()
+        update(buffer)
+        loss.backward()
+
+    return unclobber.audit(train), train.__code__.co_firstlineno + 4
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_the_line_that_called_is_told(backend):
+    """Compiled code knows only its decorator's line, so the line that called it is named."""
+    report, line = overwrites(backend)
+    (finding,) = report.findings
+    (write,) = finding.writes
+    assert (write.site.line, write.site.source, write.module) == (line, "update(buffer)", None)
+    assert len([frame for frame in write.site.below if frame.compiled]) == 1
+    text = " ".join(to_text(finding).split())
+    assert "the write is in code that torch.compile made of `" in text
+    assert "its line is not known" in text
+
+
+def test_the_notice():
+    """The report says once which functions were compiled and what that hides."""
+    report, _ = overwrites("eager")
+    (notice,) = report.notices
+    assert notice.startswith("torch.compile made code of `update` (test_compiled.py:")
+
+
+def test_no_notice_without_compiled_code():
+    """What was compiled before the session, and not run in it, is none of its business."""
+    overwrites("eager")
+    assert unclobber.audit(lambda: torch.ones(2, requires_grad=True).exp().sum().backward()).notices == ()
+
+
+def test_a_kernel_that_writes_unseen():
+    """Inductor's kernels write past every operation: refused as torch does, and no line is made up."""
+    report, _ = overwrites("inductor")
+    (finding,) = report.findings
+    assert (finding.code, finding.writes) == ("UC101", ())
+    assert "which of its lines wrote is not known" in report.notices[0]
+
+
+def test_code_that_only_looks_compiled_is_the_users():
+    """The decision rests on the names that Dynamo's code uses."""
+    assert not _sites.is_library(overwrites.__code__)
+
+
+def rows(x):
+    y = x.exp()
+    y.add_(1)
+    return y.sum()
+
+
+def test_a_refusal_inside_of_a_transform():
+    """torch's own check speaks there; its line is told, and that the rest can't be known."""
+    with pytest.raises(unclobber.InplaceError) as caught, unclobber.watch():
+        torch.func.grad(rows)(torch.ones(3))
+    finding = caught.value.finding
+    assert finding.message == "a tensor that was saved inside of a torch.func transform was overwritten"
+    assert finding.needed.site.source == "torch.func.grad(rows)(torch.ones(3))"
+    assert not [fix for fix in finding.fixes if fix.title.endswith("guard()")]
+
+
+@pytest.mark.parametrize("transform", ["grad", "jacrev", "vmap", "jvp"])
+def test_the_notice_of_a_transform(transform):
+    """What torch.func hides is told with the line where it first did; its numbers are torch's own."""
+
+    def function(x):
+        return (x.exp() * 2).sum()
+
+    def run():
+        x = torch.ones(2, 3)
+        if transform == "jvp":
+            return torch.func.jvp(function, (x,), (x,))[1]
+        return getattr(torch.func, transform)(function)(x)
+
+    found = []
+    report = unclobber.audit(lambda: found.append(run()))
+    assert torch.equal(found[0], run())
+    if transform in ("grad", "jacrev"):
+        (notice,) = report.notices
+        assert notice.startswith("transforms of torch.func ran (first at test_compiled.py:")
+    else:
+        assert report.notices == ()
