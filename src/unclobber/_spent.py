@@ -163,31 +163,28 @@ def _joined(spent: Spent | None, call: BackwardCall | None) -> tuple[Save | None
     return None, None
 
 
-def _carried(note: _freed.Note | None, levels: Sequence[Level]) -> str | None:
-    """The one variable that the operation's statement both reads and sets: ``h`` in ``h = f(x, h)``.
+def _carried(note: _freed.Note | None, levels: Sequence[Level]) -> tuple[str, ...]:
+    """The variables that the operation's statement both reads and sets: ``h`` in ``h = f(x, h)``.
 
     Asked of a statement in a function that is still running: others set their variables anew.
     """
     index = None if note is None else _sites.innermost_user(note.stack)
     if note is None or index is None:
-        return None
+        return ()
     code, lasti = note.stack[2 * index], note.stack[2 * index + 1]
     if not any(level.frame.f_code is code for level in levels):
-        return None
+        return ()
     located = _source.locate(code, lasti)
-    if located is None or not isinstance(located.statement, (ast.Assign, ast.AugAssign)):
-        return None
-    names = _read_and_set(located.statement)
-    return names.pop() if len(names) == 1 else None
+    return () if located is None else _read_and_set(located.statement)
 
 
-def _carried_around(call: BackwardCall | None, levels: Sequence[Level]) -> str | None:
+def _carried_around(call: BackwardCall | None, levels: Sequence[Level]) -> tuple[str, ...]:
     """The one variable of the loop around ``loss.backward()`` that is made from its own last value, if
     its tensor belongs to the graph."""
     depth = next((i for i, one in enumerate(levels) if not _sites.is_library(one.frame.f_code)), None)
     graph = None if call is None else _freed.reachable(call)
     if depth is None or graph is None:
-        return None
+        return ()
     level = levels[depth]
     source = _source.source_of(level.frame.f_code)
     line = _source.line_of(level.frame.f_code, level.lasti)
@@ -201,36 +198,33 @@ def _carried_around(call: BackwardCall | None, levels: Sequence[Level]) -> str |
     ]
     found = {name for one in statements for name in _read_and_set(one)}
     # what the loop also sets to something else begins anew each time
-    found -= {name for one in statements for name in _set(one) - _read_and_set(one)}
+    found -= {name for one in statements for name in _set(one).keys() - _read_and_set(one)}
     for name in list(found):
         value = _lookup.value_of(ast.parse(name, mode="eval").body, level.frame)
         if not isinstance(value, torch.Tensor) or id(value.grad_fn) not in graph:
             found.discard(name)
-    return found.pop() if len(found) == 1 else None
+    return tuple(found) if len(found) == 1 else ()
 
 
-def _read_and_set(statement: ast.stmt) -> set[str]:
-    """Variables and attributes that an assignment both reads and sets."""
-    if not isinstance(statement, (ast.Assign, ast.AugAssign)):
-        return set()
+def _read_and_set(statement: ast.stmt) -> tuple[str, ...]:
+    """Variables and attributes that an assignment both reads and sets, as they are set."""
     stored = _set(statement)
-    if isinstance(statement, ast.AugAssign):
-        return stored
+    if not isinstance(statement, ast.Assign):
+        return tuple(stored)
     read = {
         ast.unparse(one) for one in ast.walk(statement.value) if isinstance(one, (ast.Name, ast.Attribute))
     }
-    return stored & read
+    return tuple(name for name in stored if name in read)
 
 
-def _set(statement: ast.stmt) -> set[str]:
-    """Variables and attributes that an assignment sets."""
+def _set(statement: ast.stmt) -> dict[str, None]:
+    """Variables and attributes that an assignment sets, in its order."""
+    targets: Sequence[ast.expr] = ()
     if isinstance(statement, ast.Assign):
-        return {ast.unparse(one) for target in statement.targets for one in _parts(target)}
-    return (
-        {ast.unparse(one) for one in _parts(statement.target)}
-        if isinstance(statement, ast.AugAssign)
-        else set()
-    )
+        targets = statement.targets
+    elif isinstance(statement, ast.AugAssign):
+        targets = (statement.target,)
+    return {ast.unparse(one): None for target in targets for one in _parts(target)}
 
 
 def _parts(target: ast.expr) -> list[ast.expr]:
