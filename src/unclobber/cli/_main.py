@@ -36,6 +36,7 @@ class _Table(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(f"unclobber.cli.{cmd_name}").command
+        command.name = cmd_name  # each file calls its own `command`
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -130,6 +130,7 @@ def test_where_all_is_a_librarys():
         (torch.nn.__file__, True),
         (doctest.__file__, True),
         (_sites.__file__, True),
+        (os.path.join(sysconfig.get_paths()["scripts"], "unclobber"), True),
         (os.path.join(sysconfig.get_paths()["purelib"], "mypackage", "train.py"), True),
         ("/srv/other/lib/python3.12/site-packages/p/m.py", True),
         ("/usr/lib/python3/dist-packages/p.py", True),
