@@ -44,18 +44,24 @@ html_title = "unclobber"
 html_static_path = ["static"]
 html_css_files = ["unclobber.css"]
 html_show_sphinx = False
+smartquotes_action = "q"  # `--output` has two hyphens
 pygments_style = "tango"
 pygments_dark_style = "monokai"
 
 
 # In help texts backticks mean code and an underscore is an underscore; reStructuredText reads them otherwise.
-HELP_EVENTS = ("description", "epilog", "options", "arguments", "usage")
+HELP_EVENTS = ("description", "epilog", "options")
 _SINGLE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 
 
 def as_code(app: Sphinx, context: object, lines: list[str]) -> None:
     """Help as it is meant for a terminal, in reStructuredText."""
     lines[:] = [re.sub(r"(\w)_(?=\W|$)", r"\1\\_", _SINGLE.sub(r"``\1``", line)) for line in lines]
+
+
+def no_arguments(app: Sphinx, context: object, lines: list[str]) -> None:
+    """The usage line names them, and the description says what they are."""
+    lines.clear()
 
 
 def sections(app: Sphinx, what: str, name: str, item: object, options: object, lines: list[str]) -> None:
@@ -68,4 +74,5 @@ def setup(app: Sphinx) -> None:
     generate.write_all()
     for event in HELP_EVENTS:
         app.connect(f"sphinx-click-process-{event}", as_code)
+    app.connect("sphinx-click-process-arguments", no_arguments)
     app.connect("autodoc-process-docstring", sections)

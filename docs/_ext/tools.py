@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from situations import SITUATIONS
 from torch.autograd.graph import allow_mutation_on_saved_tensors, save_on_cpu, saved_tensors_hooks
-from verdicts import MARKS, Program, run
+from verdicts import Program, Verdict, run
 
 import unclobber
 
@@ -53,17 +53,29 @@ PROGRAMS: dict[str, Program] = {
 """Each a row."""
 
 NAMES = {
-    "a write to other rows of a saved table": "other rows of a saved table",
-    "through `.detach()`": "a saved result, through `.detach()`",
-    "through `.data`": "a saved result, through `.data`",
-    "the same, `fused=True` on the CPU": "weights, by a fused optimizer on the CPU",
+    "nothing is overwritten": "nothing",
+    "all of a saved tensor": "all of it",
+    "one element of it": "one element",
+    "a write to other rows of a saved table": "other rows",
+    "through `.detach()`": "by `.detach()`",
+    "through `.data`": "by `.data`",
+    "the same, `fused=True` on the CPU": "fused step",
+}
+"""The columns' heads."""
+
+SHORT: dict[Verdict, str] = {
+    "right": "✓",
+    "refused at the write": "✗",
+    "refused at backward": "✗",
+    "wrong, silently": "**‼**",
+    "wrong, warned": "⚠",
 }
 
 
 def table() -> Iterator[str]:
     """The table, as Markdown."""
-    yield "| what is overwritten | " + " | ".join(TOOLS) + " |"
-    yield "|---|" + "---|" * len(TOOLS)
-    for title, program in PROGRAMS.items():
-        cells = (MARKS[run(program, context).verdict] for context in TOOLS.values())
-        yield f"| {NAMES.get(title, title)} | " + " | ".join(cells) + " |"
+    yield "| | " + " | ".join(NAMES[title] for title in PROGRAMS) + " |"
+    yield "|---|" + "---|" * len(PROGRAMS)
+    for name, context in TOOLS.items():
+        cells = (SHORT[run(program, context).verdict] for program in PROGRAMS.values())
+        yield f"| {name} | " + " | ".join(cells) + " |"

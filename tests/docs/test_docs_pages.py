@@ -10,7 +10,7 @@ from page_blocks import DOCS, differences, kinds, matches, pages, recorded, step
 PAGES = pages()
 NOT_RUN = {"yaml", "sh"}
 """Settings for other tools, and commands that install."""
-DIRECTIVES = re.compile(r"\{(include|literalinclude|raw|toctree|eval-rst)\}( \S+)?")
+DIRECTIVES = re.compile(r"\{(include|literalinclude|raw|toctree|container|eval-rst)\}( \S+)?")
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
