@@ -88,6 +88,17 @@ def test_the_workflow(checkout):
     assert [line for line in done.stdout.splitlines() if line.startswith("::error file=")]
 
 
+@pytest.mark.parametrize("name", ["with_lightning.py", "with_transformers.py", "with_accelerate.py"])
+def test_a_trainer(name, tmp_path):
+    """Training stops with the story."""
+    text = (EXAMPLES / name).read_text()
+    write = next(number for number, line in enumerate(text.splitlines(), 1) if "gate[:, 0] = " in line)
+    stopped = shell(f"python {EXAMPLES / name}", tmp_path)
+    assert stopped.returncode == 1
+    assert f"examples/{name}:{write}" in stopped.stderr
+    assert "error[UC101] saved-overwritten: `gate` was overwritten" in stopped.stderr
+
+
 @pytest.mark.parametrize(
     "name", sorted(path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".yml"))
 )

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-HEAVY = {"torch", "numpy", "rich", "click", "libcst", "jinja2", "yaml", "executing", "asttokens"}
+TRAINERS = {"lightning", "pytorch_lightning", "transformers", "accelerate"}
+HEAVY = {*TRAINERS, "torch", "numpy", "rich", "click", "libcst", "jinja2", "yaml", "executing", "asttokens"}
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -37,6 +38,12 @@ def test_it_can_fail():
     """Using what needs torch loads torch, and the test above would see it."""
     assert "torch" in loaded_by("import unclobber; unclobber.guard")
     assert loaded_by("import yaml") == {"yaml"}
+
+
+def test_a_trainer_is_imported_by_its_own_module_alone():
+    """Watching needs none of them."""
+    assert not TRAINERS & loaded_by("import unclobber, unclobber._trainers; unclobber.watch().__enter__()")
+    assert TRAINERS & loaded_by("import unclobber.transformers") == {"transformers", "accelerate"}
 
 
 def test_the_command_line_starts_without_torch():

@@ -1,0 +1,72 @@
+"""``UnclobberCallback`` for the Trainer of Lightning, be it ``lightning`` or ``pytorch_lightning``.
+
+::
+
+    from unclobber.lightning import UnclobberCallback
+
+    trainer = Trainer(callbacks=[UnclobberCallback("guard")])
+    trainer.fit(model, data)
+
+Only this module imports Lightning: the package that the program has imported, else the one that is installed.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from ._errors import InplaceError
+from ._trainers import WatchesTraining, Wrapped
+
+__all__ = ["UnclobberCallback"]
+
+_NAMES = ("lightning.pytorch", "pytorch_lightning")
+"""The same code under two names, with classes of its own under each."""
+
+
+def _packages() -> list[Any]:
+    loaded = [sys.modules[name] for name in _NAMES if name in sys.modules]
+    return loaded or [import_module(_NAMES[0] if find_spec("lightning") else _NAMES[1])]
+
+
+_LIGHTNING = _packages()
+_fits = [Wrapped(package.Trainer, "fit", lambda trainer: trainer.callbacks) for package in _LIGHTNING]
+
+
+class UnclobberCallback(WatchesTraining, *(package.Callback for package in _LIGHTNING)):  # type: ignore[misc]
+    """Run ``trainer.fit()`` under ``watch()`` or ``guard()``.
+
+    What backward refuses leaves ``fit()`` as ``InplaceError``, with the story. When ``fit()`` has ended,
+    however it ended, nothing is watched any more, and ``findings`` has what was found.
+
+    Args:
+        mode: ``"watch"``, ``"guard"``, or ``"strict"``, which is ``watch(strict=True)``.
+        fingerprint: As for ``watch()``.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> UnclobberCallback:
+        callback: UnclobberCallback = super().__new__(cls)  # copies and unpickled callbacks come by here, too
+        for fit in _fits:
+            fit.serve(callback)
+        return callback
+
+    # `fit` was called without us in the processes that a trainer spawns, and where the model brings us by
+    # `configure_callbacks`. Then Lightning's own hooks have to do.
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        if stage == "fit" and not self._running:
+            self._begin(by_hooks=True)
+
+    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        if self._training is not None and self._training.by_hooks:
+            self._end(None, None, None)
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        if self._training is None or not self._training.by_hooks:
+            return
+        try:
+            self._end(type(exception), exception, exception.__traceback__)
+        except InplaceError as story:  # which can't leave a hook in the place of the exception
+            exception.add_note(str(story))

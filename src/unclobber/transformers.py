@@ -1,0 +1,50 @@
+"""``UnclobberCallback`` for the Trainer of Hugging Face ``transformers``.
+
+::
+
+    from unclobber.transformers import UnclobberCallback
+
+    trainer = Trainer(model, args, train_dataset=data, callbacks=[UnclobberCallback("guard")])
+    trainer.train()
+
+Only this module imports ``transformers``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import Trainer, TrainerCallback
+
+from ._errors import UnclobberError
+from ._trainers import WatchesTraining, Wrapped
+
+__all__ = ["UnclobberCallback"]
+
+_train = Wrapped(Trainer, "train", lambda trainer: trainer.callback_handler.callbacks)
+
+_OWN_TRAIN = (
+    "training has begun outside of transformers.Trainer.train, which UnclobberCallback watches: take the "
+    "callback away and put `with unclobber.watch():` round the call"
+)
+
+
+class UnclobberCallback(WatchesTraining, TrainerCallback):
+    """Run ``trainer.train()`` under ``watch()`` or ``guard()``.
+
+    What backward refuses leaves ``train()`` as ``InplaceError``, with the story. When ``train()`` has
+    ended, however it ended, nothing is watched any more, and ``findings`` has what was found.
+
+    Args:
+        mode: ``"watch"``, ``"guard"``, or ``"strict"``, which is ``watch(strict=True)``.
+        fingerprint: As for ``watch()``.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> UnclobberCallback:
+        callback = super().__new__(cls)  # copies and unpickled callbacks come by here, too
+        _train.serve(callback)
+        return callback
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if not self._running:  # no hook would tell when such a training fails
+            raise UnclobberError(_OWN_TRAIN)

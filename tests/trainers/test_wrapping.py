@@ -1,0 +1,120 @@
+"""The trainer's method is wrapped while a callback lives, and no longer."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+
+import pytest
+
+import unclobber
+from unclobber._trainers import WatchesTraining, Wrapped
+
+
+class Trainer:
+    """A trainer as the wrapper sees it."""
+
+    def __init__(self, *callbacks):
+        self.callbacks = callbacks
+
+    def fit(self, steps=1):
+        """Trains."""
+        return steps, [callback._running for callback in self.callbacks]
+
+
+ORIGINAL = Trainer.fit
+FIT = Wrapped(Trainer, "fit", lambda trainer: trainer.callbacks)
+
+
+class Callback(WatchesTraining):
+    def __new__(cls, *args, **kwargs):
+        callback = super().__new__(cls)
+        FIT.serve(callback)
+        return callback
+
+
+@pytest.fixture(autouse=True)
+def restored():
+    """Every test ends with the method as it was."""
+    yield
+    gc.collect()
+    assert Trainer.fit is ORIGINAL
+
+
+def test_a_trainer_with_the_callback():
+    """The training runs inside, with its arguments and its result."""
+    callback = Callback()
+    assert Trainer(callback).fit(steps=3) == (3, [True])
+    assert not callback._running
+
+
+def test_a_trainer_without():
+    """Another trainer runs as before while a callback lives."""
+    callback = Callback()
+    assert Trainer().fit() == (1, [])
+    assert callback.findings == ()
+
+
+def test_it_looks_the_same():
+    """Help and signature are the method's own."""
+    callback = Callback()
+    assert Trainer.fit is not ORIGINAL
+    assert Trainer.fit.__doc__ == "Trains."
+    assert callback.peak_bytes == 0
+
+
+def test_the_last_one_unwraps():
+    """Not the first of two."""
+    one, other = Callback(), Callback()
+    wrapped = Trainer.fit
+    del one
+    gc.collect()
+    assert Trainer.fit is wrapped
+    assert Trainer(other).fit() == (1, [True])
+
+
+def test_copies_are_served():
+    """A copy and an unpickled callback have the settings, but no training, and wrap the method, too."""
+    callback = Callback("guard", fingerprint=0.5)
+    Trainer(callback).fit()
+    for make in (copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
+        made = make(callback)
+        assert (made.mode, made.fingerprint, made._training) == ("guard", 0.5, None)
+    del callback
+    gc.collect()
+    assert Trainer(made).fit() == (1, [True])
+
+
+def test_somebody_wraps_it_after_us():
+    """Their wrapper stays, ours inside of theirs does nothing, and a new callback wraps anew."""
+    callback = Callback()
+    ours = Trainer.fit
+    Trainer.fit = lambda self: ("theirs", *ours(self))
+    del callback
+    gc.collect()
+    assert Trainer().fit() == ("theirs", 1, [])
+    callback = Callback()
+    assert Trainer(callback).fit() == ("theirs", 1, [True])
+    del callback
+    gc.collect()
+    assert Trainer().fit() == ("theirs", 1, [])
+    Trainer.fit = ORIGINAL
+
+
+def test_fit_inside_of_fit():
+    """A trainer that trains inside of its training, as tuners do, is watched once."""
+
+    class Nested(Trainer):
+        def fit(self):
+            return super().fit(), super().fit()
+
+    callback = Callback()
+    assert Nested(callback).fit() == ((1, [True]), (1, [True]))
+
+
+def test_a_wrong_mode():
+    """The answer names the right ones."""
+    with pytest.raises(unclobber.UnclobberError, match="mode is 'gaurd': the modes are watch, guard, strict"):
+        Callback("gaurd")
+    gc.collect()
