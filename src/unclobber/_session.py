@@ -22,7 +22,7 @@ from ._notices import notices
 from ._silent import SilentConflicts
 from .judge import culprit, judge
 from .judge.refusals import judge_refusal
-from .ledger import Fingerprints, Ledger, SavedTensor, Standing
+from .ledger import Fingerprints, Ledger, SavedBytes, SavedTensor, Standing
 from .model import Finding, Outcome, Report, Totals
 from .observe import (
     _backward,
@@ -78,6 +78,8 @@ class Session:
         self.ledger = Ledger()
         if fingerprint:
             self.ledger.take_fingerprints(Fingerprints(fingerprint, _write_log.storage_of))
+        if policy == "audit":
+            self.ledger.saved_bytes = SavedBytes()
         self.findings: list[Finding] = []
         self.heard: Callable[[Finding], None] | None = None
         """Told of each new finding as it is made."""
@@ -266,6 +268,7 @@ class Session:
             command=self.command,
             exit_code=exit_code,
             notices=notices(self._begun, self.ledger.transform),
+            bytes_by_line={} if self.ledger.saved_bytes is None else self.ledger.saved_bytes.at_peak(),
         )
 
 
@@ -495,7 +498,8 @@ def audit(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     """Run ``step(*args, **kwargs)`` once and report what it overwrites; never raises for a conflict.
 
     Returns:
-        The findings with totals. What ``step`` returns is dropped.
+        The findings with totals and, in ``bytes_by_line``, what each line keeps for backward. What
+        ``step`` returns is dropped.
     Raises:
         Exception: whatever ``step`` itself raises for reasons of its own.
     Example:

@@ -8,6 +8,7 @@ from ._fingerprints import Fingerprint, Fingerprints, Place
 from ._ledger import Ledger, Standing
 from ._region import Region, overlap, region_of
 from ._saved import SavedTensor
+from ._saved_bytes import SavedBytes
 from ._writes import WriteEvent
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Ledger",
     "Place",
     "Region",
+    "SavedBytes",
     "SavedTensor",
     "Standing",
     "WriteEvent",

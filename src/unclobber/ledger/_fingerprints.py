@@ -42,7 +42,7 @@ class Place(NamedTuple):
 class Fingerprint:
     """The hash of one saved tensor's content."""
 
-    __slots__ = ("__weakref__", "bad", "good", "key", "nbytes", "owner", "saved", "value")
+    __slots__ = ("__weakref__", "at_need_only", "bad", "good", "key", "nbytes", "owner", "saved", "value")
 
     def __init__(self, saved: SavedTensor, key: int, owner: int) -> None:
         self.saved = weakref.ref(saved)
@@ -52,6 +52,8 @@ class Fingerprint:
         """None until it is taken, and again while a seen write is under way."""
         self.owner = owner
         """The thread whose operation must finish before it may be taken."""
+        self.at_need_only = False
+        """Its memory was given back and is filled again for backward: before that there is no content."""
         self.good: Place | None = None
         """Where the content was last seen as it should be."""
         self.bad: Place | None = None
@@ -113,10 +115,19 @@ class Fingerprints:
         with self.quiet(), self._lock:
             for fingerprint in self._alive(key):
                 self._look(fingerprint, place)
-                if fingerprint.bad is None:
+                if fingerprint.bad is None and not fingerprint.at_need_only:
                     fingerprint.value = None
                     fingerprint.owner = threading.get_ident()
                     self._local.waiting.append(weakref.ref(fingerprint))
+
+    def given_back(self, key: int) -> None:
+        """The storage's memory is about to be given back: only at need is there content to compare.
+
+        What fills it again is no event of the program's: sharded training gathers what was there.
+        """
+        with self._lock:
+            for fingerprint in self._alive(key):
+                fingerprint.at_need_only = True
 
     def hand_out(self, tensor: torch.Tensor) -> None:
         """The tensor's memory was given to something that writes without torch: keep an eye on it."""
@@ -186,6 +197,7 @@ class Fingerprints:
         with self.quiet(), self._lock:
             if self._local.waiting:
                 self._settle(place)
+            fingerprint.at_need_only = False
             self._look(fingerprint, place)
             return fingerprint if fingerprint.bad is not None else None
 
@@ -206,6 +218,8 @@ class Fingerprints:
     def _look(self, fingerprint: Fingerprint, place: Callable[[], Place]) -> None:
         saved = fingerprint.saved()
         if saved is None or fingerprint.value is None or fingerprint.bad is not None:
+            return
+        if fingerprint.at_need_only:
             return
         now = digest(saved.alias)
         if now is None:

@@ -23,6 +23,7 @@ from ..observe import _torch_compat as compat
 from ._fingerprints import Fingerprints, Place
 from ._region import overlap, region_of
 from ._saved import Filing, SavedTensor
+from ._saved_bytes import SavedBytes
 from ._selection import select
 from ._storage import StorageBook
 from ._undo import Account
@@ -92,6 +93,8 @@ class Ledger:
         """Writes to memory that live saves share."""
         self.prints: Fingerprints | None = None
         """Content hashes of live saves, where the session takes them."""
+        self.saved_bytes: SavedBytes | None = None
+        """What each line keeps, where the session counts it."""
         self.transform: _frames.Stack | None = None
         """Where the first transform of ``torch.func`` ran: they allow no hooks, so it saved unseen."""
         self._saves_taken = 0
@@ -229,6 +232,8 @@ class Ledger:
         """
         self._sort_pending()
         key = compat.key_of_storage(storage)
+        if self.prints is not None:
+            self.prints.given_back(key)
         with self._lock:
             self._file(key)
             ref = self.books.get(key)

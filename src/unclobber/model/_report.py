@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ._finding import Finding
@@ -37,3 +38,16 @@ class Report:
     """True sentences about the run as a whole, such as what could not be seen; no full stop."""
     ranks: tuple[RankEnd, ...] = ()
     """How each rank of a distributed run ended; empty for one process."""
+    bytes_by_line: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """Of ``audit``: bytes that each line ``(path, line)`` keeps for backward at the moment when most
+    are kept, largest first; each storage once, parameters not counted."""
+
+    @property
+    def saves(self) -> int:
+        """How many tensors autograd saved."""
+        return self.totals.saves
+
+    @property
+    def writes(self) -> int:
+        """How many writes went to memory that live saved tensors share."""
+        return self.totals.writes

@@ -16,6 +16,7 @@ import torch
 from ..ledger._fingerprints import Fingerprints, Place
 from ..ledger._ledger import Ledger
 from ..ledger._saved import SavedTensor
+from ..ledger._saved_bytes import SavedBytes
 from . import _backward, _frames, _writes
 from . import _torch_compat as compat
 from ._calls import Calls
@@ -51,6 +52,8 @@ class SavedTensorHooks:
         self._calls: Calls | None = None
         if prints is not None:
             self.pack, self.unpack = self._with_prints(prints, self.pack, self.unpack)
+        if ledger.saved_bytes is not None:
+            self.pack = _counted(self.pack, ledger.saved_bytes)
 
     def for_another_thread(self) -> SavedTensorHooks:
         """The same for a thread that the program started."""
@@ -159,6 +162,17 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
         return saved
 
     return pack
+
+
+def _counted(
+    pack: Callable[[torch.Tensor], SavedTensor], saved_bytes: SavedBytes
+) -> Callable[[torch.Tensor], SavedTensor]:
+    def pack_counted(tensor: torch.Tensor) -> SavedTensor:
+        saved = pack(tensor)
+        saved_bytes.add(saved)
+        return saved
+
+    return pack_counted
 
 
 def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
