@@ -123,7 +123,7 @@ dist.destroy_process_group()
 
 def test_a_clean_run(torchrun):
     """DDP and FSDP2 train to the same loss, nothing is found, and one document says so."""
-    done = torchrun(CLEAN, "--format", "json")
+    done = torchrun(CLEAN, "--fingerprint", "--format", "json")
     first, _, document = done.stdout.partition("\n")
     assert (done.returncode, first) == (0, "True FSDPSequential"), done.stderr[-2000:]
     report = json.loads(document)
