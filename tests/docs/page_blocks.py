@@ -2,7 +2,7 @@
 
 A ``python`` block is a program of its own. A ``console`` block is one or more commands after ``$``,
 each with its output; the commands of a page run one after the other in one folder, which begins
-with a copy of ``docs/programs``. A ``text`` block is what the program before it prints, with the
+with a copy of ``examples`` and ``docs/programs``. A ``text`` block is what the program before it prints, with the
 error that ends it, if one does. ``[...]`` in either stands for anything.
 
     python tests/docs/page_blocks.py docs/tutorial.md    # write down what is printed now
@@ -140,10 +140,11 @@ def matches(expected: str, printed: str) -> bool:
 
 @contextlib.contextmanager
 def folder_for_a_page() -> Iterator[Path]:
-    """A fresh folder with the programs of the pages."""
+    """A fresh folder with the programs of the pages and the examples."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
-        shutil.copytree(DOCS / "programs", folder, dirs_exist_ok=True)
+        for programs in (DOCS.parent / "examples", DOCS / "programs"):
+            shutil.copytree(programs, folder, dirs_exist_ok=True)
         yield folder
 
 
