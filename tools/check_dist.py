@@ -43,13 +43,7 @@ IN_SDIST = (
     "tests/conftest.py",
     "demo/gan/train.py",
 )
-TESTS = (
-    "tests/unit",
-    "tests/torch_facts",
-    "tests/freeze",
-    "tests/silent",
-    "tests/processes/test_findings.py",
-)
+TESTS = ("tests/unit", "tests/torch_facts", "tests/freeze", "tests/processes/test_findings.py")
 """Quick ones, from every stage."""
 TEST_TOOLS = ("numpy", "pytest", "pytest-xdist", "pytest-timeout", "hypothesis", "expecttest", "jsonschema")
 """What these tests need of the development group."""

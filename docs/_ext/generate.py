@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import comparison
 import operations
 import situations
-import tools
 import torch
 
 from unclobber.explain import Page, pages
@@ -20,7 +20,7 @@ BENCHMARKS = DOCS.parent / "benchmarks"
 _FENCED = re.compile(r"(^```.*?^```$)", re.M | re.S)
 _CODE = re.compile(r"(?<![`\w])UC\d{3}\b")
 
-TABLES = {"operations": operations.table, "situations": situations.table, "tools": tools.table}
+TABLES = {"operations": operations.table, "situations": situations.table, "comparison": comparison.table}
 
 
 def write_all() -> None:

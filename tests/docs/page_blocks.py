@@ -2,8 +2,8 @@
 
 A ``python`` block is a program of its own. A ``console`` block is one or more commands after ``$``,
 each with its output; the commands of a page run one after the other in one folder, which begins
-with a copy of ``examples`` and ``docs/programs``. A ``text`` block is what the program before it prints, with the
-error that ends it, if one does. ``[...]`` in either stands for anything.
+with a copy of ``examples`` and ``docs/programs``. A ``text`` block is what the program before it
+prints, with the error that ends it, if one does. ``[...]`` in either stands for anything.
 
     python tests/docs/page_blocks.py docs/tutorial.md    # write down what is printed now
 

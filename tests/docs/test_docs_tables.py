@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
-from generate import linked, write_codes
+from comparison import PROGRAMS, TOOLS
+from generate import linked, measured, write_codes
 from operations import OPERATIONS, operand_program, result_program
 from situations import SITUATIONS
-from tools import PROGRAMS, TOOLS
 from verdicts import Program, code_of, run, saved_by
 
 import unclobber
@@ -57,6 +59,22 @@ def test_the_guard_is_right_everywhere():
         )
         assert guard == "right"
         assert watch == {"wrong, silently": "wrong, warned"}.get(plain, plain)
+
+
+def test_strict_makes_errors_of_warnings():
+    """Nothing that plain torch gets wrong is left to run on."""
+    silent = [program for program in PROGRAMS.values() if run(program).verdict == "wrong, silently"]
+    assert len(silent) == 2
+    for program in silent:
+        assert run(program, partial(unclobber.watch, strict=True)).verdict == "refused at backward"
+
+
+def test_figures_are_taken_from_the_report_of_the_benchmarks(tmp_path):
+    """With headings one level down; without a report the page says how to get one."""
+    report = tmp_path / "RESULTS.md"
+    assert "make bench" in measured(report)
+    report.write_text("# What it costs\n\n## MLP\n\n| a |\n|---|\n")
+    assert measured(report) == "## What it costs\n\n### MLP\n\n| a |\n|---|\n"
 
 
 def test_every_verdict_can_come_out():
