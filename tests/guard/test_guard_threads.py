@@ -1,12 +1,14 @@
 """Threads: a guard in each, writes and backward passes in others."""
 
 import threading
+import time
 
 import pytest
 import torch
 from guarded_twins import ramp
 
 import unclobber
+from unclobber.observe import _torch_compat as compat
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -79,6 +81,26 @@ def test_threads_started_inside():
     """Threads that a guarded one starts are guarded."""
     with unclobber.guard():
         assert in_threads(conflict, conflict) == [True, True]
+
+
+def test_thread_that_outlives_the_context_is_left_in_peace():
+    """It saw writes inside; after the end one write is enough for it to look away again."""
+    ended, told = threading.Event(), []
+
+    def worker():
+        told.append(compat.sees_writes())
+        ended.wait(60)
+        torch.zeros(2).add_(1)
+        told.append(compat.sees_writes())
+
+    thread = threading.Thread(target=worker)
+    with unclobber.guard():
+        thread.start()
+        while not told:
+            time.sleep(0.001)
+    ended.set()
+    thread.join(60)
+    assert told == [True, False]
 
 
 def test_threads_of_outside_are_left_alone():

@@ -9,8 +9,9 @@ without us, and operations that don't mutate pay nothing: this is no dispatch mo
 
 The key takes part in a thread's dispatching only while the thread's own set includes it. That
 makes it free to look away where there is nothing to see: an optimizer's thousands of writes after
-backward has freed everything. Threads that a program starts while we look are included; what
-other threads write is noticed by its version bump alone.
+backward has freed everything. And kernels of torch's own operations, once laid there, can stay:
+while nobody listens, no thread includes the key, and dispatching is as it was. Threads that a program
+starts while we look are included; what other threads write is noticed by its version bump alone.
 
 Some operations (``copy_``, ``fill_``, ``div_`` …) are what other operations' own kernels are made
 of: ``mean`` is a ``sum`` into a temporary that is then divided, and one backward pass runs dozens of
@@ -23,6 +24,7 @@ can take the Python one's place.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import warnings
 from collections.abc import Callable
@@ -63,12 +65,19 @@ class _Listeners:
 _listeners = _Listeners()
 _lock = threading.RLock()
 _libraries: list[torch.library.Library] = []
-_fallthrough: list[torch.library.Library] = []
-"""Stays once it is registered: a thread whose set still includes the key must find it passable."""
+"""What the last one takes away: kernels at other keys than ours, and those of the program's operations."""
+_resting: dict[str, torch.library.Library] = {}
+"""Kernels of torch's operations at our key, by namespace: they stay, out of reach while nobody listens.
+
+So does the fallthrough for all others: a thread that still includes the key must find it passable.
+"""
+_laid: set[str] = set()
+_overriding: list[str] = []
+"""Torch's operations with a kernel that was laid for good, and with one over torch's own."""
 
 
 def listen(listener: Listener) -> None:
-    """Start telling ``listener`` of writes; the first one installs the kernels (about 15 ms)."""
+    """Start telling ``listener`` of writes; the first one lays the kernels (5 ms, at first 150 ms)."""
     with _lock:
         if not _listeners.now:
             _install()
@@ -84,7 +93,7 @@ def unlisten(listener: Listener) -> None:
 
 
 def installed() -> bool:
-    """Whether our kernels are laid now."""
+    """Whether our kernels are listened to now."""
     return bool(_libraries)
 
 
@@ -123,8 +132,30 @@ _COLLECTIVES = frozenset(
 _FILLS_AFTER_SAVING = "rrelu_with_noise"
 
 _NOT_DATA = frozenset(("set_data", "record_stream", "retain_grad", "requires_grad_", "rename_", "empty"))
-_NAMESPACES_WITHOUT_MEMORY = frozenset(("prim", "prims", "onnx", "_test"))
-_NAMESPACES_OF_TORCH = frozenset(("aten", "c10d", "_c10d_functional", "inductor", "quantized", "mkldnn"))
+_NAMESPACES_WITHOUT_MEMORY = frozenset(
+    ("prim", "prims", "rngprims", "debugprims", "inductor_prims", "onnx", "profiler", "_test")
+)
+_NAMESPACES_OF_TORCH = _NAMESPACES_WITHOUT_MEMORY | {
+    "_c10d_functional",
+    "_c10d_functional_autograd",
+    "_dtensor",
+    "_native",
+    "_quantized",
+    "aten",
+    "c10d",
+    "debug_mode_ops",
+    "export",
+    "inductor",
+    "mkl",
+    "mkldnn",
+    "mkldnn_prepacked",
+    "onednn",
+    "quantization",
+    "quantized",
+    "sparse",
+    "static_runtime",
+    "symm_mem",
+}
 
 _SCALARS = (bool, int, float, complex)
 
@@ -136,14 +167,22 @@ _BUILDING_BLOCKS_WITH_OUT = frozenset(("aten::sum.IntList_out", "aten::mean.out"
 
 _kernels: dict[str, tuple[str, Callable[..., Any]] | None] = {}
 """Every operator name seen so far with its key and kernel; None for those that write nothing."""
+_programs: list[str] = []
+"""Those of them that are not torch's own."""
 
 
 def _scan() -> None:
     """Build kernels for operations registered since the last scan (custom ones appear any time)."""
-    for name in compat.all_op_names():
-        # a program may define its own operations again, under the same names
-        if name not in _kernels or not _is_torchs(name):
+    names = set(compat.all_op_names())
+    for name in names - _kernels.keys():
+        _kernels[name] = _kernel_for(name)
+        if not _is_torchs(name):
+            _programs.append(name)
+    for name in _programs:
+        if name in names:  # a program may define its own operations again, under the same names
             _kernels[name] = _kernel_for(name)
+        else:
+            _kernels[name] = None
 
 
 def _is_torchs(name: str) -> bool:
@@ -256,7 +295,8 @@ def _is_tensor(op: Any, position: int) -> bool:
 
 
 # --- the kernels ---------------------------------------------------------------------------------
-# Each looks away while the operation runs: what it is made of is no write of the program's.
+# Each looks away while the operation runs: what it is made of is no write of the program's. Afterwards
+# it looks again, unless nobody listens any more: a thread that outlives the session is left in peace.
 
 
 def _plain_kernel(op: Any, packet: str) -> Callable[..., Any]:
@@ -280,7 +320,8 @@ def _plain_kernel(op: Any, packet: str) -> Callable[..., Any]:
                     return below(target, *args, **kwargs)
             return redispatch(keyset & after, target, *args, **kwargs)
         finally:
-            see()
+            if listeners.now:
+                see()
 
     return kernel
 
@@ -344,7 +385,8 @@ def _general_kernel(
                 return below(*args, **kwargs)
             return redispatch(keyset & after, *args, **kwargs)
         finally:
-            compat.see_writes()
+            if listeners.now:
+                compat.see_writes()
             for tensor, version, book, before in marks:
                 book.settle(max(book.bumps, before + tensor._version - version))
 
@@ -410,34 +452,51 @@ def _tell(
 
 def _install() -> None:
     _scan()
+    libraries: dict[tuple[str, str], torch.library.Library] = {}
+
+    def passing(namespace: str, key: str) -> torch.library.Library:
+        if (namespace, key) not in libraries:
+            libraries[namespace, key] = torch.library.Library(namespace, "IMPL", key)
+            _libraries.append(libraries[namespace, key])
+        return libraries[namespace, key]
+
     try:
-        if not _fallthrough:
-            library = torch.library.Library("_", "IMPL")
-            compat.fall_through_by_default(library)
-            _fallthrough.append(library)
-        libraries: dict[tuple[str, str], torch.library.Library] = {}
+        _lay_for_good()
         with warnings.catch_warnings():
             # "overriding a previously registered kernel": meant, for the building blocks
             warnings.simplefilter("ignore")
-            for name, laid in _kernels.items():
-                if laid is None:
-                    continue
-                key, kernel = laid
-                namespace, _, rest = name.partition("::")
-                if (namespace, key) not in libraries:
-                    library = torch.library.Library(namespace, "IMPL", key)
-                    libraries[namespace, key] = library
-                    _libraries.append(library)
-                override = key == compat.VERSION_KEY
-                libraries[namespace, key].impl(rest, kernel, with_keyset=True, allow_override=override)
+            for name in itertools.chain(_overriding, _programs):
+                laid = _kernels[name]
+                if laid is not None:
+                    key, kernel = laid
+                    namespace, _, rest = name.partition("::")
+                    override = key == compat.VERSION_KEY
+                    passing(namespace, key).impl(rest, kernel, with_keyset=True, allow_override=override)
             for key in compat.LAZY_KEYS:
-                library = torch.library.Library("aten", "IMPL", key)
-                _libraries.append(library)
                 kernel = _write_back_kernel(torch.ops.aten.copy_.default, key)
-                library.impl("copy_", kernel, with_keyset=True, allow_override=True)
+                passing("aten", key).impl("copy_", kernel, with_keyset=True, allow_override=True)
     except BaseException:
         _uninstall()
         raise
+
+
+def _lay_for_good() -> None:
+    """Kernels of torch's own operations at our key."""
+    if "_" not in _resting:
+        _resting["_"] = torch.library.Library("_", "IMPL")
+        compat.fall_through_by_default(_resting["_"])
+    for name in _kernels.keys() - _laid:
+        laid = _kernels[name]
+        if laid is None or not _is_torchs(name):
+            continue
+        _laid.add(name)
+        if laid[0] == compat.VERSION_KEY:
+            _overriding.append(name)
+            continue
+        namespace, _, rest = name.partition("::")
+        if namespace not in _resting:
+            _resting[namespace] = torch.library.Library(namespace, "IMPL", compat.WRITE_KEY)
+        _resting[namespace].impl(rest, laid[1], with_keyset=True)
 
 
 def _uninstall() -> None:
