@@ -78,7 +78,7 @@ class Runner:
             return Ran("timeout", error=f"no end after {self.timeout:g} seconds", seconds=self.timeout)
         if not line:
             self._process = None
-            return Ran("died", error="the driver process ended; is torch importable?")
+            return Ran("died", error="the process that runs it ended before it began (can it import torch?)")
         if line != "done" or not os.path.exists(answer):
             return Ran("died", error=f"the process ended ({line})")
         with open(answer, "rb") as file:
