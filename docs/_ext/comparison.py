@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from situations import SITUATIONS
 from torch.autograd.graph import allow_mutation_on_saved_tensors, save_on_cpu, saved_tensors_hooks
-from verdicts import Program, Verdict, run
+from verdicts import SHORT, Program, run
 
 import unclobber
 
@@ -62,14 +62,6 @@ NAMES = {
     "the same, `fused=True` on the CPU": "fused step",
 }
 """The columns' heads."""
-
-SHORT: dict[Verdict, str] = {
-    "right": "✓",
-    "refused at the write": "✗",
-    "refused at backward": "✗",
-    "wrong, silently": "**‼**",
-    "wrong, warned": "⚠",
-}
 
 
 def table() -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from verdicts import MARKS, Program, run, saved_by
+from verdicts import SHORT, Program, run, saved_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,9 @@ def result_program(operation: Operation) -> Program:
 
 def table() -> Iterator[str]:
     """The table, as Markdown."""
-    yield "| `y = …` | saves | write `u` afterwards | write `y` afterwards |"
+    yield "| `y = …` | saves | write `u` | write `y` |"
     yield "|---|---|---|---|"
     for operation in OPERATIONS:
         operand, result = (run(make(operation)).verdict for make in (operand_program, result_program))
         saved = ", ".join(name if " " in name else f"`{name}`" for name in saved_by(operation.expression))
-        yield f"| `{operation.expression}` | {saved or 'nothing'} | {MARKS[operand]} | {MARKS[result]} |"
+        yield f"| `{operation.expression}` | {saved or 'nothing'} | {SHORT[operand]} | {SHORT[result]} |"

@@ -32,6 +32,15 @@ MARKS: dict[Verdict, str] = {
 }
 """Each verdict in a table; a mark and words, for nobody should need colours to read it."""
 
+SHORT: dict[Verdict, str] = {
+    "right": "✓",
+    "refused at the write": "✗",
+    "refused at backward": "✗",
+    "wrong, silently": "**‼**",
+    "wrong, warned": "⚠",
+}
+"""The same for tables of many columns, with words beside them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
