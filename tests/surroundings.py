@@ -18,6 +18,7 @@ PLACES = [
     (threading.Thread, "start"),
     (torch.Tensor, "data"),
     (torch.UntypedStorage, "resize_"),
+    (torch.cuda.CUDAGraph, "replay"),
     (torch.Tensor, "backward"),
     (torch.autograd.Function, "apply"),
     (torch.optim.Optimizer, "step"),

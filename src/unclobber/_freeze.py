@@ -127,6 +127,9 @@ class _Keeper:
         """``tensor.data = …``."""
         self.before_write(tensor, "set_data", False, (tensor,), {})
 
+    def before_replay(self) -> None:
+        """What a CUDA graph writes is not known."""
+
     def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
         """``storage.resize_(…)`` to less."""
         for entry in self.watched.get(compat.key_of_storage(storage), ()):

@@ -11,12 +11,13 @@ from .observe._frames import Stack
 _NAMED = 3
 
 
-def notices(begun: int, transform: Stack | None) -> tuple[str, ...]:
+def notices(begun: int, transform: Stack | None, replay: Stack | None) -> tuple[str, ...]:
     """One sentence for each thing that hid something, without full stops.
 
     Args:
         begun: When watching began, as ``_compiled.now`` tells it.
         transform: Where the first transform of ``torch.func`` ran.
+        replay: Where the first CUDA graph was replayed.
     """
     found = []
     if compiled := _compiled.since(begun):
@@ -25,13 +26,21 @@ def notices(begun: int, transform: Stack | None) -> tuple[str, ...]:
             "watched, but not what its kernels write inside, and which of its lines wrote is not known"
         )
     if transform is not None:
-        site = _sites.resolve(transform)
-        where = "" if site is None else f" (first at {_place(site.path, site.line)})"
         found.append(
-            f"transforms of torch.func ran{where}: they allow no hooks, so what is saved inside of them is "
-            "not watched; torch's own check is on there, and silent writes stay silent"
+            f"transforms of torch.func ran{_first(transform)}: they allow no hooks, so what is saved inside "
+            "of them is not watched; torch's own check is on there, and silent writes stay silent"
+        )
+    if replay is not None:
+        found.append(
+            f"a CUDA graph was replayed{_first(replay)}: its kernels write memory past every operation, so "
+            "what they overwrite is not seen"
         )
     return tuple(found)
+
+
+def _first(stack: Stack) -> str:
+    site = _sites.resolve(stack)
+    return "" if site is None else f" (first at {_place(site.path, site.line)})"
 
 
 def _names(compiled: tuple[Compiled, ...]) -> str:

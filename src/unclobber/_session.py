@@ -267,7 +267,7 @@ class Session:
             torch_version=str(torch.__version__),
             command=self.command,
             exit_code=exit_code,
-            notices=notices(self._begun, self.ledger.transform),
+            notices=notices(self._begun, self.ledger.transform, self.ledger.replay),
             bytes_by_line={} if self.ledger.saved_bytes is None else self.ledger.saved_bytes.at_peak(),
         )
 
@@ -290,6 +290,7 @@ class Watcher(_writes.Listener, Protocol):
 
     def before_swap(self, tensor: torch.Tensor) -> None: ...
     def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None: ...
+    def before_replay(self) -> None: ...
     def anything_alive(self) -> bool: ...
     def unwritten_leaves(self) -> Iterable[torch.Tensor]: ...
 
@@ -312,7 +313,7 @@ class _Installation:
             if not self._ledgers:
                 _saves.install()
                 _backward.install()
-                _reach.install(self._before_swap, self._before_shrink)
+                _reach.install(self._before_swap, self._before_shrink, self._before_replay)
                 _rest.install(self._anything_alive, self._saved_leaves)
                 for stage in _BEYOND_SAVES:
                     stage.install()
@@ -340,6 +341,10 @@ class _Installation:
     def _before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
         for ledger in self._ledgers:
             ledger.before_shrink(storage, size)
+
+    def _before_replay(self) -> None:
+        for ledger in self._ledgers:
+            ledger.before_replay()
 
     def _before_swap(self, tensor: torch.Tensor) -> None:
         for ledger in self._ledgers:

@@ -97,6 +97,8 @@ class Ledger:
         """What each line keeps, where the session counts it."""
         self.transform: _frames.Stack | None = None
         """Where the first transform of ``torch.func`` ran: they allow no hooks, so it saved unseen."""
+        self.replay: _frames.Stack | None = None
+        """Where the first CUDA graph was replayed: it writes memory past every operation."""
         self._saves_taken = 0
         """Saves that have left the queue."""
         self.pending_limit = _FIRST_PRUNE
@@ -223,6 +225,11 @@ class Ledger:
 
             self.books[key] = weakref.ref(book, forget)
         return book
+
+    def before_replay(self) -> None:
+        """A CUDA graph is about to be replayed."""
+        if self.replay is None:
+            self.replay = _frames.capture(4)
 
     def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
         """``storage.resize_()`` is about to give memory back, and to move no counter.

@@ -14,17 +14,21 @@ _removals: list[Callable[[], None]] = []
 
 
 def install(
-    swapped: Callable[[torch.Tensor], None], shrunk: Callable[[torch.UntypedStorage, int], None]
+    swapped: Callable[[torch.Tensor], None],
+    shrunk: Callable[[torch.UntypedStorage, int], None],
+    replayed: Callable[[], None],
 ) -> None:
-    """Extend our sight to new threads, to ``.data =`` and to ``storage.resize_()``.
+    """Extend our sight to new threads, to ``.data =``, to ``storage.resize_()`` and to CUDA graphs.
 
     Args:
         swapped: Called with a tensor whose memory is about to be replaced by ``.data =``.
         shrunk: Called with a storage that is about to lose memory, and the bytes that it will have left.
+        replayed: Called before a CUDA graph is replayed, which writes memory past every operation.
     """
     _removals.append(_wrap_thread_start())
     _removals.append(_wrap_data_setter(swapped))
     _removals.append(_wrap_storage_resize(shrunk))
+    _removals.append(_wrap_graph_replay(replayed))
 
 
 def uninstall() -> None:
@@ -99,5 +103,22 @@ def _wrap_storage_resize(shrunk: Callable[[torch.UntypedStorage, int], None]) ->
 
     def restore() -> None:
         del torch.UntypedStorage.resize_  # the inherited one shows again
+
+    return restore
+
+
+def _wrap_graph_replay(replayed: Callable[[], None]) -> Callable[[], None]:
+    """``graph.replay()`` runs recorded kernels: nothing of them goes through the dispatcher."""
+    home: Any = torch.cuda.CUDAGraph
+    original = home.replay
+
+    def replay(graph: Any) -> None:
+        replayed()
+        original(graph)
+
+    home.replay = replay
+
+    def restore() -> None:
+        home.replay = original
 
     return restore
