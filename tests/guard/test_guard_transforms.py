@@ -45,6 +45,43 @@ def test_transforms_are_left_alone(transform):
     torch.testing.assert_close(w.grad, 2 * w.detach().exp() ** 2, rtol=1e-14, atol=0)
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda a: a.fill_(2),
+        lambda a: a.zero_(),
+        lambda a: a.copy_(a * 2),
+        lambda a: a.div_(2),
+        lambda a: a.div_(2, rounding_mode="floor"),
+        lambda a: a.mul_(torch.tensor(2.0, dtype=a.dtype)),
+        lambda a: a.sub_(a.mean()),
+        lambda a: a.add_(nn.functional.mse_loss(a, a * 2)),
+    ],
+    ids=["fill_", "zero_", "copy_", "div_ number", "div_ floor", "mul_ tensor", "mean", "mse_loss"],
+)
+@pytest.mark.parametrize("transform", ["grad", "jacrev", "jvp", "vmap"])
+def test_every_kind_of_kernel_under_a_transform(write, transform):
+    """Kernels in Python meet the transforms' wrapped tensors at ADInplaceOrView, and not further down."""
+    start = ramp(4, grad=False)
+
+    def run():
+        def function(a):
+            return write(a.clone())
+
+        if transform == "jvp":
+            return torch.func.jvp(function, (start,), (start,))[1]
+        if transform == "grad":
+            return torch.func.grad(lambda a: function(a).sum())(start)
+        return getattr(torch.func, transform)(function)(start.view(2, 2))
+
+    expected = run()
+    with unclobber.watch():
+        alive = ramp(3).exp()
+        assert torch.equal(run(), expected)
+    assert alive.grad_fn is not None
+
+
 def test_write_while_a_graph_outside_the_transform_is_alive():
     """A transform that runs between forward and backward of an ordinary graph."""
 

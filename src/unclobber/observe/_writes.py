@@ -13,10 +13,10 @@ backward has freed everything. And kernels of torch's own operations, once laid 
 while nobody listens, no thread includes the key, and dispatching is as it was. Threads that a program
 starts while we look are included; what other threads write is noticed by its version bump alone.
 
-Some operations (``copy_``, ``fill_``, ``div_`` …) are what other operations' own kernels are made
-of: ``mean`` is a ``sum`` into a temporary that is then divided, and one backward pass runs dozens of
-them. For these the kernel is laid over torch's at ADInplaceOrView itself, which such inner calls
-skip.
+Some operations (``copy_``, ``fill_``, ``sum(out=)`` …) are what other operations' own kernels are
+made of: one backward pass runs dozens of them on temporaries. For these the kernel is laid over torch's
+at ADInplaceOrView itself, which such inner calls skip. And the thread looks away while a few frequent
+operations run that work so: ``mean`` is a ``sum`` into a temporary that is then divided.
 
 The kernel's whole knowledge of the rest is the ``Listener`` protocol, so that a compiled kernel
 can take the Python one's place.
@@ -159,11 +159,26 @@ _NAMESPACES_OF_TORCH = _NAMESPACES_WITHOUT_MEMORY | {
 
 _SCALARS = (bool, int, float, complex)
 
-# What kernels inside of torch call on their temporaries; seen at ADInplaceOrView instead.
+# What kernels inside of torch call on their temporaries; seen at ADInplaceOrView instead. None that
+# takes a number in a tensor's place: under torch.func no kernel in Python can be given one there.
 _BUILDING_BLOCKS = frozenset(
-    ("copy_", "fill_", "zero_", "resize_", "as_strided_", "div_", "uniform_", "normal_", "bernoulli_")
+    ("copy_", "fill_", "zero_", "resize_", "as_strided_", "uniform_", "normal_", "bernoulli_")
 )
 _BUILDING_BLOCKS_WITH_OUT = frozenset(("aten::sum.IntList_out", "aten::mean.out"))
+
+# Frequent operations that write nothing but temporaries of their own, several times: not worth seeing.
+_WORKING_IN_PRIVATE = frozenset(
+    f"aten::{name}"
+    for name in (
+        "mean",
+        "mean.dim",
+        "native_dropout",
+        "binary_cross_entropy_with_logits",
+        "mse_loss",
+        "huber_loss",
+        "smooth_l1_loss",
+    )
+)
 
 _kernels: dict[str, tuple[str, Callable[..., Any]] | None] = {}
 """Every operator name seen so far with its key and kernel; None for those that write nothing."""
@@ -202,6 +217,8 @@ def _kernel_for(name: str) -> tuple[str, Callable[..., Any]] | None:
         return None
     if packet in _UNDECLARED:
         return compat.WRITE_KEY, _undeclared_kernel(op, packet)
+    if name in _WORKING_IN_PRIVATE:
+        return compat.WRITE_KEY, _private_kernel(op)
     written = _written_arguments(op)
     if namespace == "c10d" and packet in _COLLECTIVES:
         written = _Written((0,), ())
@@ -389,6 +406,23 @@ def _general_kernel(
                 compat.see_writes()
             for tensor, version, book, before in marks:
                 book.settle(max(book.bumps, before + tensor._version - version))
+
+    return kernel
+
+
+def _private_kernel(op: Any) -> Callable[..., Any]:
+    """An operation that writes only what it makes itself."""
+    redispatch = compat.redispatcher(op)
+    after = compat.after_write_key
+    listeners = _listeners
+
+    def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        compat.ignore_writes()
+        try:
+            return redispatch(keyset & after, *args, **kwargs)
+        finally:
+            if listeners.now:
+                compat.see_writes()
 
     return kernel
 
