@@ -20,9 +20,9 @@ torch.manual_seed(0)
 model = Gated(8)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 x, y = torch.randn(64, 8), torch.randn(64, 1)
-for step in range(20):
+for _ in range(20):
     loss = nn.functional.mse_loss(model(x), y)
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-print(f"loss after {step + 1} steps: {loss.item():.3f}")
+print(f"loss after 20 steps: {loss.item():.3f}")

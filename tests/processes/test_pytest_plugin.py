@@ -95,9 +95,7 @@ def test_watched(pytester, option):
 
 def test_a_path_may_follow_the_bare_option(pytester):
     """``--unclobber`` takes no value but by ``=``."""
-    run(pytester, "--unclobber", "test_tried.py", "-q").assert_outcomes(
-        passed=2, failed=3
-    )
+    run(pytester, "--unclobber", "test_tried.py", "-q").assert_outcomes(passed=2, failed=3)
 
 
 def test_guarded(pytester):
