@@ -280,10 +280,11 @@ class Ledger:
 
     def unwritten_leaves(self) -> Iterator[torch.Tensor]:
         """Leaves that are saved, or whose views are, in storages that weren't written to since."""
-        for ref in itertools.chain(list(self.pending), *list(self.watched.values())):
-            saved = ref()
-            if saved is None:
-                continue
+        refs = list(itertools.chain(list(self.pending), *list(self.watched.values())))
+        alive = [saved for ref in refs if (saved := ref()) is not None]
+        if 2 * len(alive) < len(self.pending):  # asked at each backward: the dead must not add up
+            self.prune()
+        for saved in alive:
             # Never a view: asking one for `is_leaf` makes torch bring its grad_fn up to date.
             tensor = saved.origin() if saved.base is None else saved.base()
             if tensor is not None and tensor.is_leaf:
