@@ -129,6 +129,13 @@ def test_sigterm_of_a_child(ranks):
     assert ranks[0].end() == (0, f"{signal.SIGTERM.value}\n" + BOTH + "['ended', 'ended']\n")
 
 
+def test_the_directory_is_gone(ranks, tmp_path):
+    """A rank that can't meet the others reports by itself."""
+    (folder,) = tmp_path.iterdir()
+    ranks[1].begin(f"import shutil; shutil.rmtree({str(folder)!r})")
+    assert ranks[1].end() == (0, "report ['found on 1 []'] []\n")
+
+
 def test_what_the_others_find_later(ranks):
     """Rank 0 waits its time and tells; rank 1, which ends later with more, tells the whole again."""
     ranks[1].begin("time.sleep(3); find('UC202', 'later')")

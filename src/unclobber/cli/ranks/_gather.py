@@ -89,15 +89,21 @@ class Ranks:
             ending: How its program ended.
         """
         records = self._records
-        with records.door():
-            records.end(report, ending)
-        with contextlib.suppress(KeyboardInterrupt):  # it ends the waiting, not the report
-            self._wait(self._patience(report, ending))
-        with contextlib.suppress(FileNotFoundError), records.door():
-            if self._is_mine():
-                return self._whole(report)
-            if records.told() is not None:
-                self._tidy(self._all())
+        try:
+            with records.door():
+                records.end(report, ending)
+        except OSError:  # the directory is gone or full: better several reports than none
+            return report
+        try:
+            with contextlib.suppress(KeyboardInterrupt):  # it ends the waiting, not the report
+                self._wait(self._patience(report, ending))
+            with records.door():
+                if self._is_mine():
+                    return self._whole(report)
+                if records.told() is not None:
+                    self._tidy(self._all())
+        except FileNotFoundError:  # told and removed by another
+            return None
         return None  # another's to tell, or told already
 
     def _patience(self, report: Report, ending: Ending) -> float:
