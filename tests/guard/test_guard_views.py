@@ -176,3 +176,23 @@ def test_writes_to_metadata_change_no_value(write):
     with unclobber.guard():
         program(x)
     assert torch.equal(x.grad, expected)
+
+
+@pytest.mark.parametrize("size", [4, 400], ids=["small", "large"])
+@pytest.mark.parametrize("how", ["as it is", "transposed", "channels last"])
+def test_a_value_comes_back_in_its_layout(how, size):
+    """Strides are those of what was saved, for kernels round differently for others."""
+    layout = {
+        "as it is": lambda a: a,
+        "transposed": lambda a: a.t(),
+        "channels last": lambda a: a.view(2, 2, 2, -1).permute(0, 3, 1, 2),
+    }[how]
+    memory = torch.randn(8, size)
+    saved = layout(memory)
+    kept = saved.clone()
+    with unclobber.guard():
+        product = torch.ones_like(saved).requires_grad_() * saved
+        memory.add_(1)
+        value = product.grad_fn._saved_other
+    assert value.stride() == saved.stride()
+    assert torch.equal(value, kept)

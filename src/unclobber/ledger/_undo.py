@@ -197,12 +197,20 @@ class Cell:
             assert self.alias is not None  # the newest moment of an open cell
             base = compat.physical(self.alias)
         if not records:
-            return compat.with_bits(base.clone(), *self.bits)
+            return compat.with_bits(self._copied(base), *self.bits)
         value = self._replay(base, records)
         if len(records) > _CACHE_AFTER or self._cache is not None:
             self._cache = (moment, value)
             value = value.clone()
         return compat.with_bits(value, *self.bits)
+
+    def _copied(self, base: torch.Tensor) -> torch.Tensor:
+        """A copy laid out as what was saved: kernels round differently for another layout."""
+        region = self.region
+        if not region.dense or self.whole_only or 0 in region.strides:
+            return base.clone()
+        value = torch.empty_strided(region.sizes, region.strides, dtype=base.dtype, device=base.device)
+        return value.copy_(base)
 
     def _replay(self, base: torch.Tensor, records: list[Record]) -> torch.Tensor:
         """Lay ``records`` (oldest first) over ``base``, in a buffer that holds all their regions."""
