@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from unclobber.model import Finding, Report
 from unclobber.report import summary_line
 
+from .._output import usable, write_text
 from .._program import Ending
 from ._merge import merge
 from ._records import Record, Records
@@ -79,7 +80,9 @@ class Ranks:
         self._telling.acquire()
         for finding in stopped_by:
             line = summary_line(finding).removeprefix("SUMMARY: ")
-            print(f"[rank{self.world.rank}]: stopped by {line}", file=sys.stderr, flush=True)
+            if (stream := usable(sys.stderr, sys.__stderr__)) is not None:
+                # In one piece: `print` writes the line's end by itself, and the ranks share a terminal.
+                write_text(stream, f"[rank{self.world.rank}]: stopped by {line}\n")
 
     def gather(self, report: Report, ending: Ending) -> Report | None:
         """The report of all ranks if it is this rank's to tell, else None.
