@@ -15,7 +15,7 @@ WORKERS ?= 2
 PYTEST_ARGS ?=
 DOCS_STAMP := $(VENV)/.unclobber-docs-installed
 
-.PHONY: help setup test lint demo bench sweep docs dist clean
+.PHONY: help setup test lint demo bench sweep realworld docs dist clean
 
 help:  ## Show the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -58,6 +58,21 @@ bench: $(STAMP)  ## Measure what watching costs; writes benchmarks/RESULTS.md
 sweep: $(STAMP)  ## Run torch's whole op and module databases under watch (long)
 	$(PY) -m pytest -n $(WORKERS) -m sweep $(PYTEST_ARGS)
 
+REALWORLD := .venv-realworld
+REALWORLD_STAMP := $(REALWORLD)/.unclobber-installed
+
+realworld: $(REALWORLD_STAMP)  ## Check ten packages from PyPI; writes realworld/RESULTS.md
+	$(REALWORLD)/bin/python realworld/run.py
+
+# An environment of its own: what these packages ask for must not decide what we develop with.
+$(REALWORLD_STAMP): $(STAMP) realworld/requirements.txt realworld/constraints.txt
+	$(PY) -m venv --clear $(REALWORLD)
+	$(REALWORLD)/bin/python -m pip install --quiet --constraint realworld/constraints.txt \
+	  --requirement realworld/requirements.txt --editable .
+	$(REALWORLD)/bin/python -m pip install --quiet --no-deps --constraint realworld/constraints.txt \
+	  denoising-diffusion-pytorch
+	@touch $@
+
 docs: $(DOCS_STAMP)  ## Build the documentation into docs/_build/html; warnings are errors
 	$(PY) -m sphinx --fail-on-warning --keep-going --nitpicky --quiet -b html docs docs/_build/html
 	@echo "built: docs/_build/html/index.html"
@@ -72,5 +87,5 @@ dist: $(STAMP)  ## Build sdist and wheel, and test the wheel in an environment o
 	$(PY) tools/check_dist.py dist
 
 clean:  ## Delete what the other targets made
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/codes docs/tables
+	rm -rf $(VENV) $(REALWORLD) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/codes docs/tables
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
