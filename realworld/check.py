@@ -88,7 +88,7 @@ def wrong_step(package: ModuleType) -> dict[str, Any]:
     return {"problems": [*problems, "watch allows a step between the losses"]}
 
 
-def story(finding: unclobber.Finding, model: nn.Module) -> dict[str, Any]:
+def story(finding: Any, model: nn.Module) -> dict[str, Any]:
     """What the finding says, and what of it is not true."""
     saved, write = finding.saved, finding.writes[-1]
     problems = []
