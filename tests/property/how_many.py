@@ -3,7 +3,7 @@
 from hypothesis import HealthCheck, Phase, settings
 
 SOME = settings(
-    max_examples=250,
+    max_examples=120,
     derandomize=True,
     database=None,
     deadline=None,
