@@ -106,6 +106,9 @@ class _Keeper:
                 _saves.keep_looking(False)
                 _installation.release(self)
 
+    def take_own_saves(self, tensors: list[torch.Tensor]) -> list[Any]:
+        return []
+
     def before_write(
         self,
         tensor: torch.Tensor,

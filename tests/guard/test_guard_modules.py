@@ -35,6 +35,48 @@ def test_batch_norm_in_training_is_no_conflict():
     assert assert_as_written(program, program, ramp(4, 3), plain="right").conflicts == ()
 
 
+def test_batch_norm_in_training_enters_nothing_into_a_book():
+    """What it saves of its running statistics it updates itself, and never reads: nothing to keep."""
+    norm = nn.BatchNorm1d(3).double()
+    with unclobber.guard() as g:
+        out = norm(ramp(4, 3))
+        ledger = g._last.ledger
+        assert (ledger.write_count, dict(ledger.books)) == (0, {})
+        norm.running_mean.zero_()  # somebody else's write is a write
+        assert ledger.write_count == 1
+        out.sum().backward()
+
+
+def test_running_statistics_reset_between_forward_and_backward():
+    def run(x, reset):
+        norm = nn.BatchNorm1d(3).double()
+        total = (norm(x) ** 2).sum()
+        if reset:
+            norm.reset_running_stats()
+        total.backward()
+
+    assert_as_written(lambda x: run(x, True), lambda x: run(x, False), ramp(4, 3))
+
+
+@pytest.mark.parametrize("grad", [True, False], ids=["recorded", "no_grad"])
+def test_evaluation_and_training_by_one_line(grad):
+    """The save of the evaluation is by the same line as the write of the training."""
+
+    def run(x, apart):
+        norm = nn.BatchNorm1d(3).double()
+        totals = []
+        for training in (False, True):
+            norm.train(training)
+            with torch.set_grad_enabled(grad or not training):
+                totals.append((norm(x) ** 2).sum())
+            if apart and not training:
+                totals.pop().backward()
+        if alive := [total for total in totals if total.requires_grad]:
+            sum(alive).backward()
+
+    assert_as_written(lambda x: run(x, False), lambda x: run(x, True), ramp(4, 3), plain="wrong")
+
+
 def test_rrelu_noise_is_the_filled_one():
     """RReLU saves its noise before the kernel fills it, and needs it filled."""
 

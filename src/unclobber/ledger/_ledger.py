@@ -30,6 +30,8 @@ from ._undo import Account
 from ._writes import WriteEvent
 
 _FIRST_PRUNE = 4096
+_NEWEST = 8
+"""Saves looked at for those of the running operation."""
 
 METADATA_ONLY = frozenset(
     [
@@ -117,6 +119,31 @@ class Ledger:
                 else:
                     self._saves_taken += 1
             self.pending_limit = 2 * len(self.pending) + _FIRST_PRUNE
+
+    def take_own_saves(self, tensors: list[torch.Tensor]) -> list[weakref.ref[SavedTensor]]:
+        """Take what the running operation has just saved of ``tensors`` off the queue.
+
+        Returns:
+            At most one save for each storage: the newest, by the very stack that is running now.
+        """
+        keys = {compat.storage_key_or_none(tensor) for tensor in tensors}
+        stack = _frames.capture(3)
+        own: list[weakref.ref[SavedTensor]] = []
+        others: list[weakref.ref[SavedTensor]] = []
+        with self._lock:
+            while keys and self.pending and len(own) + len(others) < _NEWEST:
+                ref = self.pending.pop()
+                saved = ref()
+                key = (
+                    None if saved is None or saved.stack != stack else compat.storage_key_or_none(saved.alias)
+                )
+                if key in keys:
+                    keys.discard(key)
+                    own.append(ref)
+                else:
+                    others.append(ref)
+            self.pending.extend(reversed(others))
+        return own
 
     def before_write(
         self,

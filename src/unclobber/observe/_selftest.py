@@ -24,6 +24,9 @@ class _Probe:
         self.books: dict[int, Any] = {}
         self.seen: list[str] = []
 
+    def take_own_saves(self, tensors: list[torch.Tensor]) -> list[Any]:
+        return []
+
     def before_write(
         self,
         tensor: torch.Tensor,

@@ -84,6 +84,9 @@ class _Follower:
                 else:
                     self.watched.pop(key, None)
 
+    def take_own_saves(self, tensors: list[torch.Tensor]) -> list[Any]:
+        return []
+
     def before_write(
         self,
         tensor: torch.Tensor,

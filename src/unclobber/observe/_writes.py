@@ -42,6 +42,9 @@ class Listener(Protocol):
     watched: Any
     books: Any
 
+    def take_own_saves(self, tensors: list[torch.Tensor]) -> list[Any]:
+        """Take from ``pending`` what the running operation itself has just saved of ``tensors``."""
+
     def before_write(
         self,
         tensor: torch.Tensor,
@@ -448,18 +451,38 @@ def _write_back_kernel(op: Any, key: str) -> Callable[..., Any]:
 
 
 def _undeclared_kernel(op: Any, packet: str) -> Callable[..., Any]:
-    """batch_norm's running statistics."""
+    """batch_norm's running statistics.
+
+    In training it saves them, updates them, and doesn't read them in backward: what it has just saved
+    itself is put aside while its update is told.
+    """
     positions, flag = _UNDECLARED[packet]
     run = _general_kernel(op, packet, _Written(positions, ()), bumps=False)
     redispatch = compat.redispatcher(op)
     after = compat.after_write_key
+    listeners = _listeners
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        if args[flag]:
+        if not args[flag]:
+            return redispatch(keyset & after, *args, **kwargs)
+        aside = []
+        for listener in listeners.now:
+            if listener.pending and _records(args):
+                aside.append((listener.pending, listener.take_own_saves(undeclared(packet, args))))
+        try:
             return run(keyset, *args, **kwargs)
-        return redispatch(keyset & after, *args, **kwargs)
+        finally:
+            for pending, saves in aside:
+                pending.extend(saves)
 
     return kernel
+
+
+def _records(args: tuple[Any, ...]) -> bool:
+    """Whether autograd has made a node for this call, and so has saved its arguments."""
+    return torch.is_grad_enabled() and any(
+        isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args
+    )
 
 
 def _tell(
