@@ -17,15 +17,21 @@ def changed_by(run: Callable[[], Result], context=unclobber.watch) -> str | None
         plain = run()
         if all(isinstance(sample, str) for sample in plain):
             pytest.skip("no sample that torch itself can run")
-        if difference(plain, run()) is not None:
+        if _varies(run, plain, times=1):
             pytest.skip("varies from run to run")
         warnings.simplefilter("error", unclobber.SilentWriteWarning)
         with context() as watched:
             inside = run()
-    if (changed := difference(plain, inside)) is not None:
-        return changed
+        if (changed := difference(plain, inside)) is not None:
+            if _varies(run, plain, times=20):  # as LAPACK's do by where in memory they work
+                pytest.skip("varies now and then")
+            return changed
     findings = getattr(watched, "findings", ())
     return f"findings: {findings}" if findings else None
+
+
+def _varies(run: Callable[[], Result], plain: Result, times: int) -> bool:
+    return any(difference(plain, run()) is not None for _ in range(times))
 
 
 @pytest.mark.parametrize("op", tenth(DIFFERENTIABLE, op_name))
