@@ -30,8 +30,7 @@ def write_all() -> None:
     for name, table in TABLES.items():
         lines = [*table(), "", f"Run with torch {torch.__version__} when this page was built."]
         _write(folder / f"{name}.md", "\n".join(lines))
-    for report in ("RESULTS", "MEMORY"):
-        _write(folder / f"{report.lower()}.md", measured(BENCHMARKS / f"{report}.md"))
+    _write(folder / "results.md", measured(BENCHMARKS / "RESULTS.md"))
 
 
 def measured(report: Path) -> str:
