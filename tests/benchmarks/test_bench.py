@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+import unclobber
+
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
@@ -53,6 +55,32 @@ def test_workloads_train():
 
     assert len({workload.name for workload in WORKLOADS}) == len(WORKLOADS) == 4
     small_mlp(torch.optim.SGD)()
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    "name",
+    ["mlp-sgd", "mlp-adamw", *(pytest.param(n, marks=pytest.mark.sweep) for n in ("conv", "transformer"))],
+)
+def test_fifty_steps_without_a_finding(name):
+    """Every saved tensor's content is hashed and compared; batch norm and the optimizers are no findings."""
+    from workloads import WORKLOADS
+
+    step = next(workload for workload in WORKLOADS if workload.name == name).make()
+    with unclobber.watch(strict=True, fingerprint=1.0) as watched:
+        for _ in range(50):
+            step()
+    assert watched.findings == ()
+
+
+def test_a_write_past_torch_in_a_training_step_is_found():
+    """The same watch has something to say where there is something."""
+    weight = torch.ones(3, requires_grad=True)
+    with unclobber.watch(strict=True, fingerprint=1.0):
+        y = weight.exp()
+        y.detach().numpy()[0] = 7
+        with pytest.raises(unclobber.InplaceError):
+            y.sum().backward()
 
 
 @pytest.mark.timeout(240)
