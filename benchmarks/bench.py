@@ -8,6 +8,7 @@ python benchmarks/bench.py --only mlp-sgd --only loop
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -88,7 +89,7 @@ def sections(parts: list[str], quick: bool) -> Iterator[str]:
     yield "Written by `python benchmarks/bench.py` in one run, all modes interleaved."
     yield "Times are CPU time of one thread (`time.thread_time`, `torch.set_num_threads(1)`);"
     yield "each context is entered once per round and steps are timed inside."
-    yield "Ratios are taken round by round against plain PyTorch."
+    yield "Ratios are taken round by round against plain PyTorch. The allocator is told to keep freed memory."
     yield ""
     yield from (f"- {fact}" for fact in description())
     yield ""
@@ -107,6 +108,18 @@ def sections(parts: list[str], quick: bool) -> Iterator[str]:
         yield from (re.sub("^#", "##", line) for line in MEMORY.read_text("utf-8").splitlines())
 
 
+def keep_freed_memory() -> None:
+    """Begin anew with an allocator (glibc's) that keeps what is freed.
+
+    It would give large tensors back to the system and fetch them again in each step, by its mood: page
+    faults of several percent, which fall on one mode or the other.
+    """
+    wanted = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(4 << 30)}
+    if not wanted.keys() <= os.environ.keys():
+        os.environ.update(wanted)
+        os.execv(sys.executable, [sys.executable, *sys.argv])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -115,6 +128,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=PARTS, help="only this part; may be repeated")
     parser.add_argument("--output", type=Path, help="write here; a full run writes RESULTS.md by itself")
     options = parser.parse_args()
+    keep_freed_memory()
     parts = options.only or list(PARTS)
     torch.set_num_threads(1)
     lines = []
