@@ -7,6 +7,7 @@ from typing import Literal
 
 from ..model import Finding, Need, Save, Site, Write
 from . import _labels as labels
+from . import _words as words
 from ._snippet import Mark
 from ._sources import Sources, Span
 
@@ -87,11 +88,12 @@ def marks(finding: Finding, sources: Sources) -> list[Mark]:
 
 
 def in_stable_order(findings: tuple[Finding, ...]) -> list[Finding]:
-    """By offending place, then code, so that two runs which found the same say the same."""
+    """By offending place as it is shown, then code: two runs which found the same say the same, whatever
+    folder each ran in."""
 
     def key(finding: Finding) -> tuple[str, int, int, str, str]:
         site = offending(finding)
-        where = (site.path, site.line, site.column) if site else ("", 0, 0)
+        where = (words.path(site.path), site.line, site.column) if site else ("", 0, 0)
         return (*where, finding.code, repr(finding))
 
     return sorted(findings, key=key)

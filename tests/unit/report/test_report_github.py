@@ -42,6 +42,17 @@ def test_the_annotations_of_all_stories(golden):
     golden.check("all.github.txt", annotation(*EXAMPLES.values()))
 
 
+@pytest.mark.parametrize("checkout", ["/a/checkout", "/z/checkout"])
+def test_the_order_does_not_depend_on_where_the_checkout_is(monkeypatch, checkout):
+    """Neither does any other line: two jobs' annotations of one commit can be compared."""
+    gone = EXAMPLES["gone"]
+    (write,) = gone.writes
+    ours = replace(gone, writes=(replace(write, site=replace(write.site, path=f"{checkout}/net.py")),))
+    monkeypatch.setattr("os.getcwd", lambda: checkout)
+    files = [parse(line)[1]["file"] for line in annotation(ours, gone).splitlines()]
+    assert files == ["/gone/net.py", "net.py"]
+
+
 def test_position_and_title():
     """File, line and columns of the offending place."""
     level, properties, message = parse(annotation(EXAMPLES["plain"]))
