@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import torch
 
+from .judge import syncs_buffers
 from .ledger import Ledger, SavedTensor, Standing, WriteEvent
 from .model import Evidence, GradientMemory, Need, Save, Site, Write
 from .observe import _backward, _frames, _owners, _sites, _spelling
@@ -284,7 +285,7 @@ def _way_past_the_counter(event: WriteEvent, site: Site | None) -> str:
     if event.operation.startswith("_fused_"):
         return "a fused optimizer, which moves no version counter"
     text = "" if site is None else site.statement
-    if site is not None and any(f.function == "DistributedDataParallel._sync_buffers" for f in site.below):
+    if syncs_buffers(site):
         return "DistributedDataParallel's broadcast of buffers, which sets the version counter back"
     if ".data" in text:
         return ".data, which has a version counter of its own"

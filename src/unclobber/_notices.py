@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from .judge import listing
 from .observe import _compiled, _sites
 from .observe._compiled import Compiled
 from .observe._frames import Stack
@@ -47,7 +48,7 @@ def _names(compiled: tuple[Compiled, ...]) -> str:
     names = [f"`{one.name}` ({_place(one.path, one.line)})" for one in compiled[:_NAMED]]
     if (more := len(compiled) - _NAMED) > 0:
         names.append(f"{more} more")
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return listing(names)
 
 
 def _place(path: str, line: int) -> str:

@@ -20,10 +20,10 @@ from . import _describe, _refused
 from ._errors import InplaceError, SilentWriteWarning
 from ._notices import notices
 from ._silent import SilentConflicts
-from .judge import culprit, judge
+from .judge import culprit, judge, outcome
 from .judge.refusals import judge_refusal
 from .ledger import Fingerprints, Ledger, SavedBytes, SavedTensor, Standing
-from .model import Finding, Outcome, Report, Totals
+from .model import Finding, Report, Totals
 from .observe import (
     _backward,
     _compiled,
@@ -261,7 +261,7 @@ class Session:
             kept_bytes=self.peak_bytes,
         )
         return Report(
-            outcome=_outcome(self.findings, script_failed),
+            outcome=outcome(self.findings, failed=script_failed),
             findings=tuple(self.findings),
             totals=totals,
             torch_version=str(torch.__version__),
@@ -270,15 +270,6 @@ class Session:
             notices=notices(self._begun, self.ledger.transform, self.ledger.replay),
             bytes_by_line={} if self.ledger.saved_bytes is None else self.ledger.saved_bytes.at_peak(),
         )
-
-
-def _outcome(findings: list[Finding], script_failed: bool) -> Outcome:
-    standing = [finding for finding in findings if not finding.repaired]
-    if any(finding.torch_message for finding in standing):
-        return "refused"
-    if standing:
-        return "silent"
-    return "script-error" if script_failed else "clean"
 
 
 _BEYOND_SAVES = (_write_log, _functions, _gradients, _recompute)

@@ -8,13 +8,24 @@ One file in ``rules/`` is one way to be wrong; ``RULES`` is the order in which t
 from __future__ import annotations
 
 from ..model import Evidence, Finding
-from ._words import culprit
+from ._data_parallel import syncs_buffers
+from ._outcome import outcome
+from ._words import culprit, listing
 from .rules import RULES
 from .rules.frozen import judge_frozen
 from .rules.uc103 import judge_dirty
 from .rules.uc104 import judge_gradient
 
-__all__ = ["culprit", "judge", "judge_dirty", "judge_frozen", "judge_gradient"]
+__all__ = [
+    "culprit",
+    "judge",
+    "judge_dirty",
+    "judge_frozen",
+    "judge_gradient",
+    "listing",
+    "outcome",
+    "syncs_buffers",
+]
 
 
 def judge(evidence: Evidence) -> Finding | None:

@@ -5,17 +5,21 @@ Known from the frames below the user's line and from who owns the memory, never 
 
 from __future__ import annotations
 
-from ..model import Evidence, Fix, Write
+from ..model import Evidence, Fix, Site, Write
 
 _HOME = ("torch/nn/parallel/distributed.py", "torch\\nn\\parallel\\distributed.py")
 
 
 def broadcasts_buffers(write: Write) -> bool:
     """Whether a write is the broadcast of buffers at the beginning of a forward."""
-    below = () if write.site is None else write.site.below
-    return write.operation == "broadcast_" and any(
+    return write.operation == "broadcast_" and syncs_buffers(write.site)
+
+
+def syncs_buffers(site: Site | None) -> bool:
+    """Whether what ran below the user's line was the broadcast of buffers."""
+    return site is not None and any(
         frame.path.endswith(_HOME) and frame.function == "DistributedDataParallel._sync_buffers"
-        for frame in below
+        for frame in site.below
     )
 
 

@@ -1,6 +1,8 @@
-"""How a finding names its tensors in one sentence."""
+"""How a finding names its tensors in one sentence, and several names in a row."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from ..model import Save, Write
 
@@ -40,3 +42,17 @@ def culprit(writes: tuple[Write, ...]) -> Write | None:
 def touching(writes: tuple[Write, ...]) -> tuple[Write, ...]:
     """The writes that touched a needed element: where no counter speaks, the others did no harm."""
     return tuple(write for write in writes if write.overlaps_needed)
+
+
+def listing(items: Sequence[str], limit: int = 4) -> str:
+    """A list in words; what is beyond ``limit`` is counted, never one item alone.
+
+    Example:
+        >>> listing(["a"]), listing(["a", "b", "c"]), listing(list("abcdefg"), limit=3)
+        ('a', 'a, b and c', 'a, b, c and 4 more')
+    """
+    if len(items) > limit + 1:
+        return f"{', '.join(items[:limit])} and {len(items) - limit} more"
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} and {items[-1]}"

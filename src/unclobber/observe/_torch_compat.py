@@ -105,10 +105,9 @@ def storage_key(tensor: torch.Tensor) -> int:
         NotImplementedError: there is no storage: sparse layouts, some wrappers, parameters of lazy
             modules.
     """
-    try:
-        key: int = tensor.untyped_storage()._cdata
-    except (RuntimeError, ValueError) as error:
-        raise NotImplementedError("this tensor has no storage") from error
+    key = storage_key_or_none(tensor)
+    if key is None:
+        raise NotImplementedError("this tensor has no storage")
     return key
 
 

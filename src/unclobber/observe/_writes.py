@@ -76,7 +76,8 @@ So does the fallthrough for all others: a thread that still includes the key mus
 """
 _laid: set[str] = set()
 _overriding: list[str] = []
-"""Torch's operations with a kernel that was laid for good, and with one over torch's own."""
+"""Torch's operations that are done with (a kernel was laid for good, or none is needed), and those with a
+kernel over torch's own."""
 
 
 def listen(listener: Listener) -> None:
@@ -543,10 +544,12 @@ def _lay_for_good() -> None:
         _resting["_"] = torch.library.Library("_", "IMPL")
         compat.fall_through_by_default(_resting["_"])
     for name in _kernels.keys() - _laid:
-        laid = _kernels[name]
-        if laid is None or not _is_torchs(name):
+        if not _is_torchs(name):
             continue
         _laid.add(name)
+        laid = _kernels[name]
+        if laid is None:
+            continue
         if laid[0] == compat.VERSION_KEY:
             _overriding.append(name)
             continue

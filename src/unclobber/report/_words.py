@@ -9,6 +9,8 @@ import os
 import re
 from collections.abc import Sequence
 
+from ..judge import listing as listing
+
 SOLID_SPACE = "\N{NO-BREAK SPACE}"
 
 
@@ -60,20 +62,6 @@ def tensor(shape: Sequence[int], dtype: str) -> str:
         ('3x4 float32', '5 int64', 'float64 scalar')
     """
     return f"{'x'.join(map(str, shape))} {dtype}" if shape else f"{dtype} scalar"
-
-
-def listing(items: Sequence[str], limit: int = 4) -> str:
-    """A list in words; what is beyond ``limit`` is counted, never one item alone.
-
-    Example:
-        >>> listing(["a"]), listing(["a", "b", "c"]), listing(list("abcdefg"), limit=3)
-        ('a', 'a, b and c', 'a, b, c and 4 more')
-    """
-    if len(items) > limit + 1:
-        return f"{', '.join(items[:limit])} and {len(items) - limit} more"
-    if len(items) < 2:
-        return "".join(items)
-    return f"{', '.join(items[:-1])} and {items[-1]}"
 
 
 _LIBRARY_ROOT = re.compile(r"^.*[/\\](?:site|dist)-packages[/\\]|^.*[/\\]lib[/\\]python3\.\d+[/\\]")

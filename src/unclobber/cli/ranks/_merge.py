@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from unclobber.judge import outcome
 from unclobber.model import Finding, Outcome, RankEnd, Report, Site, Totals
 
 from ._records import Record
@@ -21,9 +22,9 @@ def merge(records: Sequence[Record], *, torch_version: str, command: tuple[str, 
     """
     reports = [record.report for record in records if record.report is not None]
     findings = fold((record.rank, record.findings) for record in records)
-    outcomes = {outcome for record in records if (outcome := _outcome(record)) is not None}
+    outcomes = {one for record in records if (one := _outcome(record)) is not None}
     return Report(
-        outcome=next((outcome for outcome in _WORST_FIRST if outcome in outcomes), "clean"),
+        outcome=next((one for one in _WORST_FIRST if one in outcomes), "clean"),
         findings=findings,
         totals=Totals(
             saves=sum(report.totals.saves for report in reports),
@@ -76,10 +77,8 @@ def _outcome(record: Record) -> Outcome | None:
     """A rank's outcome, as far as it is known."""
     if record.report is not None:
         return record.report.outcome
-    standing = [finding for finding in record.findings if not finding.repaired]
-    if standing:
-        return "refused" if any(finding.torch_message for finding in standing) else "silent"
-    return "script-error" if record.state == "died" else None
+    found = outcome(record.findings, failed=record.state == "died")
+    return None if found == "clean" else found
 
 
 def _end(record: Record) -> RankEnd:

@@ -55,9 +55,9 @@ def _notes(evidence: Evidence) -> tuple[str, ...]:
 def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     save = evidence.save
     last = culprit(evidence.writes)
-    fixes = list(_data_parallel.ways_out(evidence))
-    if fixes:
-        pass
+    fixes: list[Fix] = []
+    if theirs := _data_parallel.ways_out(evidence):
+        fixes.extend(theirs)
     elif last is not None and last.optimizer:
         fixes.append(
             Fix(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from ...model import Finding, Fix, FreedEvidence, Need, Save, Site
+from .._words import listing
 
 
 def judge(evidence: FreedEvidence) -> Finding:
@@ -97,8 +98,7 @@ def _notes(evidence: FreedEvidence) -> tuple[str, ...]:
 
 def _names(names: tuple[str, ...]) -> str:
     """``h``; ``h`` and ``c``."""
-    quoted = [f"`{name}`" for name in names]
-    return " and ".join(filter(None, (", ".join(quoted[:-1]), quoted[-1])))
+    return listing([f"`{name}`" for name in names])
 
 
 _RETAIN = Fix(
