@@ -1,80 +1,41 @@
-"""Tiny models for Lightning's Trainer, and how to train them."""
+"""The gates as modules for Lightning's Trainer, and how to train them."""
 
 from __future__ import annotations
 
+import gates
 import lightning.pytorch as pl
 import torch
-from torch import nn
 from torch.utils.data import DataLoader
 
 from unclobber.lightning import UnclobberCallback
 
 
-class Model(pl.LightningModule):
-    """Nothing is written in place."""
-
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Linear(4, 4)
-        self.drop = nn.Dropout(0.5)
-        self.head = nn.Linear(4, 1)
-
-    def gate(self, x):
-        return self.drop(self.inner(x)).sigmoid()
-
+class Model(gates.Gate, pl.LightningModule):
     def training_step(self, batch, _):
-        return self.head(self.gate(batch)).square().mean()
+        return self.loss(batch)
 
     def configure_optimizers(self):
         return torch.optim.AdamW(self.parameters(), lr=0.1)
 
 
-class Overwrites(Model):
-    """sigmoid keeps its result for backward, and the next line overwrites a part of it."""
-
-    def gate(self, x):
-        gate = super().gate(x)
-        gate[:, 0] = 0.25  # the write
-        return gate
+class Overwrites(gates.Overwriting, Model):
+    pass
 
 
-class Copies(Model):
-    """The same program, written right."""
-
-    def gate(self, x):
-        gate = super().gate(x).clone()
-        gate[:, 0] = 0.25
-        return gate
+class Copies(gates.Copying, Model):
+    pass
 
 
-class Silently(Model):
-    """The same by a write that torch doesn't see."""
-
-    def gate(self, x):
-        gate = super().gate(x)
-        gate.data[:, 0] = 0.25
-        return gate
+class Silently(gates.WritingSilently, Model):
+    pass
 
 
-class WritesLeaf(Model):
-    """torch refuses the write itself."""
-
-    def training_step(self, batch, _):
-        self.inner.weight.mul_(0.5)
-        return super().training_step(batch, _)
+class WritesLeaf(gates.WritingLeaf, Model):
+    pass
 
 
-class Raises(Model):
-    """The user's own error, in the second step."""
-
-    def __init__(self, error):
-        super().__init__()
-        self.error = error
-
-    def training_step(self, batch, number):
-        if number == 1:
-            raise self.error
-        return super().training_step(batch, number)
+class Raises(gates.Raising, Model):
+    pass
 
 
 class BringsItself(Overwrites):

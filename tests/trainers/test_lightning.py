@@ -6,9 +6,9 @@ import gc
 import subprocess
 import sys
 import weakref
-from pathlib import Path
 
 import pytest
+from gates import SOURCE, line_of
 from weights import same_weights
 
 import unclobber
@@ -18,12 +18,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning:lightning"),
     pytest.mark.filterwarnings("ignore:.*LeafSpec"),
 ]
-
-SOURCE = Path(__file__).with_name("lightning_programs.py")
-
-
-def line_of(text):
-    return next(number for number, line in enumerate(SOURCE.read_text().splitlines(), 1) if text in line)
 
 
 @pytest.fixture
@@ -183,7 +177,7 @@ def test_spawned_processes(tmp_path):
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 1
     assert "error[UC101] saved-overwritten" in done.stderr
-    assert f"lightning_programs.py:{line_of('# the write')}" in done.stderr
+    assert f"gates.py:{line_of('# the write')}" in done.stderr
 
 
 UNDER_THE_OTHER_NAME = """

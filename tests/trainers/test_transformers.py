@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import gc
 import weakref
-from pathlib import Path
 
 import pytest
+from gates import SOURCE, line_of
 from weights import same_weights
 
 import unclobber
 
 pytestmark = pytest.mark.usefixtures("left_nothing")
-
-SOURCE = Path(__file__).with_name("transformers_programs.py")
-
-
-def line_of(text):
-    return next(number for number, line in enumerate(SOURCE.read_text().splitlines(), 1) if text in line)
 
 
 @pytest.fixture

@@ -1,75 +1,36 @@
-"""Tiny models for the Trainer of transformers, and how to train them."""
+"""The gates as modules for the Trainer of transformers, and how to train them."""
 
 from __future__ import annotations
 
+import gates
 import torch
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
 
-class Model(nn.Module):
-    """Nothing is written in place."""
-
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Linear(4, 4)
-        self.drop = nn.Dropout(0.5)
-        self.head = nn.Linear(4, 1)
-
-    def gate(self, x):
-        return self.drop(self.inner(x)).sigmoid()
-
+class Model(gates.Gate, nn.Module):
     def forward(self, x):
-        return {"loss": self.head(self.gate(x)).square().mean()}
+        return {"loss": self.loss(x)}
 
 
-class Overwrites(Model):
-    """sigmoid keeps its result for backward, and the next line overwrites a part of it."""
-
-    def gate(self, x):
-        gate = super().gate(x)
-        gate[:, 0] = 0.25  # the write
-        return gate
+class Overwrites(gates.Overwriting, Model):
+    pass
 
 
-class Copies(Model):
-    """The same program, written right."""
-
-    def gate(self, x):
-        gate = super().gate(x).clone()
-        gate[:, 0] = 0.25
-        return gate
+class Copies(gates.Copying, Model):
+    pass
 
 
-class Silently(Model):
-    """The same by a write that torch doesn't see."""
-
-    def gate(self, x):
-        gate = super().gate(x)
-        gate.data[:, 0] = 0.25
-        return gate
+class Silently(gates.WritingSilently, Model):
+    pass
 
 
-class WritesLeaf(Model):
-    """torch refuses the write itself."""
-
-    def forward(self, x):
-        self.inner.weight.mul_(0.5)
-        return super().forward(x)
+class WritesLeaf(gates.WritingLeaf, Model):
+    pass
 
 
-class Raises(Model):
-    """The user's own error, in the second step."""
-
-    def __init__(self, error):
-        super().__init__()
-        self.error, self.steps = error, 0
-
-    def forward(self, x):
-        self.steps += 1
-        if self.steps == 2:
-            raise self.error
-        return super().forward(x)
+class Raises(gates.Raising, Model):
+    pass
 
 
 class LanguageModel(GPT2LMHeadModel):
