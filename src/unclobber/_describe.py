@@ -101,11 +101,18 @@ def never_read(saved: SavedTensor, ledger: Ledger) -> bool:
     return all(_writes_table.is_undeclared(event.operation) for event, hit in ledger.history(saved) if hit)
 
 
-def _user_frames() -> list[FrameType]:
-    """Live frames of the user's code, innermost first."""
+def _user_frames(*, of_forward: bool = False) -> list[FrameType]:
+    """Live frames of the user's code, innermost first.
+
+    Args:
+        of_forward: Leave out what runs inside of backward. There a custom Function's ``grad_out`` may lie
+            in the memory of what its forward saved, and is no name for it.
+    """
     frames: list[FrameType] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
+        if of_forward and _backward.call_in(frame) is not None:
+            frames.clear()
         if not _sites.is_library(frame.f_code):
             frames.append(frame)
         frame = frame.f_back
@@ -133,7 +140,7 @@ def _save(saved: SavedTensor, node: Any, role: str | None, frames: list[FrameTyp
     name = _owners.owner_name(alias, frames)
     node_name = None if node is None else _node_name(node)
     spelling = _spelling.spell(site, node_name, role, saved.stack, shape=shape, name=name)
-    expression = spelling.expression or _owners.variable_name(alias, frames)
+    expression = spelling.expression or _owners.variable_name(alias, _user_frames(of_forward=True))
     filing = saved.filing
     times = filing.book.times(saved) if filing is not None and filing.book is not None else 1
     return Save(

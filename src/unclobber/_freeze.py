@@ -23,6 +23,7 @@ from .model import Save, Write
 from .observe import _frames, _saves, _sites, _spelling
 from .observe import _torch_compat as compat
 from .observe._frames import Stack
+from .observe._writes import Listener
 
 _SWAPS = frozenset(("set_", "set_data"))
 """What gives the tensor itself other memory."""
@@ -75,7 +76,7 @@ class _Entry:
         self.stack = stack
 
 
-class _Keeper:
+class _Keeper(Listener):
     """The one listener for all frozen tensors. It takes part in a session's installation as a ledger
     does, so that the kernels are there and an optimizer's step is looked at."""
 
@@ -105,9 +106,6 @@ class _Keeper:
             if not self.watched:
                 _saves.keep_looking(False)
                 _installation.release(self)
-
-    def take_own_saves(self, tensors: list[torch.Tensor]) -> list[Any]:
-        return []
 
     def before_write(
         self,

@@ -72,3 +72,11 @@ def test_error_still_matches_torchs_message(case):
         assert re.search(r"is at version \d+; expected version \d+ instead", message)
     else:
         assert re.search(case.truth["message_regex"], message.partition("\n\n")[0], re.DOTALL), message
+
+
+def test_no_name_from_inside_of_backward():
+    """There ``grad_out`` lay in the memory of what forward had saved; it is no name for that."""
+    run = run_reported(PROGRAMS / "repos" / "55_swiglu_backward_reuse.py")
+    (finding,) = run.report["findings"]
+    assert "grad_out" not in finding["message"], finding["message"]
+    assert finding["saved"]["expression"] is None

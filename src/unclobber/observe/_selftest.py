@@ -15,7 +15,7 @@ from . import _torch_compat as compat
 from . import _writes
 
 
-class _Probe:
+class _Probe(_writes.Listener):
     """A listener that only writes down what it is told."""
 
     def __init__(self) -> None:
@@ -23,9 +23,6 @@ class _Probe:
         self.watched: dict[int, Any] = {}
         self.books: dict[int, Any] = {}
         self.seen: list[str] = []
-
-    def take_own_saves(self, tensors: list[torch.Tensor]) -> list[Any]:
-        return []
 
     def before_write(
         self,

@@ -15,6 +15,7 @@ import torch
 from . import _frames, _writes
 from . import _torch_compat as compat
 from ._frames import Stack
+from ._writes import Listener
 
 
 class Written(NamedTuple):
@@ -61,7 +62,7 @@ def storage_of(tensor: torch.Tensor) -> int | None:
     return compat.storage_key_or_none(tensor) if compat.is_plain(tensor) else None
 
 
-class _Follower:
+class _Follower(Listener):
     """The one listener for all logs; idle, it costs a write three looks at empty containers."""
 
     def __init__(self) -> None:
@@ -83,9 +84,6 @@ class _Follower:
                     self.watched[key] = left
                 else:
                     self.watched.pop(key, None)
-
-    def take_own_saves(self, tensors: list[torch.Tensor]) -> list[Any]:
-        return []
 
     def before_write(
         self,

@@ -44,6 +44,7 @@ class Listener(Protocol):
 
     def take_own_saves(self, tensors: list[torch.Tensor]) -> list[Any]:
         """Take from ``pending`` what the running operation itself has just saved of ``tensors``."""
+        return []
 
     def before_write(
         self,
@@ -439,13 +440,12 @@ def _write_back_kernel(op: Any, key: str) -> Callable[..., Any]:
     """
     redispatch = compat.redispatcher(op)
     after = compat.keys_after(key)
+    written = _Written((0,), ())
     listeners = _listeners
 
     def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if compat.sees_writes():
-            for listener in listeners.now:
-                if listener.pending or listener.watched or listener.books:
-                    listener.before_write(target, "copy_", True, (target, *args), kwargs)
+            _tell(listeners.now, "copy_", True, written, (target, *args), kwargs)
         return redispatch(keyset & after, target, *args, **kwargs)
 
     return kernel
