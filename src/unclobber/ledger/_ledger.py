@@ -218,12 +218,13 @@ class Ledger:
                 self._watched_limit = 2 * len(watched) + _FIRST_PRUNE
 
     def _forget_dead_watched(self) -> None:
-        for key, refs in list(self.watched.items()):
-            alive = [ref for ref in refs if ref() is not None]
-            if alive:
-                self.watched[key] = alive
-            else:
-                del self.watched[key]
+        with self._lock:
+            for key, refs in list(self.watched.items()):
+                alive = [ref for ref in refs if ref() is not None]
+                if alive:
+                    self.watched[key] = alive
+                else:
+                    del self.watched[key]
 
     def _file(self, key: int) -> None:
         """The storage is about to be written to: enter the saves that share it into its book."""
@@ -305,17 +306,24 @@ class Ledger:
                 if filing is not None and filing.swap is None and saved.origin() is tensor:
                     filing.swap = event
 
-    def unwritten_leaves(self) -> Iterator[torch.Tensor]:
+    def unwritten_leaves(self) -> list[torch.Tensor]:
         """Leaves that are saved, or whose views are, in storages that weren't written to since."""
         refs = list(itertools.chain(list(self.pending), *list(self.watched.values())))
-        alive = [saved for ref in refs if (saved := ref()) is not None]
-        if 2 * len(alive) < len(self.pending):  # asked at each backward: the dead must not add up
-            self.prune()
-        for saved in alive:
+        leaves = []
+        dead = 0
+        for ref in refs:
+            saved = ref()
+            if saved is None:
+                dead += 1
+                continue
             # Never a view: asking one for `is_leaf` makes torch bring its grad_fn up to date.
             tensor = saved.origin() if saved.base is None else saved.base()
             if tensor is not None and tensor.is_leaf:
-                yield tensor
+                leaves.append(tensor)
+        if 2 * dead > len(refs):  # asked at each backward: the dead must not add up
+            self.prune()
+            self._forget_dead_watched()
+        return leaves
 
     def anything_alive(self) -> bool:
         """Whether any save is alive. Forgets the dead ones while it looks."""

@@ -6,6 +6,7 @@ Hooks replace torch's own version check (torch_facts), so whoever enters these i
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -21,12 +22,23 @@ from . import _backward, _frames, _writes
 from . import _torch_compat as compat
 from ._calls import Calls
 from ._conflicts import Conflicts
+from ._frames import Stack
 
 Pack = Callable[[torch.Tensor], Any]
 Unpack = Callable[[Any], torch.Tensor]
 
 _HUNG = "_unclobber_saved"
 """Attribute under which a save rides on a tensor that inner hooks keep."""
+
+
+class _Threads(threading.local):
+    def __init__(self) -> None:
+        self.hooks: list[SavedTensorHooks] = []
+        self.latest: tuple[int, int, Stack] = (-1, 0, ())
+        """Of the last save: the number of the node after its own, its frame's identity, its stack."""
+
+
+_threads = _Threads()
 
 
 class SavedTensorHooks:
@@ -140,9 +152,18 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
 
     ``see`` opens the thread's eyes to writes: whatever closed them (a step that raised, a C++
     guard that put an older thread-local state back), a save that is alive needs them open.
+
+    An operation saves several tensors in a row, and their stack is walked once. Each operation that
+    saves makes a node first: while its thread makes no other, and the frame that called it is still
+    the innermost one, the stack is the same. The node alone is not enough: a custom Function makes
+    its own before its forward runs, and saves after what that did. Neither is the frame: the next
+    one may lie where it lay.
     """
     pending = ledger.pending
     capture = _frames.capture
+    next_node = compat.next_sequence_number
+    getframe = sys._getframe
+    threads = _threads
     new = SavedTensor.__new__
     ref = weakref.ref
 
@@ -153,7 +174,12 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
         saved.origin = ref(tensor)
         base = tensor._base
         saved.base = None if base is None else ref(base)
-        saved.stack = capture(2)
+        caller = id(getframe(1))
+        node, frame, stack = threads.latest
+        if frame != caller or node != next_node():
+            stack = capture(2)
+            threads.latest = (next_node(), caller, stack)
+        saved.stack = stack
         saved.filing = None
         pending.append(ref(saved))
         if len(pending) > ledger.pending_limit:
@@ -200,14 +226,6 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
 
 
 # --- torch's entry points for hooks, wrapped while a session is active ---------------------------
-
-
-class _Threads(threading.local):
-    def __init__(self) -> None:
-        self.hooks: list[SavedTensorHooks] = []
-
-
-_threads = _Threads()
 
 
 class _Looking:
