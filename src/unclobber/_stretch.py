@@ -33,6 +33,8 @@ def between(good: Place | None, bad: Place | None) -> str:
         return (
             f"its content changed while `{_one_line(start.source)}` ran, at {_line(start)}; no write was seen"
         )
+    if (start.path, start.line) == (end.path, end.line):
+        return f"its content changed within {_line(start)}; no write was seen"
     text = f"its content changed between {_line(start)} and {_line(end)}; no write was seen"
     suspect = _suspect(start, end, good.stack)
     if suspect is None:
@@ -88,10 +90,6 @@ def _line_text(stack: Stack, line: int) -> str:
 def _user_pair(stack: Stack) -> Stack | None:
     index = _sites.innermost_user(stack)
     return None if index is None else stack[2 * index : 2 * index + 2]
-
-
-def _same_statement(a: Site, b: Site) -> bool:
-    return (a.path, a.function, a.statement_line) == (b.path, b.function, b.statement_line)
 
 
 def _line(site: Site) -> str:

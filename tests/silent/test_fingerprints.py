@@ -103,14 +103,29 @@ def test_an_operation_that_hides_its_write_is_named():
         library.impl("double", double, "CPU")
         x = leaf()
         y = x.exp()  # saved
+        total = y.sum()
         torch.ops.unclobber_hidden.double(y.detach())
-        y.sum().backward()  # needed
+        total.backward()  # needed
         gradient = x.grad
         library._destroy()
     """)
     told = watched(program, fingerprint=1.0)
     assert_told(program, told, "UC102", writes=False)
     assert "while `torch.ops.unclobber_hidden.double(y.detach())` ran" in told.findings[0].notes[0]
+
+
+def test_a_stretch_of_one_line():
+    """Between two calls of torch on it: the line is named once."""
+    program = Program.of("""\
+        x = leaf()
+        y = x.exp()  # saved
+        a = y.detach().numpy()
+        torch.ones(1), a.fill(5), torch.ones(1)
+        y.sum().backward()  # needed
+        gradient = x.grad
+    """)
+    (finding,) = watched(program, fingerprint=1.0).findings
+    assert re.match(r"its content changed within line \d+ of .+; no write was seen$", finding.notes[0])
 
 
 def test_a_loop_gives_a_stretch_without_a_guess():

@@ -40,18 +40,24 @@ class Calls(TorchFunctionMode):
             return func(*args, **kwargs)
         prints = self._prints
         prints.before_call(_before)
+        # somebody else's kernel may write what its schema doesn't say
+        foreign = compat.is_operator(func) and compat.namespace(func) != "aten"
+        if foreign:
+            for tensor in _tensors(args):
+                prints.look_at(tensor, _before)
         result = func(*args, **kwargs)
         if name in _HAND_OUT:
-            for arg in args:
-                if isinstance(arg, torch.Tensor):
-                    prints.hand_out(arg)
+            for tensor in _tensors(args):
+                prints.hand_out(tensor)
         prints.after_call(_after)
-        if compat.is_operator(func) and compat.namespace(func) != "aten":
-            # somebody else's kernel may write what its schema doesn't say
-            for arg in args:
-                if isinstance(arg, torch.Tensor):
-                    prints.look_at(arg, _after)
+        if foreign:
+            for tensor in _tensors(args):
+                prints.look_at(tensor, _after)
         return result
+
+
+def _tensors(args: tuple[Any, ...]) -> list[torch.Tensor]:
+    return [arg for arg in args if isinstance(arg, torch.Tensor)]
 
 
 def _before() -> Place:

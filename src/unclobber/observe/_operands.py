@@ -38,9 +38,6 @@ _BINARY: dict[type[ast.operator], tuple[str, str]] = {
     ast.Add: ("add", "other"),
 }
 
-_SECOND = {"mm": "mat2", "bmm": "mat2", "mv": "vec", "dot": "tensor", "matmul": "other"}
-"""What the second operand is called in the operations that ``matmul`` runs."""
-
 # What torch is called where no import of it is in sight (a notebook's other cell).
 _USUAL_MODULES = {"torch": "torch", "th": "torch", "nn": "torch.nn", "F": "torch.nn.functional"}
 

@@ -7,7 +7,7 @@ same seeds they begin with the same values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -286,9 +286,3 @@ def _agree(one: torch.Tensor | None, other: torch.Tensor | None, found: Differen
         return False
     found.largest = max(found.largest, relative)
     return True
-
-
-def leaves_of(records: list[Record]) -> Iterator[Key]:
-    """The keys of the last record, for tests."""
-    for key, _ in records[-1].leaves if records else ():
-        yield key

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ..model import Finding, Fix
 from ._diff import unified
-from ._outcome import Clean, Outcome, Proved, Repair, Unproved
+from ._outcome import Outcome, Proved, Repair, Unproved
 from ._project import Project, root_of
 from ._proof import Runner
 from ._search import repair
@@ -82,8 +82,3 @@ def _fix(repair: Repair, project: Project) -> Fix:
     if not repair.applicable:
         title = f"or, if that is what is meant, {title}: it changes what is computed"
     return Fix(title, diff=unified(project, repair.texts), verified=repair.proof is not None)
-
-
-def is_clean(outcome: Outcome) -> bool:
-    """Whether the last round found nothing more."""
-    return isinstance(outcome, Clean)
