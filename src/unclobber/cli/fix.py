@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -181,20 +182,33 @@ def _print(stories: str, rounds: Rounds, diff: str, written: list[str], *, check
     if diff:
         _print_diff(diff)
     for outcome in rounds.proved:
-        click.echo(_proof_line(outcome.best))
+        _sentence(_proof_line(outcome.best))
         for other in outcome.repairs[1:]:
-            click.echo(f"also proved: {', then '.join(dict.fromkeys(other.titles))}")
+            _sentence(f"also proved: {', then '.join(dict.fromkeys(other.titles))}")
     for met in rounds.outcomes:
         for offer in getattr(met, "offered", ()):
-            click.echo(f"not proved, yours to decide: {', then '.join(offer.titles)}")
+            _sentence(f"not proved, yours to decide: {', then '.join(offer.titles)}")
             for note in offer.notes:
-                click.echo(f"  {note}")
+                _sentence(note, indent="  ")
     if isinstance(last, (Unproved, Failed)):
-        click.echo(f"not fixed: {last.reason}")
+        _sentence(f"not fixed: {last.reason}")
     if written:
         click.echo(f"written: {', '.join(os.path.relpath(path) for path in written)}")
     elif rounds.proved:
         click.echo("nothing written yet: `unclobber fix --write` writes it")
+
+
+def _sentence(text: str, *, indent: str = "") -> None:
+    """A sentence, as wide as the terminal."""
+    wrapped = textwrap.fill(
+        text,
+        options_for(sys.stdout).width,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    click.echo(wrapped)
 
 
 def _stories(report: Report) -> str:
