@@ -85,6 +85,12 @@ def _role(node: Any, saved: SavedTensor) -> str | None:
     return None
 
 
+def is_own_result(saved: SavedTensor) -> bool:
+    """Whether ``saved`` is what the operation of the running node computed."""
+    origin, node = saved.origin(), compat.current_node()
+    return origin is not None and node is not None and saved.base is None and origin.grad_fn is node
+
+
 def never_read(saved: SavedTensor, ledger: Ledger) -> bool:
     """Whether the node that asks for ``saved`` has no use for its values: running statistics in training.
 
@@ -137,7 +143,7 @@ def _save(saved: SavedTensor, node: Any, role: str | None, frames: list[FrameTyp
     alias = saved.alias
     site = _sites.resolve(saved.stack)
     shape = tuple(alias.shape)
-    name = _owners.owner_name(alias, frames)
+    name = _owners.owner_name(_as_it_is(saved), frames)
     node_name = None if node is None else _node_name(node)
     spelling = _spelling.spell(site, node_name, role, saved.stack, shape=shape, name=name)
     expression = spelling.expression or _owners.variable_name(alias, _user_frames(of_forward=True))
@@ -179,8 +185,15 @@ def _held(saved: SavedTensor, held: Held, frames: list[FrameType]) -> Save:
         node=held.node,
         role=held.role,
         expression=expression,
-        name=_owners.owner_name(alias, frames),
+        name=_owners.owner_name(_as_it_is(saved), frames),
     )
+
+
+def _as_it_is(saved: SavedTensor) -> torch.Tensor:
+    """The tensor under which its owner is found: after ``.data =`` its memory is another."""
+    origin = saved.origin()
+    swapped = saved.filing is not None and saved.filing.swap is not None
+    return origin if swapped and origin is not None else saved.alias
 
 
 def _writes(standing: Standing, ledger: Ledger, frames: list[FrameType]) -> tuple[Write, ...]:
@@ -291,12 +304,16 @@ def _way_past_the_counter(event: WriteEvent, site: Site | None) -> str:
     """How a write that we saw left the saved tensor's counter where it was."""
     if event.operation.startswith("_fused_"):
         return "a fused optimizer, which moves no version counter"
+    if event.operation == "set_data":
+        return ".data =, which leaves the version counter as it is"
+    if _writes_table.is_undeclared(event.operation):
+        return "the kernel itself, which updates running statistics and no version counter"
     text = "" if site is None else site.statement
     if syncs_buffers(site):
         return "DistributedDataParallel's broadcast of buffers, which sets the version counter back"
     if ".data" in text:
         return ".data, which has a version counter of its own"
-    return "an alias with a version counter of its own"
+    return "an alias with a version counter of its own, or the counter was set back"
 
 
 def _torch_message(standing: Standing, node: Any, role: str | None) -> str | None:

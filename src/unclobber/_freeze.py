@@ -124,7 +124,7 @@ class _Keeper(Listener):
             if swapped or (region is not None and entry.region is not None and overlap(entry.region, region)):
                 raise _refusal(entry, operation)
 
-    def before_swap(self, tensor: torch.Tensor) -> None:
+    def before_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
         """``tensor.data = …``."""
         self.before_write(tensor, "set_data", False, (tensor,), {})
 

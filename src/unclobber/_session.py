@@ -128,34 +128,30 @@ class Session:
 
     def _need(self, saved: SavedTensor) -> torch.Tensor:
         """Backward asks for ``saved`` and something may have happened to it."""
+        if saved.filing is not None and saved.filing.swap is not None and _describe.is_own_result(saved):
+            saved.filing.swap = None  # torch keeps a result apart from the tensor that the program got
         standing = self.ledger.standing(saved)
         sealed = saved.filing.sealed if saved.filing is not None else None
         written_after_exit = sealed is not None and standing.version != sealed
-        dirty = standing.moved or standing.swapped or standing.changed
+        dirty = standing.moved or standing.changed
         if not dirty and not written_after_exit:
-            return saved.alias
+            return standing.now
         if not standing.moved and not standing.swapped and _describe.never_read(saved, self.ledger):
-            return saved.alias
+            return standing.now
         if self.policy == "watch":
             return self._need_watched(standing)
         if written_after_exit or standing.unseen:
             raise self._refusal(standing)
-        if standing.value is None or not standing.changed:
-            if standing.swapped:
-                self._note(standing, repaired=self.policy == "guard")
-            return saved.alias
-        self._note(standing, repaired=self.policy == "guard")
-        return standing.value
+        if standing.changed:
+            self._note(standing, repaired=self.policy == "guard")
+        return saved.alias if standing.value is None or not standing.changed else standing.value
 
     def _need_watched(self, standing: Standing) -> torch.Tensor:
         if standing.moved:
             raise self._refusal(standing)
         self.tell(self._note(standing, repaired=False))
         # torch would go on with what is there now; so do we, and say so
-        leaf = standing.saved.origin()
-        if standing.swapped and leaf is not None:
-            return leaf.detach()
-        return standing.saved.alias
+        return standing.now
 
     def _refusal(self, standing: Standing) -> InplaceError:
         finding = self._note(standing, repaired=False, again=True)
@@ -279,7 +275,7 @@ _BEYOND_SAVES = (_write_log, _functions, _gradients, _recompute)
 class Watcher(_writes.Listener, Protocol):
     """Who takes part in an installation: the ledger of a session, or the keeper of frozen tensors."""
 
-    def before_swap(self, tensor: torch.Tensor) -> None: ...
+    def before_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None: ...
     def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None: ...
     def before_replay(self) -> None: ...
     def anything_alive(self) -> bool: ...
@@ -337,9 +333,9 @@ class _Installation:
         for ledger in self._ledgers:
             ledger.before_replay()
 
-    def _before_swap(self, tensor: torch.Tensor) -> None:
+    def _before_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
         for ledger in self._ledgers:
-            ledger.before_swap(tensor)
+            ledger.before_swap(tensor, new)
 
     def _anything_alive(self) -> bool:
         return any(ledger.anything_alive() for ledger in self._ledgers)

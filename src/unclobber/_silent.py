@@ -42,7 +42,7 @@ class SilentConflicts:
         if saved.filing is None and saved.alias._version == saved.version:
             return None
         standing = self.ledger.standing(saved)
-        return standing if standing.changed or standing.swapped else None
+        return standing if standing.changed else None
 
     def stale_on_ctx(self, standing: Standing, attribute: str, node: str) -> None:
         """UC103: ``backward`` reads ``ctx.x`` that has changed."""

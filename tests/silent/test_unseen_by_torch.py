@@ -41,6 +41,35 @@ DISPATCHED = {
         y.sum().backward()  # needed
         gradient = x.grad
     """,
+    "set_, with the counter kept": """\
+        w = leaf()
+        x = torch.ones(4)
+        y = w * x  # saved
+        with torch.autograd._unsafe_preserve_version_counter(x):
+            x.set_(torch.full((4,), 5.0))  # write
+        y.sum().backward()  # needed
+        gradient = w.grad
+    """,
+    "a write to what .data = gave": """\
+        w = leaf()
+        x = leaf()
+        y = w * x  # saved
+        flat = w.detach().clone()
+        w.data = flat
+        flat.mul_(3)  # write
+        y.sum().backward()  # needed
+        gradient = x.grad
+    """,
+    ".data = other, then a write to what it was": """\
+        w = leaf()
+        x = leaf()
+        y = w * x  # saved
+        before = w.detach()
+        w.data = torch.zeros(4)  # write
+        before.data.fill_(7)
+        y.sum().backward()  # needed
+        gradient = x.grad
+    """,
     "the last of several": """\
         x = leaf()
         b = torch.ones(4)
@@ -168,7 +197,7 @@ def test_strict_raises(body):
 
 @pytest.mark.parametrize(
     "body",
-    [body for name, body in DISPATCHED.items() if name != ".data = other"],
+    [body for name, body in DISPATCHED.items() if not name.startswith(".data = other")],
     ids=lambda b: b.split("\n")[2],
 )
 def test_guard_gives_the_right_gradient(body):
@@ -178,6 +207,41 @@ def test_guard_gives_the_right_gradient(body):
 
 
 HARMLESS = {
+    "a result is kept apart from the tensor that .data = changes": """\
+        x = leaf()
+        y = x.exp()
+        y.data = torch.zeros(4)
+        y.backward(torch.ones(4))
+        gradient = x.grad
+    """,
+    ".data = of equal values": """\
+        w = leaf()
+        x = leaf()
+        y = w * x
+        w.data = w.detach().clone()
+        y.sum().backward()
+        gradient = x.grad
+    """,
+    ".data = there and back": """\
+        w = leaf()
+        x = leaf()
+        y = w * x
+        kept = w.data
+        w.data = torch.zeros(4)
+        (w * 2).sum()
+        w.data = kept
+        y.sum().backward()
+        gradient = x.grad
+    """,
+    "a module that is converted there and back": """\
+        net = torch.nn.Linear(4, 4)
+        x = leaf()
+        y = net(x * net.weight.sum())
+        net.double()
+        net.float()
+        y.sum().backward()
+        gradient = x.grad
+    """,
     "the same bytes": """\
         x = leaf()
         y = x.exp()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..model import Save, Write
+from ..model import Fix, Save, Write
 
 _LONGEST_QUOTE = 40
 
@@ -42,6 +42,14 @@ def culprit(writes: tuple[Write, ...]) -> Write | None:
 def touching(writes: tuple[Write, ...]) -> tuple[Write, ...]:
     """The writes that touched a needed element: where no counter speaks, the others did no harm."""
     return tuple(write for write in writes if write.overlaps_needed)
+
+
+def after_backward(step: str) -> Fix:
+    """The way out for weights that an optimizer's ``step`` wrote."""
+    return Fix(
+        f"call `{step}` after the backward that still needs these weights, "
+        "or run the forward again after the step"
+    )
 
 
 def listing(items: Sequence[str], limit: int = 4) -> str:

@@ -22,7 +22,7 @@ from ..observe import _frames
 from ..observe import _torch_compat as compat
 from ._fingerprints import Fingerprints, Place
 from ._region import overlap, region_of
-from ._saved import Filing, SavedTensor
+from ._saved import Filing, SavedTensor, Swap
 from ._saved_bytes import SavedBytes
 from ._selection import select
 from ._storage import StorageBook
@@ -72,7 +72,9 @@ class Standing:
     changed: bool
     """Whether any saved element is different now (bit for bit). False where it can't be known."""
     swapped: bool
-    """Whether ``.data =`` or ``set_`` gave the saved leaf other memory."""
+    """Whether that is because ``.data =`` or ``set_`` gave the tensor memory with other values."""
+    now: torch.Tensor
+    """What torch would read."""
 
     @property
     def moved(self) -> bool:
@@ -185,6 +187,9 @@ class Ledger:
                     selection = select(operation, args, kwargs) if args and tensor is args[0] else None
                     book.preserve(self.account, tensor, region, selection)
             book.note(event)
+            if operation == "set_":
+                new = args[1] if len(args) == 2 and isinstance(args[1], torch.Tensor) else None
+                self._swap(book, tensor, event, new)
         return book
 
     def _sort_pending(self) -> None:
@@ -285,8 +290,8 @@ class Ledger:
             if book is not None:
                 book.settle(book.bumps + 1)
 
-    def before_swap(self, tensor: torch.Tensor) -> None:
-        """``tensor.data = …`` is about to give ``tensor`` other memory; its counter won't move."""
+    def before_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
+        """``tensor.data = new`` is about to give ``tensor`` other memory; its counter won't move."""
         self._sort_pending()
         key = compat.storage_key_or_none(tensor)
         if key is None:
@@ -301,10 +306,18 @@ class Ledger:
                 book.serial, "set_data", _frames.capture(4), region_of(tensor), _version(tensor), False,
                 _frames.actor(4),
             )  # fmt: skip
-            for saved in book.saves():
-                filing = saved.filing
-                if filing is not None and filing.swap is None and saved.origin() is tensor:
-                    filing.swap = event
+            self._swap(book, tensor, event, new)
+
+    def _swap(
+        self, book: StorageBook, tensor: torch.Tensor, event: WriteEvent, new: torch.Tensor | None
+    ) -> None:
+        """``tensor`` gets the memory of ``new``: from now on that is to be watched for its saves."""
+        to: SavedTensor | None = None
+        for saved in book.saves():
+            if saved.filing is not None and saved.origin() is tensor:
+                if to is None and new is not None:
+                    to = self.file(new, event.stack)
+                saved.filing.swap = Swap(event, to)
 
     def unwritten_leaves(self) -> list[torch.Tensor]:
         """Leaves that are saved, or whose views are, in storages that weren't written to since."""
@@ -380,19 +393,35 @@ class Ledger:
         version = _version(alias)
         filing = saved.filing
         book = None if filing is None else filing.book
-        swapped = filing is not None and filing.swap is not None
         if filing is None or book is None:
-            return Standing(saved, version, version != saved.version, None, False, swapped)
+            return Standing(saved, version, version != saved.version, None, False, False, alias)
         # An operation bumps the counter of the tensor it wrote, which need not be this one's
         # (`.data` has its own), so fewer bumps than writes are normal; more are not.
-        unseen = filing.unseen or version - saved.version > book.bumps - filing.bumps
+        unseen = filing.unseen or version - saved.version > _bumps(filing)
+        now = alias if filing.swap is None else _memory_of(saved, filing.swap)
         value = None
-        changed = False
-        if filing.cell is not None and filing.moment is not None and filing.moment.record is not None:
-            with torch.no_grad(), compat.unseen_by_torch():
+        changed = swapped = False
+        with torch.no_grad(), compat.unseen_by_torch():
+            if filing.cell is not None and filing.moment is not None and filing.moment.record is not None:
                 value = filing.cell.value_at(filing.moment)
-                changed = not (_in_memory(alias) and _same_bits(value, alias))
-        return Standing(saved, version, unseen, value, changed, swapped)
+                changed = not (_in_memory(now) and _same_bits(value, now))
+            elif now is not alias:
+                changed = not (_in_memory(now) and _same_bits(alias, now))
+        if changed and filing.swap is not None:
+            swapped = self._brought_others(saved, filing.swap, alias if value is None else value)
+        return Standing(saved, version, unseen, value, changed, swapped, now)
+
+    def _brought_others(self, saved: SavedTensor, swap: Swap, value: torch.Tensor) -> bool:
+        """Whether the memory that ``saved`` was given held other values than ``value`` at that time."""
+        to = swap.to
+        if to is None:
+            return True
+        if _same_memory(to.alias, saved.alias):
+            return False  # its own again: what was written there is to blame
+        then = self._standing(to)
+        held = to.alias if then.value is None else then.value
+        with torch.no_grad(), compat.unseen_by_torch():
+            return not (_in_memory(held) and _same_bits(value, held))
 
     def history(self, saved: SavedTensor) -> list[tuple[WriteEvent, bool]]:
         """All writes to its storage since it was saved, oldest first, each with whether it touched
@@ -407,7 +436,13 @@ class Ledger:
                 for event in filing.book.writes
                 if event.last >= filing.since
             ]
-            return events if filing.swap is None else [*events, (filing.swap, True)]
+            swap = filing.swap
+            if swap is None or (swap.to is not None and _same_memory(swap.to.alias, saved.alias)):
+                return events
+            # What happened to the memory that it had before is not what backward reads.
+            before = [(event, False) for event, _ in events if event is not swap.event]
+            after = [] if swap.to is None else self.history(swap.to)
+            return [*before, (swap.event, self._standing(saved).swapped), *after]
 
     @property
     def save_count(self) -> int:
@@ -450,6 +485,35 @@ def _version(tensor: torch.Tensor) -> int:
         return 0  # inference tensors keep no counter
 
 
+def _bumps(filing: Filing) -> int:
+    """How often the counter of a save should have moved, by the writes that were seen."""
+    if filing.book is None:
+        return 0
+    bumps = filing.book.bumps - filing.bumps
+    if filing.swap is not None and filing.swap.to is not None and filing.swap.to.filing is not None:
+        bumps += _bumps(filing.swap.to.filing)
+    return bumps
+
+
+def _memory_of(saved: SavedTensor, swap: Swap) -> torch.Tensor:
+    """What a swapped tensor reads now."""
+    origin = saved.origin()
+    if origin is not None:
+        with torch.no_grad():
+            return origin.detach()
+    return saved.alias if swap.to is None else swap.to.alias
+
+
+def _same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return (
+        compat.storage_key_or_none(a) == compat.storage_key_or_none(b)
+        and a.storage_offset() == b.storage_offset()
+        and a.stride() == b.stride()
+        and a.shape == b.shape
+        and a.dtype == b.dtype
+    )
+
+
 def _in_memory(tensor: torch.Tensor) -> bool:
     """Whether its storage is as large as it needs: ``storage.resize_(0)`` leaves nothing to read."""
     region = region_of(tensor)
@@ -457,8 +521,10 @@ def _in_memory(tensor: torch.Tensor) -> bool:
 
 
 def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Equal bit for bit, NaNs included."""
-    return a.numel() == 0 or torch.equal(_bytes_of(a), _bytes_of(b))
+    """Equal in kind and bit for bit, NaNs included."""
+    if a.shape != b.shape or a.dtype != b.dtype or a.device != b.device:
+        return False
+    return a.numel() == 0 or a.is_meta or torch.equal(_bytes_of(a), _bytes_of(b))
 
 
 def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:

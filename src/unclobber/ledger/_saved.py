@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -41,6 +41,14 @@ class SavedTensor:
     """Set only for those of a session with fingerprints that were chosen."""
 
 
+class Swap(NamedTuple):
+    """A saved tensor was given other memory: torch reads that, unless the operation saved its own result."""
+
+    event: WriteEvent
+    to: SavedTensor | None
+    """The new memory as it was then, under observation like a save; None where it isn't known."""
+
+
 class Filing:
     """Where a save stands in the log of its storage."""
 
@@ -57,8 +65,8 @@ class Filing:
         """Which of the versions of this storage saved by this very stack it is, from 1."""
         self.unseen = unseen
         """The counter moved before any write that we saw."""
-        self.swap: WriteEvent | None = None
-        """The ``.data =`` that gave the saved leaf other memory."""
+        self.swap: Swap | None = None
+        """The last ``.data =`` or ``set_`` that gave the saved tensor other memory."""
         self.cell: Cell | None = None
         self.moment: Moment | None = None
         """Where in its cell's log of overwritten values it was saved."""

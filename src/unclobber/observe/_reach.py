@@ -14,14 +14,15 @@ _removals: list[Callable[[], None]] = []
 
 
 def install(
-    swapped: Callable[[torch.Tensor], None],
+    swapped: Callable[[torch.Tensor, torch.Tensor], None],
     shrunk: Callable[[torch.UntypedStorage, int], None],
     replayed: Callable[[], None],
 ) -> None:
     """Extend our sight to new threads, to ``.data =``, to ``storage.resize_()`` and to CUDA graphs.
 
     Args:
-        swapped: Called with a tensor whose memory is about to be replaced by ``.data =``.
+        swapped: Called with a tensor whose memory is about to be replaced by ``.data =``, and the tensor
+            whose memory it gets.
         shrunk: Called with a storage that is about to lose memory, and the bytes that it will have left.
         replayed: Called before a CUDA graph is replayed, which writes memory past every operation.
     """
@@ -74,12 +75,13 @@ def _wrap_thread_start() -> Callable[[], None]:
     return restore
 
 
-def _wrap_data_setter(swapped: Callable[[torch.Tensor], None]) -> Callable[[], None]:
+def _wrap_data_setter(swapped: Callable[[torch.Tensor, torch.Tensor], None]) -> Callable[[], None]:
     """``t.data = other`` swaps a tensor's memory without any dispatch and without moving its counter."""
     inherited: Any = torch.Tensor.data  # a slot of TensorBase
 
     def set_data(tensor: torch.Tensor, new: torch.Tensor) -> None:
-        swapped(tensor)
+        if isinstance(new, torch.Tensor):
+            swapped(tensor, new)
         inherited.__set__(tensor, new)
 
     torch.Tensor.data = property(inherited.__get__, set_data)  # type: ignore[assignment]

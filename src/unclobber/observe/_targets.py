@@ -85,7 +85,9 @@ def _from_outside(levels: Sequence[Level], depth: int, inner: Target | None) -> 
             text = text_of(node, located.source)
             # a library that writes a view of its argument makes that view itself
             return Target(inner.operation, depth, node, text, inner.tensor, None if inner.made_here else node)
-    passes_on = all(is_library(one.frame.f_code) for one in levels[:depth])
+    # A module that runs others (Sequential) hands them what it computed itself.
+    runs = [one for one in levels[:depth] if one.frame.f_code.co_qualname.endswith(".forward")]
+    passes_on = len(runs) < 2 and all(is_library(one.frame.f_code) for one in levels[:depth])
     first = located.node.args[0] if located.node.args else None
     if passes_on and first is not None and len(located.node.args) == 1 and _is_parameter(inner, levels[0]):
         return _as_view(first, located, level, inner.operation, depth) or unknown

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...model import Evidence, Finding, Fix
 from .. import _data_parallel
-from .._words import culprit, sentence
+from .._words import after_backward, culprit, sentence
 
 
 def judge(evidence: Evidence) -> Finding | None:
@@ -52,6 +52,19 @@ def _notes(evidence: Evidence) -> tuple[str, ...]:
     return (*notes, *_data_parallel.notes(evidence))
 
 
+_TAKE_INPLACE = frozenset(
+    {"AlphaDropout", "CELU", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "ELU", "FeatureAlphaDropout",
+     "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU", "Mish", "RReLU", "ReLU", "ReLU6", "SELU", "SiLU",
+     "Threshold"}
+)  # fmt: skip
+"""torch's modules that are constructed with ``inplace=True``."""
+
+
+def _takes_inplace(module: str) -> bool:
+    """Whether a module's label, ``trunk.2 (Dropout)``, is one of a class with that argument."""
+    return module.rpartition("(")[2].rstrip(")") in _TAKE_INPLACE
+
+
 def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     save = evidence.save
     last = culprit(evidence.writes)
@@ -59,13 +72,10 @@ def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     if theirs := _data_parallel.ways_out(evidence):
         fixes.extend(theirs)
     elif last is not None and last.optimizer:
-        fixes.append(
-            Fix(
-                f"call `{last.optimizer}` after the backward that still needs these weights, "
-                "or run the forward again after the step"
-            )
-        )
-    elif last is not None and last.module:
+        fixes.append(after_backward(last.optimizer))
+    elif last is not None and last.operation == "embedding_renorm_":
+        fixes.append(Fix("look up without max_norm, and bound the norms after the backward"))
+    elif last is not None and last.module and _takes_inplace(last.module):
         fixes.append(Fix(f"construct {last.module} without inplace=True"))
     elif save.expression and save.expression.isidentifier():
         copy = f"save a copy: use `{save.expression}.clone()` where it is read, or write into a new tensor"

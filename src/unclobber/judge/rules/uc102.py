@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...model import Evidence, Finding, Fix
 from .. import _data_parallel
-from .._words import sentence, touching
+from .._words import after_backward, culprit, sentence, touching
 
 
 def judge(evidence: Evidence) -> Finding | None:
@@ -32,7 +32,7 @@ def _finding(evidence: Evidence, how: str) -> Finding:
         saved=evidence.save,
         writes=touching(evidence.writes),
         needed=evidence.need,
-        fixes=() if evidence.repaired else _data_parallel.ways_out(evidence) or _ways_out(),
+        fixes=() if evidence.repaired else _data_parallel.ways_out(evidence) or _ways_out(evidence),
         notes=notes if evidence.repaired else (*notes, note),
         kept_bytes=evidence.kept_bytes,
         repaired=evidence.repaired,
@@ -48,14 +48,18 @@ def _by_content(evidence: Evidence, stretch: str) -> Finding:
         needed=evidence.need,
         fixes=(
             Fix("write after the backward that needs the old values"),
-            Fix("or hand out a copy: `t.clone().numpy()`"),
+            Fix("or let the foreign code write to a copy: clone the tensor where its memory is shared"),
         ),
         notes=(stretch, "torch reports nothing here: backward would go on with the changed values"),
     )
 
 
-def _ways_out() -> tuple[Fix, ...]:
-    return (
-        Fix("write after the backward that needs the old values, or clone the tensor before it is saved"),
-        Fix("write under torch.no_grad() instead of through .data: torch then sees it and refuses"),
-    )
+def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
+    last = culprit(evidence.writes)
+    if last is not None and last.optimizer:
+        return (after_backward(last.optimizer),)
+    later = Fix("write after the backward that needs the old values, or clone the tensor before it is saved")
+    if last is None or last.through is None or not last.through.startswith(".data"):
+        return (later,)
+    seen = Fix("write under torch.no_grad() instead of through .data: torch then sees it and refuses")
+    return later, seen
