@@ -59,6 +59,22 @@ WRONG = {
     y.sum().backward()  # needed
     gradient = x.grad
 """,
+    "saved by the last operation, where the recomputation ends": START
+    + """\
+    c = torch.ones(4)
+    y = checkpoint(lambda t: t.sin() * c, x, use_reentrant=False)  # saved
+    c.zero_()  # write
+    y.sum().backward()  # needed
+    gradient = x.grad
+""",
+    "as a number": START
+    + """\
+    c = torch.ones(())
+    y = checkpoint(lambda t: (t * c.item()).exp(), x, use_reentrant=False)  # saved
+    c += 1  # write
+    y.sum().backward()  # needed
+    gradient = x.grad
+""",
     "a global, through .data": START
     + """\
     c = torch.ones(4)
@@ -142,6 +158,34 @@ HARMLESS = {
         total = total + checkpoint(net, x * (at + 1), at, use_reentrant=False)
     total.backward()
     gradient = net.net.weight.grad
+""",
+    "counted up again, for the same branch": START
+    + """\
+    class Warm(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+        def forward(self, t):
+            self.calls += 1
+            t = t.tanh()
+            return (t * 0.5).sin() if self.calls < 100 else t
+    y = checkpoint(Warm(), x, use_reentrant=False)
+    y.sum().backward()
+    gradient = x.grad
+""",
+    "a statistic that nothing is computed from": START
+    + """\
+    class Watched(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(4))
+        def forward(self, t):
+            with torch.no_grad():
+                self.seen.copy_(0.9 * self.seen + 0.1 * t)
+            return t.tanh().sin()
+    y = checkpoint(Watched(), x, use_reentrant=False)
+    y.sum().backward()
+    gradient = x.grad
 """,
     "an optimizer after each backward": START
     + """\

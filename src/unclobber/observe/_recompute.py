@@ -79,7 +79,7 @@ class _Recomputed:
                 stale.append(StaleTensor(now, before, told))
         if not stale:
             return self._function(*args, **kwargs)
-        with StaleReads(stale):
+        with StaleReads(stale, until_saved=True):
             return self._function(*args, **kwargs)
 
 

@@ -18,7 +18,7 @@ from ..ledger._fingerprints import Fingerprints, Place
 from ..ledger._ledger import Ledger
 from ..ledger._saved import SavedTensor
 from ..ledger._saved_bytes import SavedBytes
-from . import _backward, _frames, _writes
+from . import _backward, _frames, _stale, _writes
 from . import _torch_compat as compat
 from ._calls import Calls
 from ._conflicts import Conflicts
@@ -117,6 +117,7 @@ class SavedTensorHooks:
 
         def watched_pack(tensor: torch.Tensor) -> Any:
             tensor = tensor.detach()  # a fresh object to hang the record on; no cycle with an output
+            _stale.saved(tensor)
             kept = pack(tensor)
             for part in kept if isinstance(kept, (tuple, list)) else (kept,):
                 if isinstance(part, torch.Tensor) and _shares_memory(part, tensor):

@@ -9,7 +9,8 @@ Slow, and only ever entered when something has changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -73,14 +74,15 @@ class StaleTensor:
             if selection is not None:
                 selection.put(self._view(tensor), torch.tensor(False))
 
-    def read(self, tensor: torch.Tensor) -> None:
-        """An operation reads ``tensor``, which shares this memory."""
-        if self._told is None:
-            return
-        if tensor.itemsize == self.tensor.itemsize and not bool(self._view(tensor).any()):
-            return
-        told, self._told = self._told, None
-        told()
+    def is_read_by(self, tensor: torch.Tensor) -> bool:
+        """Whether ``tensor``, which shares this memory, holds an element that differs."""
+        return tensor.itemsize != self.tensor.itemsize or bool(self._view(tensor).any())
+
+    def tell(self) -> None:
+        """What differs has been read. Told once."""
+        if self._told is not None:
+            told, self._told = self._told, None
+            told()
 
 
 def _differs(now: torch.Tensor, then: torch.Tensor) -> torch.Tensor:
@@ -92,13 +94,43 @@ def _differs(now: torch.Tensor, then: torch.Tensor) -> torch.Tensor:
 
 
 class StaleReads(compat.TorchDispatchMode):
-    """Active while a user's code runs that may read one of the ``stale`` tensors."""
+    """Active while a user's code runs that may read one of the ``stale`` tensors.
 
-    def __init__(self, stale: list[StaleTensor]) -> None:
+    Args:
+        stale: The tensors.
+        until_saved: Tell of a read only when what was computed from it is saved for backward, or becomes a
+            number: a counter that is counted up again does no harm.
+    """
+
+    def __init__(self, stale: list[StaleTensor], *, until_saved: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._by_key: dict[int, list[StaleTensor]] = {}
         for one in stale:
             self._by_key.setdefault(one.key, []).append(one)
+        self._until_saved = until_saved
+        self._computed: dict[int, tuple[torch.Tensor, StaleTensor]] = {}
+        """What was computed from a stale tensor, by storage; held so that no other gets its memory."""
+        self._awaiting: list[StaleTensor] = []
+        """Saved by an operation that is still to run."""
+
+    def __enter__(self) -> StaleReads:
+        _active.modes.append(self)
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        _active.modes.remove(self)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        for stale in self._awaiting:  # a recomputation ends as soon as the last tensor is saved
+            stale.tell()
+
+    def saved(self, tensor: torch.Tensor) -> None:
+        """An operation saves ``tensor`` for backward, perhaps before it is run, or instead."""
+        for stale in self._read([tensor], ()):
+            if compat.storage_key(tensor) == stale.key:
+                self._awaiting.append(stale)
+            else:
+                stale.tell()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -109,28 +141,87 @@ class StaleReads(compat.TorchDispatchMode):
             return func(*args, **kwargs)
         name = func._schema.name.partition("::")[2]
         written = _writes.written_tensors(func, args, kwargs) + _writes.undeclared(name, args)
+        read: list[StaleTensor] = []
         if name not in _LIKE and not _is_view(func):
-            with torch.no_grad(), compat.unseen_by_torch():
-                for stale, tensor in touched:
-                    if not any(tensor is one for one in written):
-                        stale.read(tensor)
+            unread = {compat.storage_key(tensor) for tensor in _writes.undeclared(name, args)}
+            for stale in self._awaiting:
+                if stale.key not in unread:  # batch norm saves its running statistics, but never reads them
+                    stale.tell()
+            self._awaiting.clear()
+            read = self._read([tensor for _, tensor in touched], written)
         result = func(*args, **kwargs)
+        if read and self._until_saved and not _is_number(func, args):
+            self._note([*_flat(result), *written], read[0])
+        else:
+            for stale in read:
+                if not (self._until_saved and args[0].dtype == torch.bool):  # which branch to take
+                    stale.tell()
+        if read and self._until_saved:
+            return result  # what is written is stale as well
         out = {id(kwargs[argument.name]) for argument in func._schema.arguments
                if argument.is_out and argument.name in kwargs}  # fmt: skip
         with torch.no_grad(), compat.unseen_by_torch():
             for stale, tensor in touched:
-                if any(tensor is one for one in written):
+                if compat.storage_key(tensor) == stale.key and any(tensor is one for one in written):
                     stale.wrote(tensor, "copy_" if id(tensor) in out else name, args, kwargs)
         return result
+
+    def _read(self, tensors: list[torch.Tensor], written: Sequence[torch.Tensor]) -> list[StaleTensor]:
+        """The stale tensors that an operation which reads ``tensors`` depends on."""
+        found: list[StaleTensor] = []
+        with torch.no_grad(), compat.unseen_by_torch():
+            for stale, tensor in self._touched(tensors):
+                if any(tensor is one for one in written):
+                    continue
+                computed = self._computed.get(compat.storage_key(tensor))
+                if computed is not None or stale.is_read_by(tensor):
+                    found.append(stale)
+        return list(dict.fromkeys(found))
+
+    def _note(self, tensors: list[torch.Tensor], stale: StaleTensor) -> None:
+        with torch.no_grad(), compat.unseen_by_torch():
+            for tensor in tensors:
+                if compat.is_plain(tensor):
+                    key = compat.storage_key(tensor)
+                    if key not in self._by_key:
+                        self._computed[key] = (tensor.detach(), stale)
 
     def _touched(self, values: Any) -> Iterator[tuple[StaleTensor, torch.Tensor]]:
         for value in values:
             if isinstance(value, torch.Tensor):
                 if compat.is_plain(value):
-                    for stale in self._by_key.get(compat.storage_key(value), ()):
+                    key = compat.storage_key(value)
+                    for stale in self._by_key.get(key, ()):
                         yield stale, value
+                    if key in self._computed:
+                        yield self._computed[key][1], value
             elif isinstance(value, (list, tuple)):
                 yield from self._touched(value)
+
+
+def _is_number(func: Any, args: tuple[Any, ...]) -> bool:
+    """Whether a tensor's value leaves torch: ``x.item()``, ``bool(x)``, ``if x < 3``."""
+    return str(func._schema.name) == "aten::_local_scalar_dense" and bool(args)
+
+
+def _flat(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [one for item in value for one in _flat(item)] if isinstance(value, (list, tuple)) else []
+
+
+class _Active(threading.local):
+    def __init__(self) -> None:
+        self.modes: list[StaleReads] = []
+
+
+_active = _Active()
+
+
+def saved(tensor: torch.Tensor) -> None:
+    """Tell the modes that are active in this thread of a save for backward."""
+    for mode in _active.modes:
+        mode.saved(tensor)
 
 
 def _is_view(func: Any) -> bool:
