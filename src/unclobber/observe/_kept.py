@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
@@ -10,10 +11,12 @@ from typing import Any
 import torch
 
 from . import _freed, _owners
+from . import _torch_compat as compat
 from ._backward import BackwardCall
+from ._frames import code_of
 from ._lookup import contents, is_a
 from ._origins import assignments
-from ._source import text_of
+from ._source import source_of, text_of
 
 
 @dataclass(frozen=True)
@@ -29,31 +32,63 @@ class Kept:
 
 
 def find(call: BackwardCall, frames: Sequence[FrameType]) -> Kept | None:
-    """The one attribute that keeps a tensor of the graph, of all objects that the frames lead to.
+    """The one attribute through which a failed backward came into an earlier graph.
+
+    Either its tensor is that of an earlier graph at which the new one begins, or it was one: the
+    attribute was read for the new graph, and set again to a tensor of it.
 
     Args:
         call: The backward that failed.
         frames: The user's live frames, innermost first.
     """
     graph = _freed.reachable(call)
-    found: dict[int, tuple[Any, str, torch.Tensor]] = {}
-    if graph is None:
+    fresh = call.fresh_from
+    if graph is None or fresh is None:
         return None
+    old = {key for key, node in graph.items() if compat.sequence_number(node) < fresh}
+    entered = {
+        id(child)
+        for key, node in graph.items()
+        if key not in old
+        for child, _ in node.next_functions
+        if id(child) in old
+    }
+    roots = {id(_freed.node_of(root)) for root in call.roots}
+    spent: list[tuple[Any, str]] = []
+    carried: list[tuple[Any, str]] = []
     for owner in objects_in(frames):
         for name, value in list(contents(owner).items()):
-            for tensor in value if type(value) in (list, tuple) else (value,):
-                if is_a(tensor, torch.Tensor) and tensor.grad_fn is not None and id(tensor.grad_fn) in graph:
-                    found[id(owner)] = (owner, name, tensor)
+            nodes = {id(tensor.grad_fn) for tensor in _tensors(value)} - roots
+            if nodes & entered:
+                spent.append((owner, name))
+            elif nodes & (graph.keys() - old) and _is_read(owner, name, frames):
+                carried.append((owner, name))
+    found = spent or carried
     if len(found) != 1:
         return None
-    owner, name, tensor = next(iter(found.values()))
+    owner, name = found[0]
     way = _owners.object_name(owner, frames)
     if way is None:
         return None
-    note = _freed.note_of(tensor.grad_fn)
-    spent = note is not None and note.mark is not None and note.mark.nth != call.nth
-    return Kept(
-        f"{way}.{name}", spent, _detached(owner, name, isinstance(contents(owner)[name], torch.Tensor))
+    alone = is_a(contents(owner)[name], torch.Tensor)
+    return Kept(f"{way}.{name}", bool(spent), _detached(owner, name, alone))
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    """The computed tensors that an attribute holds."""
+    values = value if type(value) in (list, tuple) else (value,)
+    return [one for one in values if is_a(one, torch.Tensor) and one.grad_fn is not None]
+
+
+def _is_read(owner: Any, name: str, frames: Sequence[FrameType]) -> bool:
+    """Whether code of the owner's class, or code that is running, reads an attribute of this name."""
+    methods = [code_of(one) for one in vars(type(owner)).values() if callable(one)]
+    codes = [*filter(None, methods), *(frame.f_code for frame in frames)]
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load)
+        for code in codes
+        if (source := source_of(code)) is not None
+        for node in ast.walk(source.tree)
     )
 
 

@@ -6,7 +6,14 @@ for certain, and must be left out of the finding.
 
 from __future__ import annotations
 
+import os
 import re
+import runpy
+from pathlib import Path
+
+import torch
+
+import unclobber
 
 HEAD = "import torch\nfrom torch import nn\n"
 
@@ -34,6 +41,16 @@ def reset(m):
         m.weight.normal_(0, 0.1)  # write
 net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))  # made
 net.apply(reset)
+""",
+    ),
+    "a module splits, the next one writes": (
+        "UC203",
+        """
+class Half(nn.Module):
+    def forward(self, x):
+        return x.chunk(2, 1)[0]
+net = nn.Sequential(nn.Linear(3, 4), Half(), nn.ReLU(inplace=True))
+net(torch.randn(2, 3))  # write
 """,
     ),
     "params list sgd": (
@@ -812,3 +829,17 @@ y = b * 2  # needed
 def marked(text: str, word: str) -> int | None:
     """The line that carries a mark, None without one."""
     return next((n for n, line in enumerate(text.split("\n"), 1) if re.search(rf"#.*\b{word}\b", line)), None)
+
+
+def run_watched(text: str, folder: Path) -> unclobber.InplaceError | None:
+    """Run a program from a file under ``watch`` and give back what it raised."""
+    path = folder / "program.py"
+    path.write_text(text)
+    os.utime(path, (1, 1))  # older than this process: its text is what runs
+    torch.manual_seed(0)
+    try:
+        with unclobber.watch():
+            runpy.run_path(str(path), run_name="__main__")
+    except unclobber.InplaceError as error:
+        return error
+    return None

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import runpy
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
-from refused_programs import HEAD, PROGRAMS, marked
+from refused_programs import HEAD, PROGRAMS, marked, run_watched
 
 import unclobber
 from unclobber.observe._refusals import Kind, kind_of, levels_of
-
-
-def run_watched(text: str, folder: Path) -> unclobber.InplaceError | None:
-    """Run a program from a file under ``watch`` and give back what it raised."""
-    path = folder / "program.py"
-    path.write_text(text)
-    os.utime(path, (1, 1))  # older than this process: its text is what runs
-    torch.manual_seed(0)
-    try:
-        with unclobber.watch():
-            runpy.run_path(str(path), run_name="__main__")
-    except unclobber.InplaceError as error:
-        return error
-    return None
 
 
 def places(finding: unclobber.model.Finding) -> SimpleNamespace:
