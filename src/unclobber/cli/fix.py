@@ -183,6 +183,8 @@ def _print(stories: str, rounds: Rounds, diff: str, written: list[str], *, check
         _print_diff(diff)
     for outcome in rounds.proved:
         _sentence(_proof_line(outcome.best))
+        for note in outcome.best.notes:
+            _sentence(f"note: {note}")
         for other in outcome.repairs[1:]:
             _sentence(f"also proved: {', then '.join(dict.fromkeys(other.titles))}")
     for met in rounds.outcomes:

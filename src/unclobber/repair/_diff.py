@@ -38,7 +38,8 @@ def unified(project: Project, texts: Mapping[str, str], *, relative_to: str | No
         if encoded is None or encoded.text == texts[path]:
             continue
         name = os.path.relpath(path, folder).replace(os.sep, "/")
-        parts += _file_diff(encoded.text, texts[path], name)
+        mark = encoded.mark.decode("utf-8")
+        parts += _file_diff(mark + encoded.text, mark + texts[path], name)
     return "".join(parts)
 
 

@@ -43,6 +43,8 @@ class Repair:
     proof: Proof | None = None
     notes: tuple[str, ...] = ()
     """What the user must know: what the cure changes, or which reading was taken."""
+    hides: bool = False
+    """Whether somebody may no longer see a write, which no comparison of gradients need show."""
     applicable: bool = True
     """False for a cure that changes what is computed: it is shown, never written."""
 

@@ -24,7 +24,8 @@ def proposals(finding: Finding, project: Project) -> list[Proposal]:
             texts = frozenset(proposal.texts.items())
             if texts not in seen and _is_change(proposal, project):
                 seen.add(texts)
-                found.append((_cost(proposal, project), proposal.late, rank, proposal))
+                late = proposal.late or bool(proposal.hides)
+                found.append((_cost(proposal, project), late, rank, proposal))
     found.sort(key=lambda item: item[:3])
     return [proposal for *_, proposal in found[:MOST]]
 

@@ -47,5 +47,7 @@ class Proposal:
     """It changes what the program computes: shown, never written."""
     note: str = ""
     """What the user must know before taking it."""
+    hides: str = ""
+    """A name that it binds anew although others may hold the tensor: they no longer see the write."""
     late: bool = False
     """Among equally small edits, try and prefer it after the others."""

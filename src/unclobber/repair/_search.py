@@ -107,7 +107,7 @@ class Search:
         self._push(queue, order, seen, start, finding)
         while queue:
             lines, _, _, state = heapq.heappop(queue)
-            if proved and (self.first_only or lines > proved[0].changed_lines or len(proved) >= MOST_PROVED):
+            if proved and (self.first_only or len(proved) >= MOST_PROVED or lines > _largest(proved)):
                 break
             if self._tried >= MOST_RUNS or time.monotonic() - began > self.seconds:
                 return (
@@ -314,16 +314,27 @@ def _repair(state: _State, proof: Proof | None) -> Repair:
         texts=state.texts,
         changed_lines=state.lines,
         proof=proof,
-        notes=tuple(dict.fromkeys(step.note for step in state.steps if step.note)),
+        notes=tuple(dict.fromkeys(note for step in state.steps for note in _notes(step))),
+        hides=any(step.hides for step in state.steps),
     )
 
 
+def _largest(proved: list[Repair]) -> int:
+    """Changed lines beyond which no better repair is expected: one more where all so far hide a write."""
+    return proved[0].changed_lines + all(repair.hides for repair in proved)
+
+
+def _notes(step: Proposal) -> list[str]:
+    hidden = f"whoever else holds the tensor `{step.hides}` no longer sees this write" if step.hides else ""
+    return [note for note in (step.note, hidden) if note]
+
+
 def _rank(repair: Repair) -> tuple[float, ...]:
-    """Fewest changed lines, least extra memory, least extra time; the measured ones in steps coarser
-    than their noise, so that equal cures keep the order of the table."""
+    """Those that hide no write first; then fewest changed lines, least extra memory, least extra time; the
+    measured ones in steps coarser than their noise, so that equal cures keep the order of the table."""
     assert repair.proof is not None
     memory = round(max(0, repair.proof.extra_bytes) / 16e6)
-    return (repair.changed_lines, memory, round(max(0.0, repair.proof.seconds) / 0.5))
+    return (repair.hides, repair.changed_lines, memory, round(max(0.0, repair.proof.seconds) / 0.5))
 
 
 def _place(finding: Finding) -> Any:

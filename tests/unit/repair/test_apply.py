@@ -155,6 +155,7 @@ def test_undecodable(data):
         pytest.param("a\nb", "a\nB", id="no newline at the end"),
         pytest.param("a\r\nb\r\n", "a\r\nB\r\n", id="dos newlines"),
         pytest.param("a\n\x0cb\x0b\n", "a\n\x0cB\x0b\n", id="other separators"),
+        pytest.param("\ufeffa\nb\n", "\ufeffa\nB\n", id="byte order mark"),
     ],
 )
 @pytest.mark.parametrize("tool", [["patch", "-p0", "-s", "--binary"], ["git", "apply", "-p0"]])
@@ -163,7 +164,7 @@ def test_the_diff_applies(project, tmp_path, old, new, tool):
     path = tmp_path / "sub" / "a.py"
     path.parent.mkdir()
     path.write_bytes(old.encode())
-    diff = unified(project, {str(path): new}, relative_to=str(tmp_path))
+    diff = unified(project, {str(path): new.removeprefix("\ufeff")}, relative_to=str(tmp_path))
     (tmp_path / "fix.diff").write_bytes(diff.encode())
     environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
     with open(tmp_path / "fix.diff", "rb") as stream:

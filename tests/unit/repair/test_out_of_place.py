@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import libcst as cst
 import pytest
-from rewriting import rewritten
+from rewriting import plain, rewritten
 
+from unclobber.repair._syntax import parse, walk
+from unclobber.repair.cures import _inplace
 from unclobber.repair.cures.out_of_place import rewrites
 
 HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
@@ -109,3 +112,53 @@ def test_read_in_the_next_turn():
     """A name that the loop reads earlier in its body is read again."""
     texts = rewritten(rewrites, "for i in n:\n    use(x)\n    x += 1  # <-\n")
     assert texts == ["for i in n:\n    use(x)\n    x = x + 1\n"]
+
+
+LAYOUTS = {
+    "the comment before it stays": (
+        """
+        layer = nn.LeakyReLU(
+            0.1,  # slope
+            inplace=True,  # saves memory
+        )  # <-
+        """,
+        """
+        layer = nn.LeakyReLU(
+            0.1,  # slope
+        )
+        """,
+    ),
+    "without a comma after it": (
+        """
+        layer = nn.LeakyReLU(
+            0.1,  # slope
+            inplace=True)  # <-
+        """,
+        """
+        layer = nn.LeakyReLU(
+            0.1,  # slope
+            )
+        """,
+    ),
+    "alone under a comment": (
+        """
+        layer = nn.ReLU(
+            # memory is tight
+            inplace=True,
+        )  # <-
+        """,
+        """
+        layer = nn.ReLU(
+            # memory is tight
+        )
+        """,
+    ),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), LAYOUTS.values(), ids=LAYOUTS)
+def test_comments_stay(before, after):
+    """Removing ``inplace=True`` takes its own comment along and no other."""
+    source = parse(plain(before).replace("  # <-", ""))
+    (call,) = [node for node in walk(source.module) if isinstance(node, cst.Call)]
+    assert source.replaced({call: _inplace.without_inplace(call)}) == plain(after)

@@ -18,10 +18,8 @@ def _lines(statement: str) -> list[str]:
     [
         ("x[mask] = 0.5", ["x = x.masked_fill(mask, 0.5)", "x = torch.where(mask, 0.5, x)"]),
         ("x[mask] = -1", ["x = x.masked_fill(mask, -1)", "x = torch.where(mask, -1, x)"]),
-        (
-            "x[i] = v",
-            ["x = torch.where(i, v, x)", "x = x.index_put((i,), v)", "x = x.select_scatter(v, 0, i)"],
-        ),
+        # no `where`: under a mask, `v` has as many rows as the mask has True
+        ("x[i] = v", ["x = x.index_put((i,), v)", "x = x.select_scatter(v, 0, i)"]),
         ("x[:, i + 1] = v", ["x = x.select_scatter(v, 1, i + 1)"]),
         ("x[:, 1:] = v", ["x = x.slice_scatter(v, 1, 1, None)"]),
         ("x[2:4] += v", ["x = x.slice_scatter(x[2:4] + v, 0, 2, 4)"]),

@@ -144,10 +144,36 @@ def _without(call: cst.Call, index: int) -> cst.Call:
     removed = arguments.pop(index)
     if index == len(arguments) and arguments:
         # the last argument's comma and the blanks before the bracket belong to the call's layout
-        arguments[-1] = arguments[-1].with_changes(
+        commented = _with_own_comment(arguments[-1], removed)
+        arguments[-1] = commented or arguments[-1].with_changes(
             comma=removed.comma, whitespace_after_arg=removed.whitespace_after_arg
         )
-    return call.with_changes(args=arguments)
+    before = call.whitespace_before_args
+    if not arguments and isinstance(before, cst.ParenthesizedWhitespace):
+        before = _closing(before, removed)
+    return call.with_changes(args=arguments, whitespace_before_args=before)
+
+
+def _with_own_comment(last: cst.Arg, removed: cst.Arg) -> cst.Arg | None:
+    """The argument that is last now, if a comment stands behind its own comma, which then stays."""
+    comma = last.comma
+    if not isinstance(comma, cst.Comma) or not isinstance(
+        comma.whitespace_after, cst.ParenthesizedWhitespace
+    ):
+        return None
+    blank = comma.whitespace_after
+    if blank.first_line.comment is None and not any(line.comment for line in blank.empty_lines):
+        return None
+    return last.with_changes(comma=comma.with_changes(whitespace_after=_closing(blank, removed)))
+
+
+def _closing(blank: cst.ParenthesizedWhitespace, removed: cst.Arg) -> cst.ParenthesizedWhitespace:
+    """The blank as one before the bracket, which stands where it stood after the removed argument."""
+    after = removed.comma.whitespace_after if isinstance(removed.comma, cst.Comma) else None
+    after = after or removed.whitespace_after_arg
+    if not isinstance(after, cst.ParenthesizedWhitespace):
+        return blank
+    return blank.with_changes(indent=after.indent, last_line=after.last_line)
 
 
 def _position(call: cst.Call) -> int | None:

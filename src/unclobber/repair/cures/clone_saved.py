@@ -13,6 +13,7 @@ from ...model import Finding, Save
 from .._project import Project
 from .._proposal import Proposal
 from .._syntax import Source, root_name, walk
+from . import _inplace
 from ._sites import saved_spots
 
 _MOST = 6
@@ -25,10 +26,12 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
     for site, (path, source, statement) in saved_spots(finding, project):
         inside = source.expressions(site) or [n for n in walk(statement) if isinstance(n, cst.BaseExpression)]
         for node in operands(source, inside, finding.saved)[:_MOST]:
-            title = f"clone `{_short(source.code(node))}` before it is saved"
+            title, hides = f"clone `{_short(source.code(node))}` before it is saved", ""
             if _is_result(finding.saved):
                 title = f"keep the result of `{_short(source.code(node))}` to the derivative alone"
-            yield Proposal("clone-saved", title, {path: source.replaced({node: cloned(node)})})
+                hides = _written_itself(source, node)
+            text = source.replaced({node: cloned(node)})
+            yield Proposal("clone-saved", title, {path: text}, hides=hides)
 
 
 def operands(source: Source, inside: list[cst.BaseExpression], saved: Save) -> list[cst.BaseExpression]:
@@ -42,6 +45,17 @@ def operands(source: Source, inside: list[cst.BaseExpression], saved: Save) -> l
         return [*reads[:1], *(node for node in named if node is not reads[0])] if reads else named
     others = [node for node in reads[1:] if node not in named and not isinstance(node, _PLAIN)]
     return [*named, *others, *reads[:1]]
+
+
+def _written_itself(source: Source, node: cst.BaseExpression) -> str:
+    """The tensor that an in-place call returns: its other names stay with the uncopied one."""
+    if not isinstance(node, cst.Call):
+        return ""
+    imported = source.imported_names()
+    if _inplace.method_call(node, imported) is not None:
+        return source.code(_inplace.innermost_receiver(node, imported))
+    by_argument = _inplace.function_call(node, imported) is not None or _inplace.without_inplace(node)
+    return source.code(node.args[0].value) if by_argument and node.args else ""
 
 
 _NO_TENSORS = (cst.Integer, cst.Float, cst.SimpleString, cst.Tuple, cst.Dict, cst.BaseComp, cst.Lambda)

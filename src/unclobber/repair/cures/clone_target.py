@@ -15,6 +15,7 @@ from .._project import Project
 from .._proposal import Proposal
 from .._syntax import Source, is_place, root_place, walk
 from . import _inplace
+from ._aliases import held_elsewhere
 from ._liveness import read_later
 from ._sites import Spot, callers, write_spots
 from .clone_saved import cloned
@@ -31,7 +32,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             name = source.code(place)
             text = source.inserted(statement, before=[f"{name} = {name}.clone()"])
             if text is not None:
-                yield Proposal("clone-target", f"write to a copy of `{name}`", {path: text})
+                hides = name if held_elsewhere(source, statement, place) else ""
+                yield Proposal("clone-target", f"write to a copy of `{name}`", {path: text}, hides=hides)
         for spot, _ in callers(site, project):
             yield from _copies_for_calls(spot)
 

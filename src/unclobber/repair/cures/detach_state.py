@@ -38,6 +38,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             if loop is not None and id(loop) not in loops:
                 loops.add(id(loop))
                 yield from _proposals(path, carried(source, loop))
+                yield from _proposals(path, carried_tuples(source, loop))
     files.update(dict.fromkeys(path for path in project.loaded if project.owns(path)))
     for path in files:
         if (known := project.source(path)) is not None:
@@ -50,7 +51,24 @@ def _proposals(path: str, found: Iterator[tuple[str, str]]) -> Iterator[Proposal
 
 
 def carried(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str, str]]:
-    """New texts in which a loop reads a value of the turn before detached, each with the name it is kept in.
+    """New texts in which a loop detaches what it reads of the turn before, with the name it is kept in."""
+    for node in _carried_reads(source, loop):
+        yield source.replaced({node: _detached(node)}), source.code(node)
+
+
+def carried_tuples(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str, str]]:
+    """New texts in which a loop ends by detaching all tensors of a tuple that it carries: an LSTM's state."""
+    last = next((line for line in reversed(getattr(loop.body, "body", ()))), None)
+    if not isinstance(last, cst.SimpleStatementLine):
+        return
+    for name in dict.fromkeys(source.code(node) for node in _carried_reads(source, loop)):
+        text = source.inserted(last.body[-1], after=[f"{name} = tuple(one.detach() for one in {name})"])
+        if text is not None:
+            yield text, name
+
+
+def _carried_reads(source: Source, loop: cst.For | cst.While) -> Iterator[cst.BaseExpression]:
+    """Where a loop reads what the turn before left.
 
     A name is carried if the loop's body assigns it and reads it before, and if it isn't the loop's own.
     """
@@ -59,14 +77,9 @@ def carried(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str, st
     carries = binds(loop.body) - own
     for line in getattr(loop.body, "body", ()):
         for node in walk(line):
-            if (
-                not is_place(node)
-                or source.code(node) not in carries - bound
-                or not _is_operand(source, node)
-            ):
-                continue
-            assert isinstance(node, cst.BaseExpression)
-            yield source.replaced({node: _detached(node)}), source.code(node)
+            if is_place(node) and source.code(node) in carries - bound and _is_operand(source, node):
+                assert isinstance(node, cst.BaseExpression)
+                yield node
         bound |= binds(line)
 
 

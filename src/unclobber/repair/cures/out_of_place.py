@@ -15,6 +15,7 @@ from .._project import Project
 from .._proposal import Proposal
 from .._syntax import Source, assignment, is_place, walk
 from . import _inplace
+from ._aliases import held_elsewhere
 from ._liveness import read_later
 from ._operators import binary
 from ._sites import write_spots
@@ -23,13 +24,15 @@ from ._sites import write_spots
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
     """The writing statements in their out-of-place forms."""
     for _, (path, source, statement) in write_spots(finding, project):
-        for text, target in rewrites(source, statement):
+        for text, target, hides in rewrites(source, statement):
             where = f"`{target}`" if target else "the result"
-            yield Proposal("out-of-place", f"write {where} into a new tensor", {path: text})
+            title = f"write {where} into a new tensor"
+            yield Proposal("out-of-place", title, {path: text}, hides=target if hides else "")
 
 
-def rewrites(source: Source, statement: cst.BaseSmallStatement) -> Iterator[tuple[str, str]]:
-    """New texts of the file with the name that is bound anew, empty where none is."""
+def rewrites(source: Source, statement: cst.BaseSmallStatement) -> Iterator[tuple[str, str, bool]]:
+    """New texts of the file with the name that is bound anew, empty where none is, and whether others may
+    hold its tensor."""
     if isinstance(statement, cst.AugAssign):
         if is_place(statement.target) and read_later(source, statement, statement.target):
             value = binary(statement)
@@ -37,6 +40,7 @@ def rewrites(source: Source, statement: cst.BaseSmallStatement) -> Iterator[tupl
                 yield (
                     source.with_statement(statement, assignment(statement.target, value)),
                     source.code(statement.target),
+                    held_elsewhere(source, statement, statement.target),
                 )
         return
     imported = source.imported_names()
@@ -49,7 +53,7 @@ def rewrites(source: Source, statement: cst.BaseSmallStatement) -> Iterator[tupl
 
 def _as_statement(
     source: Source, statement: cst.Expr, imported: frozenset[str], torch: str | None
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[tuple[str, str, bool]]:
     call = statement.value
     if not isinstance(call, cst.Call):
         return
@@ -69,7 +73,8 @@ def _as_statement(
         or not _read_later(source, statement, target)
     ):
         return
-    yield source.with_statement(statement, assignment(target, value)), source.code(target)
+    hides = held_elsewhere(source, statement, target)
+    yield source.with_statement(statement, assignment(target, value)), source.code(target), hides
 
 
 def _assignable(target: cst.BaseExpression) -> bool:
@@ -85,7 +90,7 @@ def _read_later(source: Source, statement: cst.Expr, target: cst.BaseExpression)
 
 def _inside(
     source: Source, statement: cst.BaseSmallStatement, imported: frozenset[str], torch: str | None
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[tuple[str, str, bool]]:
     """In-place calls inside a statement: each chain, ``inplace=True`` and ``out=`` on its own."""
     done: set[int] = set()
     for node in walk(statement):
@@ -102,4 +107,4 @@ def _inside(
         if value is None and (output := _inplace.without_out(node)) is not None:
             value = output[0]
         if value is not None:
-            yield source.replaced({node: value}), ""
+            yield source.replaced({node: value}), "", False

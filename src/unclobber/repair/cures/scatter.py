@@ -1,8 +1,8 @@
-"""Give the assignment to a part its functional form: ``x[mask] = v`` becomes ``x = torch.where(mask, v, x)``.
+"""Give the assignment to a part its functional form: ``x[mask] = 0`` becomes ``x = torch.where(mask, 0, x)``.
 
-``masked_fill`` and ``where`` for masks, ``index_put`` for index tensors, ``select_scatter`` and
-``slice_scatter`` for one integer or slice. Which of them an index calls for can't be read from the
-text; each is tried and the proof decides.
+``masked_fill`` and ``where`` for masks and numbers, ``index_put`` for masks and index tensors,
+``select_scatter`` and ``slice_scatter`` for one integer or slice. Which of them an index calls for
+can't be read from the text; each is tried and the proof decides.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ...model import Finding
 from .._project import Project
 from .._proposal import Proposal
 from .._syntax import Source, assignment, is_place
+from ._aliases import held_elsewhere
 from ._liveness import read_later
 from ._operators import binary
 from ._sites import write_spots
@@ -28,7 +29,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             looped = (
                 source.above(statement, cst.For) is not None or source.above(statement, cst.While) is not None
             )
-            yield Proposal("scatter", f"build the new `{name}` with `{form}`", {path: text}, late=looped)
+            hides = name if held_elsewhere(source, statement, cst.parse_expression(name)) else ""
+            title = f"build the new `{name}` with `{form}`"
+            yield Proposal("scatter", title, {path: text}, late=looped, hides=hides)
 
 
 def rewrites(source: Source, statement: cst.BaseSmallStatement) -> Iterator[tuple[str, str, str]]:
@@ -68,9 +71,9 @@ def _forms(
         index = source.code(elements[0].value)
         if number:
             yield "masked_fill", f"{x}.masked_fill({index}, {v})"
-        if torch:
-            yield "torch.where", f"{torch}.where({index}, {v}, {x})"
-        if not number:
+            if torch:
+                yield "torch.where", f"{torch}.where({index}, {v}, {x})"
+        else:
             yield "index_put", f"{x}.index_put(({index},), {v})"
             yield "select_scatter", f"{x}.select_scatter({v}, 0, {index})"
         return
