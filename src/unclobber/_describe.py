@@ -91,14 +91,28 @@ def is_own_result(saved: SavedTensor) -> bool:
     return origin is not None and node is not None and saved.base is None and origin.grad_fn is node
 
 
+_READ_FOR = {
+    ("ConvolutionBackward0", "weight"): 0,
+    ("ConvolutionBackward0", "input"): 1,
+    ("NativeLayerNormBackward0", "weight"): 0,
+    ("NativeGroupNormBackward0", "weight"): 0,
+    ("NativeBatchNormBackward0", "weight"): 0,
+}
+"""By node and role, the one input whose gradient is computed from the tensor: it is saved always."""
+
+
 def never_read(saved: SavedTensor, ledger: Ledger) -> bool:
-    """Whether the node that asks for ``saved`` has no use for its values: running statistics in training.
+    """Whether the node that asks for ``saved`` has no use for its values: running statistics in training, the
+    weight of a first layer, whose input needs no gradient.
 
     Batch norm's kernel updates them itself, after they were saved; only in evaluation does its
     backward read them. It writes nothing else, so its writes tell them apart where the node's own
     name for the tensor is hidden by inner hooks.
     """
     node = compat.current_node()
+    reader = None if node is None else _READ_FOR.get((_node_name(node), _role(node, saved) or ""))
+    if reader is not None:
+        return node.next_functions[reader][0] is None
     if not compat.trains(node):
         return False
     role = _role(node, saved)

@@ -136,7 +136,7 @@ class Session:
         dirty = standing.moved or standing.changed
         if not dirty and not written_after_exit:
             return standing.now
-        if not standing.moved and not standing.swapped and _describe.never_read(saved, self.ledger):
+        if not standing.moved and _describe.never_read(saved, self.ledger):
             return standing.now
         if self.policy == "watch":
             return self._need_watched(standing)
