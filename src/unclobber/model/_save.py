@@ -42,7 +42,7 @@ class Save:
     nth: int = 1
     """Which of the saves that this line made this is, 1-based."""
     of: int = 1
-    """How many saves of this role the line had made when the conflict was found."""
+    """How many versions of this memory the line had saved, as far as it was followed: at least so many."""
 
     @property
     def called(self) -> str | None:

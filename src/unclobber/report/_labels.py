@@ -51,7 +51,7 @@ def saved_label(finding: Finding, save: Save) -> str:
         what = f"a tensor {what}"
     text = f"{save.called} saved {what} here" if save.called else f"{what} was saved here"
     if save.of > 1:
-        text += ", " + words.solid(f"the {words.ordinal(save.nth)} of {save.of} saves by this line")
+        text += ", " + words.solid(f"the {words.ordinal(save.nth)} save by this line")
     why = save.why_words or save.why
     return f"{text}: {words.solid(why)}" if why else text
 

@@ -184,7 +184,7 @@ def _details(finding: Finding, fact: Save | Write | Need) -> list[Detail]:
 
 def _of_save(save: Save) -> list[tuple[str, str | None, bool]]:
     role = f"{save.node}, as {save.role}" if save.node and save.role else save.node or save.role
-    times = f"the {words.ordinal(save.nth)} of {save.of} saves by this line" if save.of > 1 else None
+    times = f"the {words.ordinal(save.nth)} save by this line" if save.of > 1 else None
     return [
         ("tensor", save.name or save.expression, True),
         ("elements", f"{words.tensor(save.shape, save.dtype)}, {words.size(save.bytes)}", False),
