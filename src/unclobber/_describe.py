@@ -158,7 +158,9 @@ def _save(saved: SavedTensor, node: Any, role: str | None, frames: list[FrameTyp
     site = _sites.resolve(saved.stack)
     shape = tuple(alias.shape)
     name = _owners.owner_name(_as_it_is(saved), frames)
-    node_name = None if node is None else _node_name(node)
+    # A checkpoint's inputs are asked for by whichever node comes first: they are not what that one saved.
+    by_checkpoint = role is None and compat.keeps_checkpoint_inputs(saved.stack[0] if saved.stack else None)
+    node_name = None if node is None or by_checkpoint else _node_name(node)
     spelling = _spelling.spell(site, node_name, role, saved.stack, shape=shape, name=name)
     expression = spelling.expression or _owners.variable_name(alias, _user_frames(of_forward=True))
     filing = saved.filing
@@ -169,7 +171,7 @@ def _save(saved: SavedTensor, node: Any, role: str | None, frames: list[FrameTyp
         dtype=str(alias.dtype).removeprefix("torch."),
         bytes=alias.numel() * alias.itemsize,
         version=saved.version,
-        operation=spelling.operation,
+        operation="checkpoint" if by_checkpoint else spelling.operation,
         node=node_name,
         role=role,
         expression=expression,

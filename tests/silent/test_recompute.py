@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from _programs import Program, assert_told, watched
+from _programs import Program, assert_told, places, watched
 
 START = """\
     from torch.utils.checkpoint import checkpoint
@@ -206,3 +206,21 @@ def test_what_does_no_harm_is_no_finding(body):
     told = watched(program, strict=True)
     assert told.findings == ()
     assert torch.equal(told.gradient, program.run())
+
+
+def test_a_checkpoint_saved_its_input():
+    """Not the operation that asks for it first when the code runs again."""
+    program = Program.of(
+        START
+        + """\
+    h = x * 1
+    y = checkpoint(lambda t: t.repeat(2).sin(), h, use_reentrant=False)  # saved
+    h.mul_(2)  # write
+    y.sum().backward()  # needed
+    gradient = x.grad
+"""
+    )
+    told = watched(program)
+    (finding,) = told.findings
+    assert (finding.code, finding.saved.operation, finding.saved.shape) == ("UC101", "checkpoint", (4,))
+    assert places(finding)[0] in program.lines("saved")

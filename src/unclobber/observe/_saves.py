@@ -156,9 +156,9 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
 
     An operation saves several tensors in a row, and their stack is walked once. Each operation that
     saves makes a node first: while its thread makes no other, and the frame that called it is still
-    the innermost one, the stack is the same. The node alone is not enough: a custom Function makes
-    its own before its forward runs, and saves after what that did. Neither is the frame: the next
-    one may lie where it lay.
+    the innermost one, at the same instruction, the stack is the same. The node alone is not enough: a
+    custom Function makes its own before its forward runs, and saves after what that did; a checkpoint
+    saves its inputs without one. Neither is the frame: the next one may lie where it lay.
     """
     pending = ledger.pending
     capture = _frames.capture
@@ -175,11 +175,16 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
         saved.origin = ref(tensor)
         base = tensor._base
         saved.base = None if base is None else ref(base)
-        caller = id(getframe(1))
+        caller = getframe(1)
         node, frame, stack = threads.latest
-        if frame != caller or node != next_node():
+        if (
+            frame != id(caller)
+            or node != next_node()
+            or stack[1] != caller.f_lasti
+            or stack[0] is not caller.f_code
+        ):
             stack = capture(2)
-            threads.latest = (next_node(), caller, stack)
+            threads.latest = (next_node(), id(caller), stack)
         saved.stack = stack
         saved.filing = None
         pending.append(ref(saved))

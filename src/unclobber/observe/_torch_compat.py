@@ -348,6 +348,11 @@ def use_count(tensor: torch.Tensor) -> int:
     return int(tensor._use_count())  # type: ignore[attr-defined]
 
 
+def keeps_checkpoint_inputs(code: CodeType | None) -> bool:
+    """Whether this code keeps the inputs of a non-reentrant checkpoint; their saves belong to no node."""
+    return code is not None and code.co_qualname.startswith("_CheckpointFrame.save_inputs")
+
+
 def checkpoint_home() -> tuple[Any, str]:
     """Where the function lies that takes what a non-reentrant checkpoint will run again.
 

@@ -24,6 +24,9 @@ _WORDING: dict[str, tuple[str, str]] = {
 }
 """For each code the sentence, and its second half, left out where its place is not known."""
 
+_DIRTY = ("{write} changes a tensor in place", " that is marked dirty and not returned")
+"""UC103 where nothing was kept: a forward whose ``mark_dirty`` torch refuses."""
+
 _HARMLESS = {"UC101": "{write} writes to the storage of", "UC102": "{write} writes to the storage of"}
 """First halves for writes that changed no needed value."""
 
@@ -35,6 +38,8 @@ def summary_line(finding: Finding) -> str:
         ``SUMMARY: UC101 saved-overwritten train.py:14 overwrites what train.py:12 saved``
     """
     first, second = _WORDING[finding.code]
+    if finding.code == "UC103" and finding.saved is None:
+        first, second = _DIRTY
     if finding.harmless:
         first = _HARMLESS.get(finding.code, first)
     write = offending_write(finding)

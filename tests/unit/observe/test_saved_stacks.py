@@ -141,3 +141,15 @@ def test_threads_have_their_own(stacks):
         return kept
 
     assert sorted(lines(stacks(both))) == ["kept.append(x.exp())", "kept.append(x.sin())"]
+
+
+def test_a_save_without_a_node(stacks):
+    """As a checkpoint keeps its inputs: in the same frame as the operation before."""
+    x = torch.ones(3, requires_grad=True)
+
+    def forward():
+        y = x.exp()
+        return y, torch._C._autograd._make_saved_tensor(y, is_output=False)  # no node
+
+    found = stacks(forward)
+    assert len({_frames.spot(stack) for stack in found}) == 2
