@@ -72,6 +72,7 @@ def test_before_and_after(before, after):
         "x = x + y",
         "x.add(1)",
         "x.requires_grad_()",
+        "x.import_(y)",
         "x.__init__()",
         "f(x)",
         "x.resize_(3)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Callable
 
 import libcst as cst
@@ -34,10 +35,10 @@ _FUNCTION_POSITION = {
 
 
 def is_inplace_name(name: str) -> bool:
-    """Whether a method or function of this name writes to its tensor."""
-    return (
-        name.endswith("_") and not name.startswith("_") and not name.endswith("__") and name not in _NOT_OURS
-    )
+    """Whether a method or function of this name writes to its tensor; ``import_`` only avoids a keyword."""
+    if not name.endswith("_") or name.startswith("_") or name.endswith("__"):
+        return False
+    return name not in _NOT_OURS and not keyword.iskeyword(name[:-1])
 
 
 def method_call(node: cst.CSTNode, imported: frozenset[str]) -> tuple[cst.Call, cst.Attribute] | None:
