@@ -13,6 +13,7 @@ from ...model import Finding
 from .._project import Project
 from .._proposal import Proposal
 from .._syntax import Source, is_place, walk
+from ._liveness import read_later
 from ._sites import saved_spots
 
 _SPLITTERS = frozenset(
@@ -25,12 +26,12 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
     if finding.code != "UC203":
         return
     for _, (path, source, statement) in saved_spots(finding, project):
-        for text, title in rewrites(source, statement):
-            yield Proposal("multi-view", title, {path: text})
+        for text, title, hides in rewrites(source, statement):
+            yield Proposal("multi-view", title, {path: text}, hides=hides)
 
 
-def rewrites(source: Source, statement: cst.BaseSmallStatement) -> Iterator[tuple[str, str]]:
-    """New texts for one statement that makes several views."""
+def rewrites(source: Source, statement: cst.BaseSmallStatement) -> Iterator[tuple[str, str, str]]:
+    """New texts for one statement that makes several views, with what no longer sees writes to them."""
     for node in walk(statement):
         if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)):
             continue
@@ -44,10 +45,16 @@ def rewrites(source: Source, statement: cst.BaseSmallStatement) -> Iterator[tupl
             yield (
                 source.replaced({node: cst.parse_expression(single)}),
                 "index each part, so that each is a view of its own",
+                "",
             )
         if _bound_whole(statement, node):
             code = f"[part.clone() for part in {source.code(node)}]"
-            yield source.replaced({node: cst.parse_expression(code)}), f"copy the parts that `{name}` gives"
+            base = source.code(of) if is_place(of) and read_later(source, statement, of) else ""
+            yield (
+                source.replaced({node: cst.parse_expression(code)}),
+                f"copy the parts that `{name}` gives",
+                base,
+            )
 
 
 def _unpacked(statement: cst.BaseSmallStatement, call: cst.Call) -> int:
