@@ -149,7 +149,13 @@ class TestEndings:
         )
         words = [sys.executable, "-m", "unclobber", "run", "sleep.py"]
         with subprocess.Popen(
-            words, cwd=shell.directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            words,
+            cwd=shell.directory,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # where the tests run in the background of a shell, they ignore it, and so would the program
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         ) as process:
             assert process.stdout.readline() == "ready\n"
             process.send_signal(signal.SIGINT)
