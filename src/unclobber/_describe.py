@@ -110,12 +110,12 @@ def never_read(saved: SavedTensor, ledger: Ledger) -> bool:
     name for the tensor is hidden by inner hooks.
     """
     node = compat.current_node()
-    reader = None if node is None else _READ_FOR.get((_node_name(node), _role(node, saved) or ""))
+    role = _role(node, saved)
+    reader = None if node is None or role is None else _READ_FOR.get((_node_name(node), role))
     if reader is not None:
         return node.next_functions[reader][0] is None
     if not compat.trains(node):
         return False
-    role = _role(node, saved)
     if role is not None:
         return role in ("running_mean", "running_var")
     return all(_writes_table.is_undeclared(event.operation) for event, hit in ledger.history(saved) if hit)

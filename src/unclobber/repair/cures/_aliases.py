@@ -30,9 +30,6 @@ def held_elsewhere(source: Source, statement: cst.BaseSmallStatement, place: cst
     name = place.value
     function = source.above(statement, cst.FunctionDef)
     scope: cst.CSTNode = source.module if function is None else function
-    parameter = function is not None and any(
-        isinstance(node, cst.Param) and node.name.value == name for node in walk(function.params)
-    )
     bound = False
     for node, targets, value in _bindings(scope):
         if source.above(node, cst.FunctionDef) is not function:
@@ -44,9 +41,7 @@ def held_elsewhere(source: Source, statement: cst.BaseSmallStatement, place: cst
         if shared and not own and _may_come_before(source, node, statement):
             return True
         bound = bound or (own and _leads_to(source, node, statement))
-    if parameter and not bound:
-        return True
-    return not bound or any(
+    return not bound or any(  # a parameter or a global is the caller's, too
         _may_come_before(source, call, statement)
         for call in _calls_for_effect(scope)
         if any(name in _shares(argument.value) for argument in call.args)

@@ -58,7 +58,8 @@ def carried(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str, st
 
 def carried_tuples(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str, str]]:
     """New texts in which a loop ends by detaching all tensors of a tuple that it carries: an LSTM's state."""
-    last = next((line for line in reversed(getattr(loop.body, "body", ()))), None)
+    lines = getattr(loop.body, "body", ())
+    last = lines[-1] if lines else None
     if not isinstance(last, cst.SimpleStatementLine):
         return
     for name in dict.fromkeys(source.code(node) for node in _carried_reads(source, loop)):
