@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ..model import Evidence, Finding
 from ._data_parallel import syncs_buffers
+from ._inplace_modules import INPLACE_POSITION
 from ._outcome import outcome
 from ._words import culprit, listing
 from .rules import RULES
@@ -17,6 +18,7 @@ from .rules.uc103 import judge_dirty
 from .rules.uc104 import judge_gradient
 
 __all__ = [
+    "INPLACE_POSITION",
     "culprit",
     "judge",
     "judge_dirty",

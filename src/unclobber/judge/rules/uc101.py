@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ...model import Evidence, Finding, Fix
 from .. import _data_parallel
+from .._inplace_modules import INPLACE_POSITION
 from .._words import after_backward, culprit, sentence
 
 
@@ -52,17 +53,9 @@ def _notes(evidence: Evidence) -> tuple[str, ...]:
     return (*notes, *_data_parallel.notes(evidence))
 
 
-_TAKE_INPLACE = frozenset(
-    {"AlphaDropout", "CELU", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "ELU", "FeatureAlphaDropout",
-     "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU", "Mish", "RReLU", "ReLU", "ReLU6", "SELU", "SiLU",
-     "Threshold"}
-)  # fmt: skip
-"""torch's modules that are constructed with ``inplace=True``."""
-
-
 def _takes_inplace(module: str) -> bool:
     """Whether a module's label, ``trunk.2 (Dropout)``, is one of a class with that argument."""
-    return module.rpartition("(")[2].rstrip(")") in _TAKE_INPLACE
+    return module.rpartition("(")[2].rstrip(")") in INPLACE_POSITION
 
 
 def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:

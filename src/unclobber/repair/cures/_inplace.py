@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import libcst as cst
 
+from ...judge import INPLACE_POSITION
 from .._syntax import expression, root_name
 
 # Names that end in an underscore and are no in-place form of a function without it.
@@ -21,12 +22,7 @@ _FILLERS = frozenset(
      "copy_", "fill_"}
 )  # fmt: skip
 
-# Position of `inplace` among the arguments: functional forms have the input before it.
-_MODULE_POSITION = {
-    "ReLU": 0, "ReLU6": 0, "SiLU": 0, "Mish": 0, "Hardswish": 0, "Hardsigmoid": 0, "SELU": 0,
-    "CELU": 1, "ELU": 1, "LeakyReLU": 1, "Dropout": 1, "Dropout1d": 1, "Dropout2d": 1, "Dropout3d": 1,
-    "AlphaDropout": 1, "FeatureAlphaDropout": 1, "Hardtanh": 2, "Threshold": 2, "RReLU": 2,
-}  # fmt: skip
+# Position of `inplace` among the arguments; before it the input, unlike a module's.
 _FUNCTION_POSITION = {
     "relu": 1, "relu6": 1, "selu": 1, "silu": 1, "mish": 1, "hardswish": 1, "hardsigmoid": 1,
     "celu": 2, "elu": 2, "leaky_relu": 2, "dropout": 3, "dropout1d": 3, "dropout2d": 3, "dropout3d": 3,
@@ -186,7 +182,7 @@ def _position(call: cst.Call) -> int | None:
         if isinstance(func, cst.Name)
         else ""
     )
-    return _MODULE_POSITION.get(name, _FUNCTION_POSITION.get(name))
+    return INPLACE_POSITION.get(name, _FUNCTION_POSITION.get(name))
 
 
 def _words(func: cst.BaseExpression) -> set[str]:
