@@ -1,5 +1,6 @@
 """``freeze``: a write to a frozen tensor raises at its line, exactly where its elements are hit."""
 
+import contextlib
 import threading
 
 import pytest
@@ -104,6 +105,20 @@ def test_an_optimizer_may_not_step_frozen_parameters():
         optimizer.step()
     assert line_of(caught.value) == "optimizer.step()"
     optimizer.step()
+
+
+@pytest.mark.parametrize("watching", [False, True])
+@pytest.mark.parametrize("grad", [False, True])
+def test_training_may_not_update_frozen_running_statistics(watching, grad):
+    """Nobody saved them but batch norm itself, whose own update is otherwise told to no one."""
+    norm = torch.nn.BatchNorm1d(3)
+    context = unclobber.watch() if watching else contextlib.nullcontext()
+    with context, unclobber.freeze(norm.running_mean), torch.set_grad_enabled(grad):
+        saved = torch.ones(3, requires_grad=True).exp()
+        with pytest.raises(unclobber.InplaceError):
+            norm(torch.ones(4, 3))
+    assert norm.running_mean.tolist() == [0, 0, 0]
+    del saved
 
 
 @pytest.mark.parametrize("watching", [False, True])

@@ -47,6 +47,19 @@ def test_batch_norm_in_training_enters_nothing_into_a_book():
         out.sum().backward()
 
 
+def test_another_save_of_running_statistics_that_share_their_memory():
+    """Mean and variance as rows of one tensor, of which an operation saved something."""
+
+    def run(x, apart):
+        norm = nn.BatchNorm1d(3).double()
+        both = torch.ones(2, 3, dtype=torch.float64)
+        norm.running_mean, norm.running_var = both[0], both[1]
+        loss = (x * (both[1].clone() if apart else both[1])).sum()
+        (loss + norm(x).square().sum()).backward()
+
+    assert_as_written(lambda x: run(x, False), lambda x: run(x, True), ramp(4, 3), plain="wrong")
+
+
 def test_running_statistics_reset_between_forward_and_backward():
     def run(x, reset):
         norm = nn.BatchNorm1d(3).double()

@@ -126,21 +126,22 @@ class Ledger:
         """Take what the running operation has just saved of ``tensors`` off the queue.
 
         Returns:
-            At most one save for each storage: the newest, by the very stack that is running now.
+            At most one save for each tensor, none where the operation's saves don't come to us.
         """
-        keys = {compat.storage_key_or_none(tensor) for tensor in tensors}
-        stack = _frames.capture(3)
+        number, _, stack = _frames.newest.save
+        if number != compat.next_sequence_number():
+            return []
+        left = list(tensors)
         own: list[weakref.ref[SavedTensor]] = []
         others: list[weakref.ref[SavedTensor]] = []
         with self._lock:
-            while keys and self.pending and len(own) + len(others) < _NEWEST:
+            while left and self.pending and len(own) + len(others) < _NEWEST:
                 ref = self.pending.pop()
                 saved = ref()
-                key = (
-                    None if saved is None or saved.stack != stack else compat.storage_key_or_none(saved.alias)
-                )
-                if key in keys:
-                    keys.discard(key)
+                origin = None if saved is None or saved.stack is not stack else saved.origin()
+                before = len(left)
+                left = [tensor for tensor in left if tensor is not origin]
+                if len(left) < before:
                     own.append(ref)
                 else:
                     others.append(ref)
@@ -165,6 +166,8 @@ class Ledger:
         Returns:
             The book of the storage, None where no live save shares it.
         """
+        if compat.holders(tensor) == 1:
+            return None  # a save's alias would hold it, too
         if self.pending:
             self._sort_pending()
         key = compat.storage_key_or_none(tensor)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 import weakref
 from collections.abc import Iterator
 from types import CodeType, FrameType
@@ -16,6 +17,14 @@ from typing import Any
 
 Stack = tuple[Any, ...]
 """Alternating code objects and instruction offsets, innermost frame first."""
+
+
+class _Newest(threading.local):
+    save: tuple[int, int, Stack] = (-1, 0, ())
+    """Of this thread's last save: the number of the node after its own, its frame's identity, its stack."""
+
+
+newest = _Newest()
 
 _USUAL = 25
 _DEEPEST = 200

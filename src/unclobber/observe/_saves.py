@@ -22,7 +22,6 @@ from . import _backward, _frames, _stale, _writes
 from . import _torch_compat as compat
 from ._calls import Calls
 from ._conflicts import Conflicts
-from ._frames import Stack
 
 Pack = Callable[[torch.Tensor], Any]
 Unpack = Callable[[Any], torch.Tensor]
@@ -34,8 +33,6 @@ _HUNG = "_unclobber_saved"
 class _Threads(threading.local):
     def __init__(self) -> None:
         self.hooks: list[SavedTensorHooks] = []
-        self.latest: tuple[int, int, Stack] = (-1, 0, ())
-        """Of the last save: the number of the node after its own, its frame's identity, its stack."""
 
 
 _threads = _Threads()
@@ -164,7 +161,7 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
     capture = _frames.capture
     next_node = compat.next_sequence_number
     getframe = sys._getframe
-    threads = _threads
+    newest = _frames.newest
     new = SavedTensor.__new__
     ref = weakref.ref
 
@@ -176,7 +173,7 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
         base = tensor._base
         saved.base = None if base is None else ref(base)
         caller = getframe(1)
-        node, frame, stack = threads.latest
+        node, frame, stack = newest.save
         if (
             frame != id(caller)
             or node != next_node()
@@ -184,7 +181,7 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
             or stack[0] is not caller.f_code
         ):
             stack = capture(2)
-            threads.latest = (next_node(), id(caller), stack)
+            newest.save = (next_node(), id(caller), stack)
         saved.stack = stack
         saved.filing = None
         pending.append(ref(saved))

@@ -455,10 +455,12 @@ def _undeclared_kernel(op: Any, packet: str) -> Callable[..., Any]:
     """batch_norm's running statistics.
 
     In training it saves them, updates them, and doesn't read them in backward: what it has just saved
-    itself is put aside while its update is told.
+    itself is put aside while its update is told. Where nobody else holds their memory, there is nobody
+    to tell: a save holds it by an alias.
     """
     positions, flag = _UNDECLARED[packet]
-    run = _general_kernel(op, packet, _Written(positions, ()), bumps=False)
+    told = _general_kernel(op, packet, _Written(positions, ()), bumps=False)
+    untold = _private_kernel(op)
     redispatch = compat.redispatcher(op)
     after = compat.after_write_key
     listeners = _listeners
@@ -466,12 +468,18 @@ def _undeclared_kernel(op: Any, packet: str) -> Callable[..., Any]:
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         if not args[flag]:
             return redispatch(keyset & after, *args, **kwargs)
+        written = undeclared(packet, args)
+        others = sum(map(compat.holders, written)) - len(written)
         aside = []
         for listener in listeners.now:
             if listener.pending and _records(args):
-                aside.append((listener.pending, listener.take_own_saves(undeclared(packet, args))))
+                own = listener.take_own_saves(written)
+                others -= len(own)
+                aside.append((listener.pending, own))
+            elif listener.watched or listener.books:
+                others += len(args)  # a listener that need not hold what it follows
         try:
-            return run(keyset, *args, **kwargs)
+            return (told if others > 0 else untold)(keyset, *args, **kwargs)
         finally:
             for pending, saves in aside:
                 pending.extend(saves)
@@ -481,9 +489,11 @@ def _undeclared_kernel(op: Any, packet: str) -> Callable[..., Any]:
 
 def _records(args: tuple[Any, ...]) -> bool:
     """Whether autograd has made a node for this call, and so has saved its arguments."""
-    return torch.is_grad_enabled() and any(
-        isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args
-    )
+    if torch.is_grad_enabled():
+        for arg in args:  # written out: a generator costs as much as the rest
+            if isinstance(arg, torch.Tensor) and arg.requires_grad:
+                return True
+    return False
 
 
 def _tell(
