@@ -223,7 +223,7 @@ def _writes(standing: Standing, ledger: Ledger, frames: list[FrameType]) -> tupl
     for event, overlaps in history:
         site = _sites.resolve(event.stack)
         key = (_place(site), event.operation if site is None or not site.below else None)
-        after = version + event.count if event.bumps and standing.moved else version
+        after = version + event.count * event.bumps if standing.moved else version
         earlier = folded.get(key)
         if earlier is not None:
             folded[key] = _merged(earlier, overlaps, after, event.count)
@@ -258,7 +258,7 @@ def _write(
     ledger: Ledger,
     frames: list[FrameType],
 ) -> Write:
-    bumped = standing.moved and event.bumps
+    bumped = standing.moved and event.bumps > 0
     actor = event.actor() if event.actor is not None else None
     optimizer = module = None
     parameters: tuple[str, ...] = ()
@@ -322,6 +322,9 @@ def _way_past_the_counter(event: WriteEvent, site: Site | None) -> str:
         return "a fused optimizer, which moves no version counter"
     if event.operation == "set_data":
         return ".data =, which leaves the version counter as it is"
+    for name, packet in _writes_table.caught.items():
+        if packet == event.operation:
+            return f"the operation {name}, whose schema declares no write"
     if _writes_table.is_undeclared(event.operation):
         return "the kernel itself, which updates running statistics and no version counter"
     text = "" if site is None else site.statement

@@ -32,6 +32,7 @@ from .observe import (
     _gradients,
     _reach,
     _recompute,
+    _registrations,
     _rest,
     _saves,
     _selftest,
@@ -91,6 +92,7 @@ class Session:
         self._hooks: _saves.SavedTensorHooks | None = None
         self._lock = threading.RLock()
         self._silent = SilentConflicts(self)
+        self.ledger.misread = self._silent.misread
         self._begun = _compiled.now()
         self.backwards_before = 0
         """Backward calls of the process before this session."""
@@ -268,7 +270,7 @@ class Session:
         )
 
 
-_BEYOND_SAVES = (_write_log, _functions, _gradients, _recompute)
+_BEYOND_SAVES = (_write_log, _functions, _gradients, _recompute, _registrations)
 """What sees conflicts that no saved tensor shows, in the order in which they are installed."""
 
 

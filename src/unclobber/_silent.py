@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import _describe, _stretch
-from .judge import judge, judge_dirty, judge_gradient
+from .judge import judge, judge_dirty, judge_gradient, judge_misread
 from .ledger import Fingerprint, Ledger, SavedTensor, Standing
 from .model import Need, Write
 from .observe import _frames, _sites, _spelling
@@ -124,6 +124,24 @@ class SilentConflicts:
             )
 
         session.tell(session.keep(("UC103", _frames.spot(stack)), make, again=True), refuse=True, cause=error)
+
+    def misread(self, operation: str, stack: Stack) -> None:
+        """UC102: an operation is about to read what it has overwritten itself."""
+        session = self._session
+        if not session.active:
+            return
+        site = _sites.resolve(stack)
+        write = Write(
+            site=site,
+            operation=operation,
+            bumps_version=True,
+            overlaps_needed=True,
+            expression=_spelling.spell_write(site, operation, stack),
+        )
+        finding = session.keep(
+            ("UC102", "misread", _describe.user_place(stack)), lambda: judge_misread(write)
+        )
+        session.tell(finding)
 
     def content_changed(self, saved: SavedTensor, fingerprint: Fingerprint) -> None:
         """UC102: the content of a saved tensor changed although no write to it was seen."""

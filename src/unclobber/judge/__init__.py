@@ -14,6 +14,7 @@ from ._outcome import outcome
 from ._words import culprit, listing
 from .rules import RULES
 from .rules.frozen import judge_frozen
+from .rules.uc102_misread import judge_misread
 from .rules.uc103 import judge_dirty
 from .rules.uc104 import judge_gradient
 
@@ -24,6 +25,7 @@ __all__ = [
     "judge_dirty",
     "judge_frozen",
     "judge_gradient",
+    "judge_misread",
     "listing",
     "outcome",
     "syncs_buffers",

@@ -12,7 +12,7 @@ import itertools
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,10 @@ import torch
 
 from ..observe import _frames
 from ..observe import _torch_compat as compat
+from ..observe._content import same_bits
+from ._doubt import Doubt, Input
 from ._fingerprints import Fingerprints, Place
+from ._misread import misreads
 from ._region import overlap, region_of
 from ._saved import Filing, SavedTensor, Swap
 from ._saved_bytes import SavedBytes
@@ -97,6 +100,8 @@ class Ledger:
         """Writes to memory that live saves share."""
         self.prints: Fingerprints | None = None
         """Content hashes of live saves, where the session takes them."""
+        self.misread: Callable[[str, _frames.Stack], None] | None = None
+        """Told of an operation that is about to read what it has overwritten itself."""
         self.saved_bytes: SavedBytes | None = None
         """What each line keeps, where the session counts it."""
         self.transform: _frames.Stack | None = None
@@ -173,27 +178,82 @@ class Ledger:
         key = compat.storage_key_or_none(tensor)
         if key is None:
             return None  # no storage: autograd's saves of it are version-checked only
+        if self.misread is not None and misreads(operation, tensor, key, args, kwargs):
+            self.misread(operation, _frames.capture(3))
         if key in self.watched:
             self._file(key)
         ref = self.books.get(key)
         book = None if ref is None else ref()
         if book is None:
             return None
-        stack = _frames.capture(3)
+        stack, actor = _frames.capture(3), _frames.actor(3)
+        return self._enter(tensor, book, operation, stack, actor, bumps, args, kwargs)
+
+    def _enter(
+        self,
+        tensor: torch.Tensor,
+        book: StorageBook,
+        operation: str,
+        stack: _frames.Stack,
+        actor: Any,
+        bumps: bool,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> StorageBook:
+        """Note a write that is about to happen, and keep what it will destroy."""
         with self._lock:
             self.write_count += 1
             region = None if operation in METADATA_ONLY else region_of(tensor)
-            actor = _frames.actor(3)
             event = WriteEvent(book.serial, operation, stack, region, _version(tensor), bumps, actor)
             if region is not None and not tensor.is_meta and compat.is_plain(tensor):
                 with compat.unseen_by_torch():
-                    selection = select(operation, args, kwargs) if args and tensor is args[0] else None
+                    selection = select(operation, args, kwargs or {}) if args and tensor is args[0] else None
                     book.preserve(self.account, tensor, region, selection)
             book.note(event)
             if operation == "set_":
                 new = args[1] if len(args) == 2 and isinstance(args[1], torch.Tensor) else None
                 self._swap(book, tensor, event, new)
         return book
+
+    def doubt(self, operation: str, tensors: list[torch.Tensor], records: bool) -> Doubt | None:
+        """An operation that declares no write is about to run on ``tensors``.
+
+        Args:
+            operation: Its name without namespace and overload.
+            tensors: What it was given.
+            records: Whether autograd has made a node for it.
+        Returns:
+            What can tell afterwards whether it wrote; None where live saves share none of them, but for
+            those that the operation has made itself.
+        """
+        tensors = [t for t in tensors if compat.holders(t) > 1 and compat.is_plain(t) and not t.is_meta]
+        if not tensors:
+            return None
+        self._sort_pending()
+        number, _, newest = _frames.newest.save
+        own = newest if records and number == compat.next_sequence_number() else None
+        inputs = []
+        with self._lock:
+            for tensor in tensors:
+                key = compat.storage_key_or_none(tensor)
+                if key is None:
+                    continue
+                if key in self.watched:
+                    self._file(key)
+                ref = self.books.get(key)
+                book = None if ref is None else ref()
+                if book is None or all(saved.stack == own for saved in book.saves()):
+                    continue
+                with torch.no_grad(), compat.unseen_by_torch():
+                    inputs.append(Input(tensor, tensor.clone(), book, book.serial))
+        return Doubt(self, operation, inputs) if inputs else None
+
+    def enter(self, tensor: torch.Tensor, book: StorageBook, operation: str, stack: _frames.Stack) -> None:
+        """Note a write that no kernel of ours could announce; what it destroyed is there again for now."""
+        key = compat.storage_key_or_none(tensor)
+        if self.prints is not None and key is not None:
+            self.prints.before_write(key, lambda: Place(stack, False))
+        self._enter(tensor, book, operation, stack, None, False)
 
     def _sort_pending(self) -> None:
         """Put every queued save that is still alive under its storage's key.
@@ -407,9 +467,9 @@ class Ledger:
         with torch.no_grad(), compat.unseen_by_torch():
             if filing.cell is not None and filing.moment is not None and filing.moment.record is not None:
                 value = filing.cell.value_at(filing.moment)
-                changed = not (_in_memory(now) and _same_bits(value, now))
+                changed = not (_in_memory(now) and same_bits(value, now))
             elif now is not alias:
-                changed = not (_in_memory(now) and _same_bits(alias, now))
+                changed = not (_in_memory(now) and same_bits(alias, now))
         if changed and filing.swap is not None:
             swapped = self._brought_others(saved, filing.swap, alias if value is None else value)
         return Standing(saved, version, unseen, value, changed, swapped, now)
@@ -424,7 +484,7 @@ class Ledger:
         then = self._standing(to)
         held = to.alias if then.value is None else then.value
         with torch.no_grad(), compat.unseen_by_torch():
-            return not (_in_memory(held) and _same_bits(value, held))
+            return not (_in_memory(held) and same_bits(value, held))
 
     def history(self, saved: SavedTensor) -> list[tuple[WriteEvent, bool]]:
         """All writes to its storage since it was saved, oldest first, each with whether it touched
@@ -521,17 +581,3 @@ def _in_memory(tensor: torch.Tensor) -> bool:
     """Whether its storage is as large as it needs: ``storage.resize_(0)`` leaves nothing to read."""
     region = region_of(tensor)
     return region is None or region.hi <= tensor.untyped_storage().nbytes()
-
-
-def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Equal in kind and bit for bit, NaNs included."""
-    if a.shape != b.shape or a.dtype != b.dtype or a.device != b.device:
-        return False
-    return a.numel() == 0 or a.is_meta or torch.equal(_bytes_of(a), _bytes_of(b))
-
-
-def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
-    flat = compat.physical(tensor).contiguous().view(-1)
-    if flat.numel() == 1:
-        flat = flat.as_strided((1,), (1,))  # one element counts as contiguous whatever its stride
-    return flat.view(torch.uint8)

@@ -85,8 +85,10 @@ class StorageBook:
             self.writes = folded(self.writes, oldest)
             self._log_limit = 2 * len(self.writes) + _LONGEST_LOG
 
-    def settle(self, bumps: int) -> None:
+    def settle(self, bumps: int, *, by_last_write: bool = False) -> None:
         """Correct the count of bumps after an operation of which it wasn't known beforehand."""
+        if by_last_write and self.writes and bumps > self.bumps:
+            self.writes[-1].bumps += bumps - self.bumps
         self.bumps = bumps
 
     def lose(self, size: int) -> None:

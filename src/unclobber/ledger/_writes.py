@@ -24,7 +24,7 @@ class WriteEvent:
         stack: Stack,
         region: Region | None,
         version: int,
-        bumps: bool,
+        bumps: int,
         actor: Any,
     ) -> None:
         self.first = self.last = serial
@@ -37,6 +37,7 @@ class WriteEvent:
         self.version = version
         """Version counter of the written tensor before the write."""
         self.bumps = bumps
+        """By how much it moves the version counter."""
         self.actor = actor
         """Weak reference to the module or optimizer whose code wrote, or None."""
 

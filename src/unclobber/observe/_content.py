@@ -1,4 +1,4 @@
-"""A tensor's content as one number, to notice that it changed although no write was seen.
+"""A tensor's content: compared bit for bit, or as one number, to notice a change that nobody saw.
 
 ``torch.hash_tensor`` would be at hand, but it is the exclusive or of all elements: it is the same
 after a shuffle, and zero for any even number of equal elements (torch_facts). On the CPU we take
@@ -75,3 +75,17 @@ def of_words(tensor: torch.Tensor) -> int:
     mixed = (words ^ place * -7046029254386353131) * -4658895280553007687
     mixed = (mixed ^ (mixed >> 29)) * -7723592293110705685
     return int((mixed ^ (mixed >> 32)).sum())
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Equal in kind and bit for bit, NaNs included."""
+    if a.shape != b.shape or a.dtype != b.dtype or a.device != b.device:
+        return False
+    return a.numel() == 0 or a.is_meta or torch.equal(_bytes_of(a), _bytes_of(b))
+
+
+def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    flat = compat.physical(tensor).contiguous().view(-1)
+    if flat.numel() == 1:
+        flat = flat.as_strided((1,), (1,))  # one element counts as contiguous whatever its stride
+    return flat.view(torch.uint8)

@@ -55,6 +55,12 @@ _PLUMBING = frozenset(
     }
 )
 
+_PLUMBING_FILES = (os.path.join("torch", "_ops.py"), os.path.join("torch", "_library", ""))
+"""What calls a registered operation's kernel."""
+
+_RUNS_PROGRAM = "_run_as_main"
+"""The command's function that runs the user's script or module (`cli/_target.py`)."""
+
 _known: dict[str, bool] = {}
 
 
@@ -81,7 +87,7 @@ def is_ours(code: CodeType) -> bool:
 
 def is_plumbing(code: CodeType) -> bool:
     """Whether ``code`` is a frame of torch's that every module call or operator passes through."""
-    return code.co_qualname in _PLUMBING
+    return code.co_qualname in _PLUMBING or any(part in code.co_filename for part in _PLUMBING_FILES)
 
 
 def is_library_path(name: str) -> bool:
@@ -145,13 +151,19 @@ def resolve(stack: Stack) -> Site | None:
         chosen = next((i for i, (code, _) in enumerate(frames) if not is_ours(code)), None)
     if chosen is None:
         return None
-    whole = tuple(_frame(code, lasti) for code, lasti in frames)
     below = tuple(
-        whole[i]
-        for i in range(chosen - 1, -1, -1)
-        if not is_plumbing(frames[i][0]) and not is_ours(frames[i][0])
+        _frame(code, lasti)
+        for code, lasti in reversed(frames[:chosen])
+        if not is_plumbing(code) and not is_ours(code)
     )
+    whole = tuple(_frame(code, lasti) for code, lasti in _programs(frames))
     return _site(*frames[chosen], library=library, below=below, stack=whole)
+
+
+def _programs(frames: list[tuple[CodeType, int]]) -> list[tuple[CodeType, int]]:
+    """The frames without this package's own, and without those of the command that runs the program."""
+    command = (i for i, (code, _) in enumerate(frames) if is_ours(code) and code.co_name == _RUNS_PROGRAM)
+    return [(code, lasti) for code, lasti in frames[: next(command, None)] if not is_ours(code)]
 
 
 def path_of(code: CodeType) -> str:

@@ -16,7 +16,7 @@ from ..model import Site
 from . import _torch_compat as compat
 from ._callables import LINEAR, MODULES, PYTHON_FUNCTIONS, VIEW_ATTRIBUTES, VIEWS, Form
 from ._operands import Edges, Operands, bind_call, bind_code, callee, imported, is_torch, operands
-from ._sites import Stack, innermost_user, is_plumbing, pairs
+from ._sites import Stack, innermost_user, is_ours, is_plumbing, pairs
 from ._source import Located, Source, locate, text_of
 
 _LONGEST = 80
@@ -135,7 +135,7 @@ class _Names:
 
 
 def _located(stack: Stack) -> tuple[Located, list[CodeType]] | None:
-    """The user's expression and the library frames below it, outermost first, without plumbing."""
+    """The user's expression and the library frames below it, outermost first, without plumbing and ours."""
     index = innermost_user(stack)
     if index is None:
         return None
@@ -143,7 +143,7 @@ def _located(stack: Stack) -> tuple[Located, list[CodeType]] | None:
     found = locate(*frames[index])
     if found is None:
         return None
-    below = [code for code, _ in frames[:index] if not is_plumbing(code)]
+    below = [code for code, _ in frames[:index] if not is_plumbing(code) and not is_ours(code)]
     return found, below[::-1]
 
 

@@ -212,10 +212,17 @@ def resolve_op(name: str) -> Any:
     """The ``OpOverload`` called ``aten::add_.Tensor``, or None where torch can't build it."""
     namespace, _, rest = name.partition("::")
     packet, _, overload = rest.partition(".")
+    home = getattr(torch.ops, namespace)
+    known = packet in vars(home)
     try:
-        return getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
+        return getattr(getattr(home, packet), overload or "default")
     except (AttributeError, RuntimeError):
         return None
+    finally:
+        if not known and packet in vars(home):
+            # torch.ops remembers which overloads there are; the program may be about to define more
+            delattr(home, packet)
+            home._dir.remove(packet)
 
 
 def below(op: Any) -> Any:
@@ -500,6 +507,20 @@ def fake_errors() -> tuple[type[Exception], ...]:
     )
 
     return (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException)
+
+
+def loader_home() -> Any:
+    """The class of ``torch.ops``, with ``load_library``."""
+    return type(torch.ops)
+
+
+def operator_name(operator: Any) -> str:
+    """``name.overload`` of what ``Library.impl`` takes: a text, or an ``OpOverload``."""
+    if isinstance(operator, str):
+        return operator.rpartition("::")[2]
+    schema = operator._schema
+    name = str(schema.name).rpartition("::")[2]
+    return f"{name}.{schema.overload_name}" if schema.overload_name else name
 
 
 def is_operator(function: Any) -> bool:

@@ -32,7 +32,9 @@ from typing import Any, Protocol
 
 import torch
 
+from . import _frames
 from . import _torch_compat as compat
+from ._culprit import Culprit
 
 
 class Listener(Protocol):
@@ -45,6 +47,10 @@ class Listener(Protocol):
     def take_own_saves(self, tensors: list[torch.Tensor]) -> list[Any]:
         """Take from ``pending`` what the running operation itself has just saved of ``tensors``."""
         return []
+
+    def doubt(self, operation: str, tensors: list[torch.Tensor], records: bool) -> Any:
+        """Return what will know whether an operation wrote to ``tensors`` unseen, or None."""
+        return None
 
     def before_write(
         self,
@@ -189,6 +195,8 @@ _kernels: dict[str, tuple[str, Callable[..., Any]] | None] = {}
 """Every operator name seen so far with its key and kernel; None for those that write nothing."""
 _programs: list[str] = []
 """Those of them that are not torch's own."""
+caught: dict[str, str] = {}
+"""Operations that wrote although their schema doesn't say so, with their names without namespace."""
 
 
 def _scan() -> None:
@@ -230,7 +238,7 @@ def _kernel_for(name: str) -> tuple[str, Callable[..., Any]] | None:
     if packet.startswith(_FILLS_AFTER_SAVING):
         written = _Written(written.positions[:-1], written.names)
     if not written.positions and not written.names:
-        return None
+        return None if _is_torchs(name) else (compat.WRITE_KEY, _doubted_kernel(op, name))
     if has and not _is_torchs(name):
         # `torch.library.custom_op` has a kernel there that bumps first and writes then: be before it
         original = torch.library.get_kernel(name, compat.VERSION_KEY).call_boxed
@@ -410,7 +418,7 @@ def _general_kernel(
             if listeners.now:
                 compat.see_writes()
             for tensor, version, book, before in marks:
-                book.settle(max(book.bumps, before + tensor._version - version))
+                book.settle(max(book.bumps, before + tensor._version - version), by_last_write=True)
 
     return kernel
 
@@ -428,6 +436,50 @@ def _private_kernel(op: Any) -> Callable[..., Any]:
         finally:
             if listeners.now:
                 compat.see_writes()
+
+    return kernel
+
+
+def _doubted_kernel(op: Any, name: str) -> Callable[..., Any]:
+    """An operation that isn't torch's own and declares no write.
+
+    Not all schemas are true. Whether its inputs are the same afterwards is looked at in its 1st, 2nd,
+    4th, 8th … run, and in every one once it was found to write.
+    """
+    redispatch = compat.redispatcher(op)
+    after = compat.after_write_key
+    below = compat.below(op)
+    listeners = _listeners
+    slots = _tensor_slots(op, ())
+    packet = name.partition("::")[2].partition(".")[0]
+    runs = itertools.count(1)
+
+    def run(keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if any(slot < len(args) and isinstance(args[slot], _SCALARS) for slot in slots):
+            return below(*args, **kwargs)
+        return redispatch(keyset & after, *args, **kwargs)
+
+    def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        nth = next(runs)
+        doubts = []
+        if nth & (nth - 1) == 0 or name in caught:
+            tensors: list[torch.Tensor] = []
+            _flatten([*args, *kwargs.values()], tensors)
+            for listener in listeners.now:
+                if listener.pending or listener.watched or listener.books:
+                    doubts.append(listener.doubt(packet, tensors, _records(args)))
+        doubts = [doubt for doubt in doubts if doubt is not None]
+        if not doubts:
+            return run(keyset, args, kwargs)
+        culprit = Culprit(doubts[0].changed, doubts[0].nbytes)
+        try:
+            with culprit:
+                return run(keyset, args, kwargs)
+        finally:
+            stack = culprit.stack or _frames.capture(2)
+            wrote = [doubt.settle(stack) for doubt in doubts]
+            if any(wrote):
+                caught[name] = packet
 
     return kernel
 
@@ -548,6 +600,65 @@ def _install() -> None:
         raise
 
 
+def registered(namespace: str, name: str) -> None:
+    """The program has just registered something for an operation of its own: lay its kernel anew."""
+    if namespace in _NAMESPACES_OF_TORCH or not _libraries:
+        return
+    with _lock:
+        if _late.busy:
+            return
+        full = f"{namespace}::{name}"
+        laid = _late.laid.pop(full, None)
+        if laid is not None:
+            laid._destroy()
+        _kernels[full] = _kernel_for(full)
+        if full not in _programs:
+            _programs.append(full)
+        _lay_late(full)
+
+
+def loaded() -> None:
+    """The program has just loaded a library: lay kernels over the operations that came with it."""
+    with _lock:
+        if not _libraries:
+            return
+        known = set(_kernels)
+        _scan()
+        for name in _kernels.keys() - known:
+            if not _is_torchs(name):
+                _lay_late(name)
+
+
+class _Late:
+    """Kernels of operations that were registered after the first one began to listen, by name."""
+
+    __slots__ = ("busy", "laid")
+
+    def __init__(self) -> None:
+        self.laid: dict[str, torch.library.Library] = {}
+        self.busy = False
+        """Whether it is we who register now."""
+
+
+_late = _Late()
+
+
+def _lay_late(name: str) -> None:
+    laid = _kernels[name]
+    if laid is None:
+        return
+    key, kernel = laid
+    namespace, _, rest = name.partition("::")
+    _late.busy = True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "overriding a previously registered kernel": meant
+            library = _late.laid[name] = torch.library.Library(namespace, "IMPL", key)
+            library.impl(rest, kernel, with_keyset=True, allow_override=key == compat.VERSION_KEY)
+    finally:
+        _late.busy = False
+
+
 def _lay_for_good() -> None:
     """Kernels of torch's own operations at our key."""
     if "_" not in _resting:
@@ -570,5 +681,7 @@ def _lay_for_good() -> None:
 
 
 def _uninstall() -> None:
+    while _late.laid:
+        _late.laid.popitem()[1]._destroy()
     while _libraries:
         _libraries.pop()._destroy()

@@ -27,6 +27,9 @@ _WORDING: dict[str, tuple[str, str]] = {
 _DIRTY = ("{write} changes a tensor in place", " that is marked dirty and not returned")
 """UC103 where nothing was kept: a forward whose ``mark_dirty`` torch refuses."""
 
+_MISREAD = ("{write} overwrites", " what it still reads")
+"""UC102 where nothing was saved: an operation that overlaps its own input."""
+
 _HARMLESS = {"UC101": "{write} writes to the storage of", "UC102": "{write} writes to the storage of"}
 """First halves for writes that changed no needed value."""
 
@@ -40,6 +43,8 @@ def summary_line(finding: Finding) -> str:
     first, second = _WORDING[finding.code]
     if finding.code == "UC103" and finding.saved is None:
         first, second = _DIRTY
+    if finding.code == "UC102" and finding.saved is None:
+        first, second = _MISREAD
     if finding.harmless:
         first = _HARMLESS.get(finding.code, first)
     write = offending_write(finding)

@@ -1,0 +1,50 @@
+"""An in-place operation that reads what it has just overwritten itself, told as UC102.
+
+Nothing saved is spoilt: the values are wrong as soon as they are computed, and so are the gradients
+of all that follows.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from ...model import Finding, Fix, Need, Write
+
+
+def judge_misread(write: Write) -> Finding:
+    """The finding for ``write``, seen to give another result than if its inputs were read first."""
+    what = f"`{write.expression}`" if write.expression else "a tensor"
+    cloned = None if write.site is None else _cloned(write.site.statement)
+    title = "read from a copy: clone the operand that shares the memory, or write out of place"
+    return Finding(
+        code="UC102",
+        message=f"{what} is overwritten by an operation that still reads the old values",
+        writes=(write,),
+        needed=Need(write.site),
+        fixes=(Fix(title, code=cloned),),
+        notes=(
+            "another operand is a view of the memory that is being written: elements that come later are "
+            "computed from new values",
+            "torch reports nothing here: it refuses such an overlap of dense tensors only",
+        ),
+        labels=(("write", f"{write.operation} writes here …"), ("needed", "… and still reads here")),
+    )
+
+
+def _cloned(statement: str) -> str | None:
+    """The statement with its right-hand side cloned; None where that isn't one view of a tensor.
+
+    Example:
+        >>> _cloned("u -= u[:, :1]"), _cloned("buf[:, 1:] = buf[:, :-1]"), _cloned("x.add_(x[:, :1])")
+        ('u -= u[:, :1].clone()', 'buf[:, 1:] = buf[:, :-1].clone()', None)
+    """
+    try:
+        (node,) = ast.parse(statement).body
+    except (SyntaxError, ValueError):
+        return None
+    if not isinstance(node, (ast.AugAssign, ast.Assign)) or "\n" in statement:
+        return None
+    if not isinstance(node.value, (ast.Name, ast.Attribute, ast.Subscript)):
+        return None
+    end = node.value.end_col_offset
+    return f"{statement[:end]}.clone(){statement[end:]}" if end is not None and statement.isascii() else None
