@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 import torch
@@ -25,11 +26,14 @@ def evidence(error: BaseException, levels: Sequence[Level], backwards_before: in
         backwards_before: Backward calls of the process before the session.
     """
     call = _call(levels)
-    spent = _spent(levels, call)
+    frames = [one.frame for one in levels if not _sites.is_library(one.frame.f_code)]
+    spent = _spent(levels, call, frames)
     note = None if spent is None else _freed.note_of(spent.node)
     mark = None if note is None else note.mark
     if spent is not None and call is not None and note is None:
-        mark = _freed.freed_below(spent.node, call)
+        mark = spent.by or _freed.freed_below(spent.node, call)
+        if mark is None:
+            mark = _backward.only_earlier(call, _freed.reachable(call) or {})
     if mark is not None and (mark.keeps_graph or (call is not None and mark.nth == call.nth)):
         mark = None  # whoever freed it was not seen
     again = _again(call)
@@ -37,11 +41,10 @@ def evidence(error: BaseException, levels: Sequence[Level], backwards_before: in
         mark = again
     stack = None if spent is None or not spent.certain else _stack(spent, levels)
     joined, joined_node = (None, None) if again is not None else _joined(spent, call)
-    frames = [one.frame for one in levels if not _sites.is_library(one.frame.f_code)]
     kept = None if call is None or again is not None else _kept.find(call, frames)
     return FreedEvidence(
         torch_message=str(error),
-        saved=None if spent is None or stack is None else _save(spent.node, stack),
+        saved=None if spent is None or stack is None else _save(spent.node, stack, noted=note is not None),
         freed=None if mark is None else _need_of(mark, backwards_before),
         needed=need(levels, backwards_before, spent.node if spent is not None and spent.certain else None),
         same_root=again is not None,
@@ -76,11 +79,12 @@ def _call(levels: Sequence[Level]) -> BackwardCall | None:
     return next((call for level in levels if (call := _backward.call_in(level.frame)) is not None), None)
 
 
-def _spent(levels: Sequence[Level], call: BackwardCall | None) -> Spent | None:
+def _spent(levels: Sequence[Level], call: BackwardCall | None, frames: Sequence[FrameType]) -> Spent | None:
     reader = _reader(levels)
     if reader is not None:
         return _freed.spent_function(reader, () if call is None else call.roots)
-    return None if call is None else _freed.first_spent(call)
+    held = (value for frame in frames for value in frame.f_locals.values() if _lookup.is_a(value, torch.Tensor))
+    return None if call is None else _freed.first_spent(call, held)
 
 
 def _reader(levels: Sequence[Level]) -> Any:
@@ -97,8 +101,14 @@ def _need_of(mark: Mark, backwards_before: int) -> Need:
     return Need(_sites.resolve(mark.stack), nth=mark.nth - backwards_before)
 
 
-def _save(node: Any, stack: Stack) -> Save:
-    """The freed operation. The tensors themselves are gone: shape and type are its result's."""
+def _save(node: Any, stack: Stack, *, noted: bool = True) -> Save:
+    """The freed operation. The tensors themselves are gone: shape and type are its result's.
+
+    Args:
+        node: Its node.
+        stack: Where it ran.
+        noted: Whether a hook was shown what it saved; otherwise that was a Python number.
+    """
     site = _sites.resolve(stack)
     name = node_name(node)
     role = _freed.freed_role(node)
@@ -113,7 +123,7 @@ def _save(node: Any, stack: Stack) -> Save:
         operation=spelling.operation,
         node=name,
         role=role,
-        expression=spelling.expression,
+        expression=spelling.expression if noted else None,
         gradient_of=spelling.gradient_of,
         why=spelling.why,
         why_words=spelling.why_words,

@@ -8,7 +8,7 @@ Python stack is empty, and the call on record is the answer.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -44,6 +44,8 @@ class Mark(NamedTuple):
     nth: int
     stack: Stack
     keeps_graph: bool
+    chosen: bool = False
+    """Whether only some inputs' gradients were asked for, so that it may have left nodes out."""
 
 
 class _Marker:
@@ -67,6 +69,10 @@ class _Thread(threading.local):
         """The largest sequence number of a node at which a call has begun, and one."""
         self.made = (-1, 0)
         """Calls seen before the installation that this thread last worked under, and its own since."""
+        self.recent: tuple[Mark, ...] = ()
+        """The last two calls."""
+        self.first_node: int | None = None
+        """The number of the first node made since the installation; None in other threads than its own."""
 
 
 _thread = _Thread()
@@ -102,6 +108,7 @@ def install() -> None:
     """Wrap torch's function wherever it is bound."""
     global _before
     _before = _count
+    _thread.first_node = compat.next_sequence_number()
     for home, name in compat.backward_homes():
         original = getattr(home, name)
         _originals.append((home, name, original))
@@ -112,6 +119,16 @@ def uninstall() -> None:
     while _originals:
         home, name, original = _originals.pop()
         setattr(home, name, original)
+
+
+def only_earlier(call: BackwardCall, graph: Mapping[int, Any]) -> Mark | None:
+    """The call before ``call`` if there was no other since all nodes of ``graph`` were made."""
+    first = _thread.first_node
+    if [mark.nth for mark in _thread.recent] != [_before + 1, _before + 2] or call.nth != _before + 2:
+        return None
+    if first is None or any(compat.sequence_number(node) < first for node in graph.values()):
+        return None
+    return _thread.recent[0] if graph else None
 
 
 def call_in(frame: FrameType) -> BackwardCall | None:
@@ -151,8 +168,9 @@ def _wrapped(original: Any) -> Any:
         _thread.calls.append(call)
         _running.append(call)
         alone = all(other in _thread.calls for other in _running)
-        mark = Mark(nth, call.stack, keeps_graph)
+        mark = Mark(nth, call.stack, keeps_graph, bool(call.inputs))
         outer, marker.now, marker.node = marker.now, mark if alone else None, None
+        _thread.recent = (*_thread.recent[-1:], mark)
         _leave_mark(outputs, mark)
         seen = compat.sees_writes()
         if seen and may_rest():

@@ -49,13 +49,16 @@ def stack_of(way: Sequence[Any], levels: Sequence[Level], depth: int) -> Stack |
     origin = None if place is None else finder.origin(function.value, place)
     if origin is None:
         return None
-    expression: ast.expr | None = origin.node
     for node, child in zip(way, [*way[1:], None], strict=True):
-        if expression is None or not _made(expression, node):
+        if not _made(origin.node, node):
             return None
         if child is not None:
-            expression = _operand(expression, node, child, finder, origin.place)
-    found = None if expression is None else finder.made(expression, origin.place, "operator")
+            operand = _operand(origin.node, node, child, finder, origin.place)
+            following = None if operand is None else finder.origin(operand, origin.place)
+            if following is None:
+                return None
+            origin = following
+    found = finder.made(origin.node, origin.place, "operator")
     return None if found is None else found.stack
 
 

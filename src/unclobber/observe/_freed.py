@@ -9,7 +9,7 @@ operation first, to the node whose saved tensors are gone.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -39,6 +39,8 @@ class Spent:
     """The nodes from the root to it, root first, itself last."""
     certain: bool = True
     """False where it may have been one further on: ``node`` is then the first in question."""
+    by: Mark | None = None
+    """Who went through it before, where the node itself bears no note of that."""
 
 
 def note_of(node: Any) -> Note | None:
@@ -64,9 +66,12 @@ def reachable(call: BackwardCall) -> dict[int, Any] | None:
     return _reachable([node for node in map(node_of, call.roots) if node is not None])
 
 
-def first_spent(call: BackwardCall) -> Spent | None:
+def first_spent(call: BackwardCall, tensors: Iterable[torch.Tensor] = ()) -> Spent | None:
     """The node at which a backward has failed, as the engine orders nodes.
 
+    Args:
+        call: The backward that failed.
+        tensors: What the program still holds: an earlier backward may have begun at one of them.
     Returns:
         None where none is found, or the graph is too large.
     """
@@ -88,17 +93,42 @@ def first_spent(call: BackwardCall) -> Spent | None:
         if not waiting[id(node)]
     ]
     heapq.heapify(queue)
+    doubtful: list[Any] = []
+    """Released ones of which it can't be seen who has run them: an earlier call, or this one."""
     while queue:
         node = every[heapq.heappop(queue)[1]]
         if needed is None or id(node) in needed:
             spent = True if again and _is_released(node) is not False else _was_spent(node, call)
+            if spent is True and not doubtful:
+                return Spent(node, _way(node, came_from))
             if spent is not False:
-                return Spent(node, _way(node, came_from), certain=spent is True)
+                doubtful.append(node)
+                if spent:
+                    break
+            note = note_of(node)
+            if note is not None and note.mark is not None and note.mark.nth == call.nth:
+                doubtful.clear()  # this call has come further
         for child in _children(node):
             waiting[id(child)] -= 1
             came_from.setdefault(id(child), node)
             if not waiting[id(child)]:
                 heapq.heappush(queue, (-compat.sequence_number(child), id(child)))
+    if not doubtful:
+        return None
+    first = doubtful[0]
+    by = _gone_through(first, call, tensors)
+    return Spent(first, _way(first, came_from), certain=len(doubtful) == 1 or by is not None, by=by)
+
+
+def _gone_through(node: Any, call: BackwardCall, tensors: Iterable[torch.Tensor]) -> Mark | None:
+    """An earlier backward that began at one of ``tensors`` and went through ``node``."""
+    for tensor in tensors:
+        start = tensor.grad_fn
+        mark = None if start is None else begun_before(start, call)
+        if mark is not None:
+            every = _reachable([start])
+            if every is not None and id(node) in every and not mark.chosen:
+                return mark
     return None
 
 

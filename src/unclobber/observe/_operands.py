@@ -123,6 +123,8 @@ def _binary(
     # `2 ** x` lands in `__rpow__`: without its frame the left operand is the tensor.
     if operation != rule.operation or (rule.operation == "pow" and rule.overload == "Scalar"):
         return NOTHING
+    if isinstance(left, ast.Constant) and isinstance(operator, (ast.Mult, ast.Add)):
+        left, right = right, left  # `0.5 * x` calls mul(x, 0.5)
     return Operands({"self": left, second: right}, results=_outputs(rule))
 
 

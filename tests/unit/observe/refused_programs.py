@@ -640,6 +640,38 @@ for i in range(2):
     loss.backward()  # needed freed
 """,
     ),
+    "a number outside the loop": (
+        "UC301",
+        """
+w = torch.randn(3, requires_grad=True)
+scaled = 0.5 * w  # made
+for step in range(2):
+    loss = (scaled + step).sum()
+    loss.backward()  # needed freed
+""",
+    ),
+    "a number before two losses": (
+        "UC301",
+        """
+net, x = nn.Linear(4, 3), torch.randn(5, 4)
+logits = net(x) / 0.7  # made
+loss_a = logits.mean()
+loss_b = logits.pow(2).mean()
+loss_a.backward()  # freed
+loss_b.backward()  # needed
+""",
+    ),
+    "one of several numbers": (
+        "UC301",
+        """
+w = torch.randn(3, requires_grad=True)
+base = w * 2
+a, b = base + 1, base * 3
+other = torch.randn(3, requires_grad=True) * 5
+a.sum().backward()  # freed
+(other.sum() + b.sum()).backward()  # needed
+""",
+    ),
     "actor critic": (
         "UC301",
         """
