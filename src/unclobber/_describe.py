@@ -58,7 +58,8 @@ def evidence(
         save=save,
         writes=_writes(standing, ledger, frames),
         need=need(node, backwards_before),
-        moved=standing.moved,
+        moved=standing.refused or (standing.moved and not standing.changed),
+        unchecked=saved.unchecked,
         changed=standing.changed,
         value_known=saved.filing is not None and not standing.unseen and saved.filing.book is not None,
         unseen=standing.unseen,
@@ -337,7 +338,7 @@ def _way_past_the_counter(event: WriteEvent, site: Site | None) -> str:
 
 def _torch_message(standing: Standing, node: Any, role: str | None) -> str | None:
     """torch's own sentence for this tensor (torch/csrc/autograd/saved_variable.cpp)."""
-    if not standing.moved:
+    if not standing.refused:
         return None
     saved = standing.saved
     origin = saved.origin()

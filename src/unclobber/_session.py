@@ -138,7 +138,7 @@ class Session:
         dirty = standing.moved or standing.changed
         if not dirty and not written_after_exit:
             return standing.now
-        if not standing.moved and _describe.never_read(saved, self.ledger):
+        if not standing.refused and _describe.never_read(saved, self.ledger):
             return standing.now
         if self.policy == "watch":
             return self._need_watched(standing)
@@ -149,8 +149,10 @@ class Session:
         return saved.alias if standing.value is None or not standing.changed else standing.value
 
     def _need_watched(self, standing: Standing) -> torch.Tensor:
-        if standing.moved:
+        if standing.refused:
             raise self._refusal(standing)
+        if not standing.changed:
+            return standing.now
         self.tell(self._note(standing, repaired=False))
         # torch would go on with what is there now; so do we, and say so
         return standing.now

@@ -83,7 +83,8 @@ def _spent(levels: Sequence[Level], call: BackwardCall | None, frames: Sequence[
     reader = _reader(levels)
     if reader is not None:
         return _freed.spent_function(reader, () if call is None else call.roots)
-    held = (value for frame in frames for value in frame.f_locals.values() if _lookup.is_a(value, torch.Tensor))
+    variables = (value for frame in frames for value in frame.f_locals.values())
+    held = (value for value in variables if _lookup.is_a(value, torch.Tensor))
     return None if call is None else _freed.first_spent(call, held)
 
 

@@ -28,9 +28,7 @@ FAMILIES = (
 NOTHING_SAVED = ("repos/58_silent_skip_relu", "tracker/64_reservoir_states_share_memory")
 """Silent ones whose values are not what was meant, and whose gradients are right for them."""
 
-CASES = [
-    case for case in find_cases(PROGRAMS) if case.family in FAMILIES and case.name not in NOTHING_SAVED
-]
+CASES = [case for case in find_cases(PROGRAMS) if case.family in FAMILIES and case.name not in NOTHING_SAVED]
 REFUSED = [case for case in CASES if case.truth.get("message_regex")]
 
 

@@ -81,8 +81,13 @@ class Standing:
 
     @property
     def moved(self) -> bool:
-        """Whether torch's own check would refuse: the version counter isn't what it was."""
+        """Whether the version counter isn't what it was."""
         return self.version != self.saved.version
+
+    @property
+    def refused(self) -> bool:
+        """Whether torch's own check refuses: where hooks keep the tensor, it doesn't look."""
+        return self.moved and not self.saved.unchecked
 
 
 class Ledger:

@@ -39,6 +39,15 @@ class SavedTensor:
     """None until the storage is about to be written to: nothing has happened since."""
     fingerprint: Fingerprint
     """Set only for those of a session with fingerprints that were chosen."""
+    unchecked = False
+    """Whether torch compares no version counters for it."""
+
+
+class UncheckedSave(SavedTensor):
+    """One that the hooks of a checkpoint, of ``save_on_cpu`` or of the program's own keep."""
+
+    __slots__ = ()
+    unchecked = True
 
 
 class Swap(NamedTuple):

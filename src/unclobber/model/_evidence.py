@@ -29,7 +29,7 @@ class Evidence:
     """Every write to its storage since the save, oldest first."""
     need: Need
     moved: bool
-    """The version counter is not what it was: torch's own check refuses."""
+    """The version counter is not what it was, and torch's own check refuses or nothing else is known."""
     changed: bool
     """At least one saved element is known to differ from what was saved."""
     value_known: bool
@@ -50,5 +50,7 @@ class Evidence:
     checkpoint's code reads it again."""
     stretch: str | None = None
     """Where the content changed although no write was seen, as one sentence; None where it didn't."""
+    unchecked: bool = False
+    """Saved-tensor hooks kept the tensor: torch compared no version counters."""
     gradient_memory: GradientMemory | None = None
     """Where the version counter moved without a write that was seen, and the memory is a gradient's."""

@@ -16,7 +16,7 @@ import torch
 
 from ..ledger._fingerprints import Fingerprints, Place
 from ..ledger._ledger import Ledger
-from ..ledger._saved import SavedTensor
+from ..ledger._saved import SavedTensor, UncheckedSave
 from ..ledger._saved_bytes import SavedBytes
 from . import _backward, _frames, _stale, _writes
 from . import _torch_compat as compat
@@ -118,7 +118,9 @@ class SavedTensorHooks:
             kept = pack(tensor)
             for part in kept if isinstance(kept, (tuple, list)) else (kept,):
                 if isinstance(part, torch.Tensor) and _shares_memory(part, tensor):
-                    setattr(part, _HUNG, ours.pack(part))
+                    record = ours.pack(part)
+                    record.__class__ = UncheckedSave
+                    setattr(part, _HUNG, record)
             return kept
 
         def watched_unpack(kept: Any) -> torch.Tensor:

@@ -10,6 +10,11 @@ from ...model import Evidence, Finding, Fix
 from .. import _data_parallel
 from .._words import after_backward, culprit, sentence, touching
 
+_UNCHECKED = (
+    "saved-tensor hooks (a checkpoint's, save_on_cpu's or your own) kept it, and then torch compares no "
+    "version counters"
+)
+
 
 def judge(evidence: Evidence) -> Finding | None:
     if evidence.stretch is not None:
@@ -25,6 +30,8 @@ def judge(evidence: Evidence) -> Finding | None:
 
 def _finding(evidence: Evidence, how: str) -> Finding:
     notes = _data_parallel.notes(evidence)
+    if evidence.unchecked:
+        notes = (*notes, _UNCHECKED)
     note = "torch reports nothing here: backward would go on with the changed values"
     return Finding(
         code="UC102",

@@ -1,0 +1,89 @@
+"""Saved-tensor hooks inside ours: torch compares no version counters for what they keep."""
+
+import contextlib
+
+import pytest
+import torch
+from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
+from torch.utils.checkpoint import checkpoint
+
+import unclobber
+
+RIGHT = torch.tensor([0.5, 1.0]).exp()
+
+
+def leaf():
+    return torch.tensor([0.5, 1.0], requires_grad=True)
+
+
+def kept_by(hooks):
+    def program(factor):
+        w = leaf()
+        with hooks():
+            y = w.exp()
+        y.mul_(factor)
+        (y / factor).sum().backward()
+        return w.grad
+
+    return program
+
+
+def in_a_checkpoint(factor):
+    """The recomputation overwrites what it has just saved."""
+
+    def block(x):
+        y = x.exp()
+        y.mul_(factor)
+        return y.square() / (
+            2 * factor**2
+        )  # saves `y`: without that the second run would end before the write
+
+    w = leaf()
+    checkpoint(block, w, use_reentrant=False).sum().backward()
+    return w.grad
+
+
+PROGRAMS = {
+    "the program's own": (kept_by(lambda: saved_tensors_hooks(lambda t: t, lambda t: t)), RIGHT),
+    "save_on_cpu on the CPU": (kept_by(save_on_cpu), RIGHT),
+    "a checkpoint": (in_a_checkpoint, RIGHT * RIGHT),
+}
+
+
+@pytest.mark.parametrize(("program", "right"), PROGRAMS.values(), ids=PROGRAMS)
+class TestHooks:
+    def test_torch_is_silent_and_wrong_and_it_is_told(self, program, right):
+        wrong = program(2)
+        assert torch.allclose(wrong, 2 * right)
+        with pytest.warns(unclobber.SilentWriteWarning), unclobber.watch() as watched:
+            assert torch.equal(program(2), wrong)
+        (finding,) = watched.findings
+        assert (finding.code, finding.torch_message) == ("UC102", None)
+        assert finding.writes[0].site.source == "y.mul_(factor)"
+        assert any("saved-tensor hooks" in note for note in finding.notes)
+
+    def test_strict_raises(self, program, right):
+        with pytest.raises(unclobber.InplaceError), unclobber.watch(strict=True):
+            program(2)
+
+    def test_guard_gives_the_right_gradient(self, program, right):
+        with unclobber.guard() as guarded:
+            assert torch.allclose(program(2), right)
+        assert [(finding.code, finding.repaired) for finding in guarded.conflicts] == [("UC102", True)]
+
+    def test_a_write_that_changes_nothing_is_none(self, program, right):
+        with unclobber.watch(strict=True) as watched:
+            assert torch.allclose(program(1), right)
+        assert watched.findings == ()
+
+
+def test_guard_refuses_what_it_has_not_seen():
+    """The write is after the end of the context: what was there is gone."""
+    w = leaf()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(unclobber.guard())
+        with saved_tensors_hooks(lambda t: t, lambda t: t):
+            y = w.exp()
+    y.mul_(2)
+    with pytest.raises(unclobber.InplaceError):
+        y.sum().backward()
