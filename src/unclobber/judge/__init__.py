@@ -11,7 +11,7 @@ from ..model import Evidence, Finding
 from ._data_parallel import syncs_buffers
 from ._inplace_modules import INPLACE_POSITION
 from ._outcome import outcome
-from ._words import culprit, listing
+from ._words import culprit, listing, overwrites
 from .rules import RULES
 from .rules.frozen import judge_frozen
 from .rules.uc102_misread import judge_misread
@@ -28,6 +28,7 @@ __all__ = [
     "judge_misread",
     "listing",
     "outcome",
+    "overwrites",
     "syncs_buffers",
 ]
 

@@ -39,6 +39,11 @@ def culprit(writes: tuple[Write, ...]) -> Write | None:
     return touching[0] if touching else writes[-1] if writes else None
 
 
+def overwrites(writes: tuple[Write, ...]) -> int:
+    """How many writes may have touched needed elements: after several, equal values may have been restored."""
+    return sum(write.count for write in writes if write.overlaps_needed)
+
+
 def touching(writes: tuple[Write, ...]) -> tuple[Write, ...]:
     """The writes that touched a needed element: where no counter speaks, the others did no harm."""
     return tuple(write for write in writes if write.overlaps_needed)

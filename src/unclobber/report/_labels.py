@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from ..judge import overwrites
 from ..model import Finding, Need, Save, Write
 from . import _words as words
 
@@ -64,8 +65,10 @@ def write_label(finding: Finding, write: Write, *, again: bool = False) -> str:
         return f"written in place here ({write.operation})"
     if not write.overlaps_needed:
         text = "written here, to other elements of the same memory"
-    elif finding.harmless:
+    elif finding.harmless and overwrites(finding.writes) == 1:
         text = "written here, without a change to a needed value"
+    elif finding.harmless:
+        text = "written here; backward finds the saved values all the same"
     else:
         text = "and overwritten here" if again else "overwritten here"
     if write.optimizer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..judge import overwrites
 from ..model import Finding, Fix, Frame, Site, Write
 from . import _words as words
 from ._ranks import on_ranks
@@ -44,6 +45,8 @@ def place(site: Site | None) -> str:
 
 def _harmless(finding: Finding) -> str:
     same = "no element that backward needs was changed"
+    if overwrites(finding.writes) > 1:
+        same = "every element that backward needs holds its saved value"
     if any(write.bumps_version for write in finding.writes) and not finding.repaired:
         return f"{same}: torch counts writes per storage, and refuses although the gradient would be right"
     return f"{same}: the gradient is right"

@@ -118,9 +118,11 @@ def _line(site: Site, evidence: FreedEvidence) -> str:
 
 
 def _fixes(evidence: FreedEvidence) -> tuple[Fix, ...]:
+    freed, needed = evidence.freed, evidence.needed
+    in_loop = freed is not None and needed is not None and _same_place(freed, needed)
     if evidence.same_root:
         return (
-            Fix("run the forward again before each backward: move it into the loop"),
+            Fix(f"run the forward again before each backward{': move it into the loop' if in_loop else ''}"),
             Fix("or add up what is to be differentiated, and call backward once, on the sum"),
             _RETAIN,
         )
@@ -147,7 +149,7 @@ def _fixes(evidence: FreedEvidence) -> tuple[Fix, ...]:
         detached = ", ".join(f"{name}.detach()" for name in evidence.carried)
         return Fix(cut, code=f"{', '.join(evidence.carried)} = {detached}"), sum_up, _RETAIN
     return (
-        Fix("compute it anew for each backward, inside the loop"),
+        Fix(f"compute it anew for each backward{', inside the loop' if in_loop else ''}"),
         Fix("or `.detach()` it where it is used, if no gradient is to flow into it"),
         sum_up,
         _RETAIN,
