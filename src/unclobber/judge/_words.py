@@ -40,7 +40,7 @@ def culprit(writes: tuple[Write, ...]) -> Write | None:
 
 
 def overwrites(writes: tuple[Write, ...]) -> int:
-    """How many writes may have touched needed elements: after several, equal values may have been restored."""
+    """How many writes may have touched needed elements: several may have restored them."""
     return sum(write.count for write in writes if write.overlaps_needed)
 
 
