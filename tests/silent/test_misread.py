@@ -4,6 +4,8 @@ import contextlib
 
 import pytest
 import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 import unclobber
 
@@ -106,3 +108,48 @@ def test_the_advice_is_code_that_reads_first():
 
     (finding,) = told(write)
     assert finding.fixes[0].code == "x[:, 1:] = y[:, :-1].clone()"
+
+
+SLICES = st.builds(slice, st.integers(0, 1), st.integers(2, 5), st.integers(1, 2))
+VIEWS = st.one_of(
+    st.builds(lambda rows, columns: lambda x: x[rows, columns], SLICES, SLICES),
+    st.builds(lambda column: lambda x: x[:, column : column + 1], st.integers(0, 4)),
+    st.builds(lambda row: lambda x: x[row], st.integers(0, 4)),
+    st.just(torch.Tensor.t),
+    st.just(torch.Tensor.diagonal),
+)
+OPERATIONS = {
+    "sub_": lambda x, y: x.sub_(y),
+    "copy_": lambda x, y: x.copy_(y),
+    "div_": lambda x, y: x.div_(y),
+    "lerp_": lambda x, y: x.lerp_(y, 0.3),
+    "addcmul_": lambda x, y: x.addcmul_(y, torch.tensor(2.0)),
+    "masked_fill_": lambda x, y: x.masked_fill_(y > 9, 1.0),
+    "maximum": lambda x, y: torch.maximum(x, y, out=x),
+}
+
+
+@given(st.sampled_from(sorted(OPERATIONS)), VIEWS, VIEWS)
+def test_told_exactly_where_the_result_is_another(name, written, read):
+    """Any two views of one memory."""
+
+    def run(memory, other):
+        try:
+            OPERATIONS[name](written(memory), read(other))
+        except RuntimeError:  # refused: an overlap that torch sees, or shapes that don't fit
+            assume(False)
+        return memory
+
+    def memory():
+        return torch.arange(1.0, 26.0).view(5, 5).clone()
+
+    one = memory()
+    plain = run(one, one)
+    apart = run(memory(), memory())
+    with unclobber.guard() as guarded:
+        alive = torch.ones(2, requires_grad=True).exp().exp()
+        ours = memory()
+        run(ours, ours)
+    assert torch.equal(ours, plain)
+    assert bool(guarded.findings) == (not torch.equal(plain, apart))
+    del alive

@@ -23,7 +23,7 @@ from ..observe import _torch_compat as compat
 from ..observe._content import same_bits
 from ._doubt import Doubt, Input
 from ._fingerprints import Fingerprints, Place
-from ._misread import misreads
+from ._misread import LARGEST_COPY, misreads
 from ._region import overlap, region_of
 from ._saved import Filing, SavedTensor, Swap
 from ._saved_bytes import SavedBytes
@@ -231,7 +231,14 @@ class Ledger:
             What can tell afterwards whether it wrote; None where live saves share none of them, but for
             those that the operation has made itself.
         """
-        tensors = [t for t in tensors if compat.holders(t) > 1 and compat.is_plain(t) and not t.is_meta]
+        tensors = [
+            t
+            for t in tensors
+            if compat.holders(t) > 1
+            and compat.is_plain(t)
+            and not t.is_meta
+            and t.numel() * t.itemsize <= LARGEST_COPY
+        ]
         if not tensors:
             return None
         self._sort_pending()

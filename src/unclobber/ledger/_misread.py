@@ -17,7 +17,10 @@ from ..observe import _torch_compat as compat
 from ..observe._content import same_bits
 from ._region import overlap, region_of
 
-_RANDOM = frozenset(("bernoulli_", "normal_", "random_"))
+LARGEST_COPY = 1 << 28
+"""Bytes of a tensor above which nothing is tried out on copies: memory may be scarce."""
+
+_RANDOM = frozenset(("bernoulli", "normal", "random"))
 
 
 def misreads(
@@ -34,7 +37,7 @@ def misreads(
     """
     shared = [arg for arg in args if isinstance(arg, torch.Tensor) and arg is not target]
     shared = [arg for arg in shared if compat.storage_key_or_none(arg) == key and _meets(arg, target)]
-    if not shared or operation in _RANDOM:
+    if not shared or operation.rstrip("_") in _RANDOM:
         return False
     if kwargs.get("out") is target:
         run = getattr(torch, operation, None)
@@ -58,6 +61,8 @@ def _meets(arg: torch.Tensor, target: torch.Tensor) -> bool:
         return False
     read, written = region_of(arg), region_of(target)
     if read is None or written is None or arg.is_meta:
+        return False
+    if max(read.hi, written.hi) - min(read.lo, written.lo) > LARGEST_COPY:
         return False
     if read == written:
         return False

@@ -8,6 +8,7 @@ our kernel anew over that operation; the shape of the kernel depends on what is 
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -38,7 +39,11 @@ def _wrap(home: Any, name: str, after: Callable[..., None]) -> None:
     @functools.wraps(original)
     def wrapper(owner: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(owner, *args, **kwargs)
-        after(owner, *args, **kwargs)
+        try:
+            after(owner, *args, **kwargs)
+        except Exception as fault:  # the program's registration has worked, and must go on to
+            text = f"unclobber won't see what an operation registered here writes: {fault!r}"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
         return result
 
     _originals.append((home, name, original))
