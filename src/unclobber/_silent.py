@@ -138,10 +138,9 @@ class SilentConflicts:
             overlaps_needed=True,
             expression=_spelling.spell_write(site, operation, stack),
         )
-        finding = session.keep(
-            ("UC102", "misread", _describe.user_place(stack)), lambda: judge_misread(write)
-        )
-        session.tell(finding)
+        read = None if site is None else _sites.right_side(site, stack)
+        key = ("UC102", "misread", _describe.user_place(stack))
+        session.tell(session.keep(key, lambda: judge_misread(write, read)))
 
     def content_changed(self, saved: SavedTensor, fingerprint: Fingerprint) -> None:
         """UC102: the content of a saved tensor changed although no write to it was seen."""

@@ -108,6 +108,7 @@ def test_the_advice_is_code_that_reads_first():
 
     (finding,) = told(write)
     assert finding.fixes[0].code == "x[:, 1:] = y[:, :-1].clone()"
+    assert finding.needed.site.source == "y[:, :-1]"
 
 
 SLICES = st.builds(slice, st.integers(0, 1), st.integers(2, 5), st.integers(1, 2))

@@ -7,6 +7,8 @@ guess: what can't be had for certain (a source edited meanwhile) is left empty.
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import importlib.util
 import os
 import re
@@ -20,6 +22,7 @@ from typing import Any
 from ..model import Frame, Site
 from . import _torch_compat as compat
 from ._source import (
+    Span,
     characters,
     header,
     line_of,
@@ -164,6 +167,26 @@ def _programs(frames: list[tuple[CodeType, int]]) -> list[tuple[CodeType, int]]:
     """The frames without this package's own, and without those of the command that runs the program."""
     command = (i for i, (code, _) in enumerate(frames) if is_ours(code) and code.co_name == _RUNS_PROGRAM)
     return [(code, lasti) for code, lasti in frames[: next(command, None)] if not is_ours(code)]
+
+
+def right_side(site: Site, stack: Stack) -> Site:
+    """``site`` narrowed to the right-hand side of its assignment; as it is where there is none."""
+    chosen = innermost_user(stack)
+    found = None if chosen is None else locate(*pairs(stack)[chosen])
+    if found is None or not isinstance(found.statement, (ast.Assign, ast.AugAssign)):
+        return site
+    value, lines = found.statement.value, found.source.lines
+    end_line, end_column = value.end_lineno, value.end_col_offset
+    if end_line is None or end_column is None:
+        return site
+    return dataclasses.replace(
+        site,
+        line=value.lineno,
+        column=characters(lines[value.lineno - 1], value.col_offset) + 1,
+        end_line=end_line,
+        end_column=characters(lines[end_line - 1], end_column) + 1,
+        source=segment(lines, Span(value.lineno, end_line, value.col_offset, end_column)),
+    )
 
 
 def path_of(code: CodeType) -> str:

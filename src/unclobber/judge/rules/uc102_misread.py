@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import ast
 
-from ...model import Finding, Fix, Need, Write
+from ...model import Finding, Fix, Need, Site, Write
 
 
-def judge_misread(write: Write) -> Finding:
-    """The finding for ``write``, seen to give another result than if its inputs were read first."""
+def judge_misread(write: Write, read: Site | None) -> Finding:
+    """The finding for ``write``, seen to give another result than if its inputs were read first.
+
+    Args:
+        write: What the operation overwrites.
+        read: Where it reads, as exactly as is known.
+    """
     what = f"`{write.expression}`" if write.expression else "a tensor"
     cloned = None if write.site is None else _cloned(write.site.statement)
     title = "read from a copy: clone the operand that shares the memory, or write out of place"
@@ -20,7 +25,7 @@ def judge_misread(write: Write) -> Finding:
         code="UC102",
         message=f"{what} is overwritten by an operation that still reads the old values",
         writes=(write,),
-        needed=Need(write.site),
+        needed=Need(read),
         fixes=(Fix(title, code=cloned),),
         notes=(
             "another operand is a view of the memory that is being written: elements that come later are "
