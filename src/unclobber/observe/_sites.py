@@ -170,12 +170,19 @@ def _programs(frames: list[tuple[CodeType, int]]) -> list[tuple[CodeType, int]]:
 
 
 def right_side(site: Site, stack: Stack) -> Site:
-    """``site`` narrowed to the right-hand side of its assignment; as it is where there is none."""
+    """``site`` narrowed to the right-hand side, where an assignment itself writes; else as it is."""
     chosen = innermost_user(stack)
     found = None if chosen is None else locate(*pairs(stack)[chosen])
-    if found is None or not isinstance(found.statement, (ast.Assign, ast.AugAssign)):
+    if found is None:
         return site
-    value, lines = found.statement.value, found.source.lines
+    match found.statement:
+        case ast.AugAssign(value=value) if found.node is found.statement:
+            pass
+        case ast.Assign(targets=targets, value=value) if found.node in targets:
+            pass
+        case _:
+            return site
+    lines = found.source.lines
     end_line, end_column = value.end_lineno, value.end_col_offset
     if end_line is None or end_column is None:
         return site
