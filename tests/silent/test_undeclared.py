@@ -209,6 +209,18 @@ def test_nothing_stays_behind(define):
     )
 
 
+def test_an_older_operation_may_be_given_more_kernels(define, recwarn):
+    """Ours is laid anew, not a second time; and it still sees."""
+    op = define(doubles)
+    name = f"op{next(_numbers) - 1}"
+    library = torch.library.Library("unclobber_tests", "FRAGMENT")
+    found, guarded = gradient(op, unclobber.guard(), lambda: library.impl(name, torch.empty_like, "Meta"))
+    library._destroy()
+    assert torch.equal(found, RIGHT)
+    assert len(guarded.conflicts) == 1
+    assert not recwarn.list
+
+
 def test_more_overloads_may_be_defined_later(define):
     """torch remembers an operation's overloads once it was looked up: we must not make it."""
     library = torch.library.Library("unclobber_tests", "FRAGMENT")

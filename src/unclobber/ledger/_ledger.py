@@ -138,8 +138,8 @@ class Ledger:
         Returns:
             At most one save for each tensor, none where the operation's saves don't come to us.
         """
-        number, _, stack = _frames.newest.save
-        if number != compat.next_sequence_number():
+        stack = _newest_operations_stack()
+        if stack is None:
             return []
         left = list(tensors)
         own: list[weakref.ref[SavedTensor]] = []
@@ -185,10 +185,7 @@ class Ledger:
             return None  # no storage: autograd's saves of it are version-checked only
         if self.misread is not None and misreads(operation, tensor, key, args, kwargs):
             self.misread(operation, _frames.capture(3))
-        if key in self.watched:
-            self._file(key)
-        ref = self.books.get(key)
-        book = None if ref is None else ref()
+        book = self._filed(key)
         if book is None:
             return None
         stack, actor = _frames.capture(3), _frames.actor(3)
@@ -242,18 +239,14 @@ class Ledger:
         if not tensors:
             return None
         self._sort_pending()
-        number, _, newest = _frames.newest.save
-        own = newest if records and number == compat.next_sequence_number() else None
+        own = _newest_operations_stack() if records else None
         inputs = []
         with self._lock:
             for tensor in tensors:
                 key = compat.storage_key_or_none(tensor)
                 if key is None:
                     continue
-                if key in self.watched:
-                    self._file(key)
-                ref = self.books.get(key)
-                book = None if ref is None else ref()
+                book = self._filed(key)
                 if book is None or all(saved.stack == own for saved in book.saves()):
                     continue
                 with torch.no_grad(), compat.unseen_by_torch():
@@ -306,6 +299,13 @@ class Ledger:
                 else:
                     del self.watched[key]
 
+    def _filed(self, key: int) -> StorageBook | None:
+        """The book of a storage that is about to be written to; None where no live save shares it."""
+        if key in self.watched:
+            self._file(key)
+        ref = self.books.get(key)
+        return None if ref is None else ref()
+
     def _file(self, key: int) -> None:
         """The storage is about to be written to: enter the saves that share it into its book."""
         with self._lock:
@@ -350,9 +350,7 @@ class Ledger:
         if self.prints is not None:
             self.prints.given_back(key)
         with self._lock:
-            self._file(key)
-            ref = self.books.get(key)
-            book = None if ref is None else ref()
+            book = self._filed(key)
             if book is not None:
                 book.lose(size)
 
@@ -372,9 +370,7 @@ class Ledger:
         if key is None:
             return
         with self._lock:
-            self._file(key)
-            ref = self.books.get(key)
-            book = None if ref is None else ref()
+            book = self._filed(key)
             if book is None:
                 return
             event = WriteEvent(
@@ -551,6 +547,12 @@ class Ledger:
             book = ref()
             if book is not None:
                 yield from book.saves()
+
+
+def _newest_operations_stack() -> _frames.Stack | None:
+    """The stack of the operation whose node is this thread's newest; None if it has saved nothing."""
+    number, _, stack = _frames.newest.save
+    return stack if number == compat.next_sequence_number() else None
 
 
 def _version(tensor: torch.Tensor) -> int:

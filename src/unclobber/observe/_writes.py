@@ -585,16 +585,17 @@ def _install() -> None:
         with warnings.catch_warnings():
             # "overriding a previously registered kernel": meant, for the building blocks
             warnings.simplefilter("ignore")
-            for name in itertools.chain(_overriding, _programs):
+            for name in _overriding:
                 laid = _kernels[name]
                 if laid is not None:
                     key, kernel = laid
                     namespace, _, rest = name.partition("::")
-                    override = key == compat.VERSION_KEY
-                    passing(namespace, key).impl(rest, kernel, with_keyset=True, allow_override=override)
+                    passing(namespace, key).impl(rest, kernel, with_keyset=True, allow_override=True)
             for key in compat.LAZY_KEYS:
                 kernel = _write_back_kernel(torch.ops.aten.copy_.default, key)
                 passing("aten", key).impl("copy_", kernel, with_keyset=True, allow_override=True)
+        for name in _programs:
+            _lay_over_program(name)
     except BaseException:
         _uninstall()
         raise
@@ -605,16 +606,16 @@ def registered(namespace: str, name: str) -> None:
     if namespace in _NAMESPACES_OF_TORCH or not _libraries:
         return
     with _lock:
-        if _late.busy:
+        if _over_programs.busy:
             return
         full = f"{namespace}::{name}"
-        laid = _late.laid.pop(full, None)
+        laid = _over_programs.laid.pop(full, None)
         if laid is not None:
             laid._destroy()
         _kernels[full] = _kernel_for(full)
         if full not in _programs:
             _programs.append(full)
-        _lay_late(full)
+        _lay_over_program(full)
 
 
 def loaded() -> None:
@@ -626,11 +627,11 @@ def loaded() -> None:
         _scan()
         for name in _kernels.keys() - known:
             if not _is_torchs(name):
-                _lay_late(name)
+                _lay_over_program(name)
 
 
-class _Late:
-    """Kernels of operations that were registered after the first one began to listen, by name."""
+class _OverPrograms:
+    """Kernels of the program's own operations, by name: each can be taken away and laid anew."""
 
     __slots__ = ("busy", "laid")
 
@@ -640,23 +641,23 @@ class _Late:
         """Whether it is we who register now."""
 
 
-_late = _Late()
+_over_programs = _OverPrograms()
 
 
-def _lay_late(name: str) -> None:
+def _lay_over_program(name: str) -> None:
     laid = _kernels[name]
     if laid is None:
         return
     key, kernel = laid
     namespace, _, rest = name.partition("::")
-    _late.busy = True
+    _over_programs.busy = True
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "overriding a previously registered kernel": meant
-            library = _late.laid[name] = torch.library.Library(namespace, "IMPL", key)
+            library = _over_programs.laid[name] = torch.library.Library(namespace, "IMPL", key)
             library.impl(rest, kernel, with_keyset=True, allow_override=key == compat.VERSION_KEY)
     finally:
-        _late.busy = False
+        _over_programs.busy = False
 
 
 def _lay_for_good() -> None:
@@ -681,7 +682,7 @@ def _lay_for_good() -> None:
 
 
 def _uninstall() -> None:
-    while _late.laid:
-        _late.laid.popitem()[1]._destroy()
+    while _over_programs.laid:
+        _over_programs.laid.popitem()[1]._destroy()
     while _libraries:
         _libraries.pop()._destroy()
