@@ -138,7 +138,7 @@ class SilentConflicts:
             overlaps_needed=True,
             expression=_spelling.spell_write(site, operation, stack),
         )
-        read = None if site is None else _sites.right_side(site, stack)
+        read = _sites.resolve(stack, _sites.right_side)
         key = ("UC102", "misread", _describe.user_place(stack))
         session.tell(session.keep(key, lambda: judge_misread(write, read)))
 

@@ -8,13 +8,13 @@ guess: what can't be had for certain (a source edited meanwhile) is left empty.
 from __future__ import annotations
 
 import ast
-import dataclasses
 import importlib.util
 import os
 import re
 import site
 import sys
 import sysconfig
+from collections.abc import Callable
 from functools import lru_cache
 from types import CodeType
 from typing import Any
@@ -22,6 +22,7 @@ from typing import Any
 from ..model import Frame, Site
 from . import _torch_compat as compat
 from ._source import (
+    Located,
     Span,
     characters,
     header,
@@ -138,11 +139,17 @@ def innermost_user(stack: Stack) -> int | None:
     return None
 
 
-def resolve(stack: Stack) -> Site | None:
+def all_found(found: Located) -> Span:
+    """The whole expression or statement."""
+    return found.span
+
+
+def resolve(stack: Stack, part: Callable[[Located], Span] = all_found) -> Site | None:
     """The innermost expression of the user's code on ``stack``, with everything around it.
 
     Args:
         stack: ``(code, lasti, code, lasti, …)``, innermost first.
+        part: Which part of it is meant.
     Returns:
         None for an empty stack. Where every frame is a library's, the innermost one that isn't this
         package's, with ``library`` true.
@@ -160,7 +167,7 @@ def resolve(stack: Stack) -> Site | None:
         if not is_plumbing(code) and not is_ours(code)
     )
     whole = tuple(_frame(code, lasti) for code, lasti in _programs(frames))
-    return _site(*frames[chosen], library=library, below=below, stack=whole)
+    return _site(*frames[chosen], part, library=library, below=below, stack=whole)
 
 
 def _programs(frames: list[tuple[CodeType, int]]) -> list[tuple[CodeType, int]]:
@@ -169,31 +176,18 @@ def _programs(frames: list[tuple[CodeType, int]]) -> list[tuple[CodeType, int]]:
     return [(code, lasti) for code, lasti in frames[: next(command, None)] if not is_ours(code)]
 
 
-def right_side(site: Site, stack: Stack) -> Site:
-    """``site`` narrowed to the right-hand side, where an assignment itself writes; else as it is."""
-    chosen = innermost_user(stack)
-    found = None if chosen is None else locate(*pairs(stack)[chosen])
-    if found is None:
-        return site
+def right_side(found: Located) -> Span:
+    """The span of the right-hand side, where an assignment itself writes; else all that was found."""
     match found.statement:
         case ast.AugAssign(value=value) if found.node is found.statement:
             pass
         case ast.Assign(targets=targets, value=value) if found.node in targets:
             pass
         case _:
-            return site
-    lines = found.source.lines
-    end_line, end_column = value.end_lineno, value.end_col_offset
-    if end_line is None or end_column is None:
-        return site
-    return dataclasses.replace(
-        site,
-        line=value.lineno,
-        column=characters(lines[value.lineno - 1], value.col_offset) + 1,
-        end_line=end_line,
-        end_column=characters(lines[end_line - 1], end_column) + 1,
-        source=segment(lines, Span(value.lineno, end_line, value.col_offset, end_column)),
-    )
+            return found.span
+    if value.end_lineno is None or value.end_col_offset is None:
+        return found.span
+    return Span(value.lineno, value.end_lineno, value.col_offset, value.end_col_offset)
 
 
 def path_of(code: CodeType) -> str:
@@ -217,12 +211,18 @@ def _line_text(code: CodeType, line: int) -> str:
 
 
 def _site(
-    code: CodeType, lasti: int, *, library: bool, below: tuple[Frame, ...], stack: tuple[Frame, ...]
+    code: CodeType,
+    lasti: int,
+    part: Callable[[Located], Span],
+    *,
+    library: bool,
+    below: tuple[Frame, ...],
+    stack: tuple[Frame, ...],
 ) -> Site:
     found = locate(code, lasti)
     if found is None:
         return _line_site(code, lasti, library=library, below=below, stack=stack)
-    span, lines = found.span, found.source.lines
+    span, lines = part(found), found.source.lines
     first, last = header(found.statement)
     return Site(
         path=path_of(code),
