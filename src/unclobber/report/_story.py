@@ -60,7 +60,9 @@ def places(finding: Finding, sources: Sources) -> list[Place]:
     """The places in the order of events: saved, written, freed, needed."""
     found: list[Place] = []
     if (saved := finding.saved) and saved.site:
-        span = sources.locate(saved.site, saved.expression)
+        # A result is not there yet while its expression runs: `h` in `h = h.exp()` is another tensor.
+        focus = None if saved.role == "result" else saved.expression
+        span = sources.locate(saved.site, focus)
         found.append(Place("saved", saved, saved.site, span, labels.saved_label(finding, saved)))
     main = offending_write(finding)
     for i, write in enumerate(shown_writes(finding)[0]):
