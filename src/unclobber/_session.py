@@ -34,6 +34,7 @@ from .observe import (
     _recompute,
     _registrations,
     _rest,
+    _running_stats,
     _saves,
     _selftest,
     _write_log,
@@ -306,6 +307,7 @@ class _Installation:
                 _backward.install()
                 _reach.install(self._before_swap, self._before_shrink, self._before_replay)
                 _rest.install(self._anything_alive, self._saved_leaves)
+                _running_stats.install()
                 for stage in _BEYOND_SAVES:
                     stage.install()
             self._ledgers = (*self._ledgers, ledger)
@@ -316,6 +318,7 @@ class _Installation:
             if not self._ledgers:
                 for stage in reversed(_BEYOND_SAVES):
                     stage.uninstall()
+                _running_stats.uninstall()
                 _rest.uninstall()
                 _reach.uninstall()
                 _backward.uninstall()

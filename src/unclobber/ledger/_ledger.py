@@ -551,7 +551,7 @@ class Ledger:
 
 def _newest_operations_stack() -> _frames.Stack | None:
     """The stack of the operation whose node is this thread's newest; None if it has saved nothing."""
-    number, _, stack = _frames.newest.save
+    number, stack = _frames.newest.save
     return stack if number == compat.next_sequence_number() else None
 
 

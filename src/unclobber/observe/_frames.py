@@ -20,8 +20,8 @@ Stack = tuple[Any, ...]
 
 
 class _Newest(threading.local):
-    save: tuple[int, int, Stack] = (-1, 0, ())
-    """Of this thread's last save: the number of the node after its own, its frame's identity, its stack."""
+    save: tuple[int, Stack] = (-1, ())
+    """Of this thread's last save: the number of the node after its own, and its stack."""
 
 
 newest = _Newest()

@@ -30,6 +30,13 @@ _HUNG = "_unclobber_saved"
 """Attribute under which a save rides on a tensor that inner hooks keep."""
 
 
+class _NoFrame:
+    """What calls the pack hook where no Python runs below it: a thread of the engine's own."""
+
+    f_code = None
+    f_lasti = -1
+
+
 class _Threads(threading.local):
     def __init__(self) -> None:
         self.hooks: list[SavedTensorHooks] = []
@@ -166,30 +173,31 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
     newest = _frames.newest
     new = SavedTensor.__new__
     ref = weakref.ref
+    code: Any = None
+    at, frame, node = -1, 0, -1
+    stack: _frames.Stack = ()
 
     def pack(tensor: torch.Tensor) -> SavedTensor:
+        nonlocal code, at, frame, node, stack
         saved = new(SavedTensor)
         saved.alias = tensor.detach()
         saved.version = tensor._version
         saved.origin = ref(tensor)
         base = tensor._base
         saved.base = None if base is None else ref(base)
-        caller = getframe(1)
-        node, frame, stack = newest.save
-        if (
-            frame != id(caller)
-            or node != next_node()
-            or stack[1] != caller.f_lasti
-            or stack[0] is not caller.f_code
-        ):
-            stack = capture(2)
-            newest.save = (next_node(), id(caller), stack)
+        try:
+            caller: Any = getframe(1)
+        except ValueError:
+            caller = _NoFrame
+        if at != caller.f_lasti or code is not caller.f_code or frame != id(caller) or node != next_node():
+            code, at, frame, node, stack = caller.f_code, caller.f_lasti, id(caller), next_node(), capture(2)
+            newest.save = node, stack
+            see()
         saved.stack = stack
         saved.filing = None
         pending.append(ref(saved))
         if len(pending) > ledger.pending_limit:
             ledger.prune()
-        see()
         return saved
 
     return pack

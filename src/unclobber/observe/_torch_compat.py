@@ -133,6 +133,15 @@ def holders(tensor: torch.Tensor) -> int:
         return 2
 
 
+batch_norm_class: Any = torch.nn.modules.batchnorm._BatchNorm
+"""What torch's batch norm modules have their ``forward`` from."""
+
+
+def modes_run() -> bool:
+    """Whether a ``TorchFunctionMode`` or ``TorchDispatchMode`` of somebody's sees each operation."""
+    return bool(torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack())
+
+
 def key_of_storage(storage: torch.UntypedStorage) -> int:
     """``storage_key`` from the storage itself."""
     return int(storage._cdata)
@@ -208,6 +217,9 @@ def is_plain(tensor: torch.Tensor) -> bool:
     return not is_functorch_wrapper(tensor)
 
 
+_identities_in_torchscript: Callable[[], dict[int, str]] = torch.jit._builtins._get_builtin_table
+
+
 def resolve_op(name: str) -> Any:
     """The ``OpOverload`` called ``aten::add_.Tensor``, or None where torch can't build it."""
     namespace, _, rest = name.partition("::")
@@ -220,7 +232,9 @@ def resolve_op(name: str) -> Any:
         return None
     finally:
         if not known and packet in vars(home):
-            # torch.ops remembers which overloads there are; the program may be about to define more
+            # torch.ops remembers which overloads there are; the program may be about to define more.
+            # TorchScript knows the packet by the identity of its function, which may soon be another's.
+            _identities_in_torchscript().pop(id(vars(home)[packet]._op), None)
             delattr(home, packet)
             home._dir.remove(packet)
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 import itertools
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import torch
@@ -106,6 +106,18 @@ def unlisten(listener: Listener) -> None:
 def installed() -> bool:
     """Whether our kernels are listened to now."""
     return bool(_libraries)
+
+
+def anyone_told_of(tensors: Iterable[torch.Tensor | None]) -> bool:
+    """Whether a write to ``tensors`` could matter to a listener: something else holds their memory, as a
+    save does by its alias, or a listener follows memory that it need not hold."""
+    for listener in _listeners.now:
+        if not listener.pending and (listener.watched or listener.books):
+            return True
+    for tensor in tensors:  # noqa: SIM110  (a generator costs as much as the rest)
+        if tensor is not None and compat.holders(tensor) > 1:
+            return True
+    return False
 
 
 # --- which operations write, and what ------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import itertools
 import threading
 
@@ -153,3 +154,17 @@ def test_a_save_without_a_node(stacks):
 
     found = stacks(forward)
     assert len({_frames.spot(stack) for stack in found}) == 2
+
+
+def test_a_thread_without_python_below():
+    """The engine's threads for other devices call the hook so, where backward makes a graph itself."""
+    kept = []
+    with Session() as session:
+        saves = map(session._hooks.pack, (torch.ones(3), torch.ones(3)))
+        _thread.start_new_thread(kept.extend, (saves,))  # all C but the hook
+        waited = threading.Event()
+        for _ in range(1000):
+            if kept:
+                break
+            waited.wait(0.01)
+    assert [saved.stack for saved in kept] == [(), ()]
