@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import warm
 
 PROGRAMS = Path(__file__).parent / "programs"
 TIMEOUT = 120  # seconds; a case takes about two
@@ -72,9 +72,7 @@ def run_guarded(program: Path) -> Run:
 
 
 def _process(arguments: list[str], program: Path) -> Run:
-    done = subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, timeout=TIMEOUT, cwd=program.parent
-    )
+    done = warm.python(*arguments, cwd=program.parent, timeout=TIMEOUT)
     return Run(done.returncode, done.stdout, done.stderr)
 
 

@@ -7,9 +7,12 @@ anything wrong was said.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from running import PROGRAMS, Case, find_cases, run_reported
 from scoring import Problem, score

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 
 import pytest
 from page_programs import FAILING, REPAIRED, PageProgram, all_programs, one_line, programs_of
 
+import warm
 from unclobber.explain import pages, to_plain
 from unclobber.model import CODES
 
@@ -31,12 +30,7 @@ def run(program: PageProgram, folder) -> tuple[int, list[str]]:
     path = folder / "program.py"
     path.write_text(program.source)
     output = folder / "report.json"
-    done = subprocess.run(
-        [sys.executable, "-m", "unclobber", "run", "--format=json", f"--output={output}", str(path)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = warm.python("-m", "unclobber", "run", "--format=json", f"--output={output}", str(path))
     assert output.exists(), done.stderr
     return done.returncode, [finding["code"] for finding in json.loads(output.read_text())["findings"]]
 

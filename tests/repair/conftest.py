@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +10,8 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
+
+import warm
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,8 @@ def fix(tmp_path: Path) -> Callable[..., Fixed]:
         script.write_text(dedent(text).lstrip("\n"))
         for name, content in (files or {}).items():
             (tmp_path / name).write_text(dedent(content).lstrip("\n"))
-        done = subprocess.run(
-            [sys.executable, "-m", "unclobber", "fix", *options, "train.py", *arguments],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=280,
-            check=False,
-        )
+        words = ["-m", "unclobber", "fix", *options, "train.py", *arguments]
+        done = warm.python(*words, cwd=tmp_path, timeout=280)
         return Fixed(done.returncode, done.stdout, done.stderr, script)
 
     return run

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import warm
 from cases.running import Case, gradients
 from unclobber.repair import _rounds
 from unclobber.repair._outcome import Clean, Unproved
@@ -81,6 +81,4 @@ def run_text(case: Case, text: str) -> subprocess.CompletedProcess[str]:
 
 
 def run(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, timeout=TIMEOUT, cwd=folder, check=False
-    )
+    return warm.python(*arguments, cwd=folder, timeout=TIMEOUT)
