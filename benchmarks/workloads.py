@@ -105,7 +105,7 @@ WORKLOADS = (
         "conv",
         "3 convolutions with batch norm, 64 pictures of 3 x 32 x 32, SGD",
         lambda: step_of(conv_net(), torch.randn(64, 3, 32, 32), torch.optim.SGD),
-        rounds=60,  # a cost of percents needs many
+        rounds=100,  # a cost of percents needs many
         steps=3,
     ),
 )
