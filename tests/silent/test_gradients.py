@@ -43,6 +43,42 @@ WRONG = {
     (y * y).sum().backward()  # needed
     gradient = b.grad
 """,
+    "a hook before a module's backward": """\
+    a, b = leaf(), leaf()
+    module = torch.nn.Tanh()
+    def hook(module, gradients):
+        gradients[0].mul_(2)  # write
+    module.register_full_backward_pre_hook(hook)
+    y = b * 1 + module(a)
+    (y * y).sum().backward()  # needed
+    gradient = b.grad
+""",
+    "such a hook that returns what it wrote to": """\
+    a, b = leaf(), leaf()
+    module = torch.nn.Tanh()
+    def hook(module, gradients):
+        return [
+            gradients[0].mul_(2)  # write
+        ]
+    module.register_full_backward_pre_hook(hook)
+    y = b * 1 + module(a)
+    (y * y).sum().backward()  # needed
+    gradient = torch.stack([a.grad, b.grad])
+""",
+    "a hook after a module's backward": """\
+    a, b = leaf(), leaf()
+    shift = b * 1
+    class Shift(torch.nn.Module):
+        def forward(self, x):
+            return shift + x
+    module = Shift()
+    def hook(module, grad_input, grad_output):
+        grad_input[0].mul_(2)  # write
+    module.register_full_backward_hook(hook)
+    y = module(a * 1)
+    (y * y).sum().backward()  # needed
+    gradient = torch.stack([a.grad, b.grad])
+""",
     "a residual connection": FUNCTION
     + """\
     a = leaf()
@@ -55,11 +91,14 @@ WRONG = {
 
 def right(body: str) -> torch.Tensor:
     """The gradient with the hook or backward that writes a new tensor instead."""
+    body = body.replace("            gradients[0].mul_(2)  # write", "            gradients[0] * 2")
+    for given in ("gradients", "grad_input"):
+        body = body.replace(f"{given}[0].mul_(2)  # write", f"return ({given}[0] * 2,)")
     text = body.replace("g.mul_(2)  # write", "return g * 2").replace("return return", "return")
     text = text.replace("g.data.mul_(2)  # write", "return g * 2").replace(
         "g.zero_()  # write", "return g * 0"
     )
-    assert text != body
+    assert "write" not in text
     return Program.of(text).run()
 
 
@@ -121,6 +160,36 @@ HARMLESS = {
     a = leaf()
     y = Double.apply(a * 2) * 3
     (y * y).sum().backward()
+    gradient = a.grad
+""",
+    "a module's output that nobody else waits for": """\
+    a = leaf()
+    module = torch.nn.Tanh()
+    def hook(module, gradients, *more):
+        gradients[0].mul_(2)
+    module.register_full_backward_pre_hook(hook)
+    module.register_full_backward_hook(hook)
+    (module(a * 1) * a).sum().backward()
+    gradient = a.grad
+""",
+    "what backward was called with": FUNCTION.replace("  # write", "")
+    + """\
+    a = leaf()
+    module = torch.nn.Identity()
+    def hook(module, gradients, *more):
+        gradients[0].mul_(2)
+    module.register_full_backward_pre_hook(hook)
+    module.register_full_backward_hook(hook)
+    y = a * 2
+    y.register_hook(lambda g: hook(None, [g]))
+    torch.autograd.backward([y, module(a), Double.apply(a)], [torch.ones(4), torch.ones(4), torch.ones(4)])
+    gradient = a.grad
+""",
+    "the same in a reentrant checkpoint": FUNCTION.replace("  # write", "")
+    + """\
+    from torch.utils.checkpoint import checkpoint
+    a = leaf()
+    checkpoint(Double.apply, a * 1, use_reentrant=True).backward(torch.ones(4))
     gradient = a.grad
 """,
     "kept by the user": """\

@@ -20,7 +20,7 @@ from ._frames import Stack
 class BackwardCall:
     """One running call. Dropped when it returns."""
 
-    __slots__ = ("fresh_from", "inputs", "keeps_graph", "nth", "rests", "roots", "stack")
+    __slots__ = ("fresh_from", "gradients", "inputs", "keeps_graph", "nth", "rests", "roots", "stack")
 
     def __init__(self, nth: int, stack: Stack, roots: Sequence[Any], keeps_graph: bool) -> None:
         self.nth = nth
@@ -28,6 +28,8 @@ class BackwardCall:
         self.stack = stack
         self.roots = roots
         """The tensors (or gradient edges) that backward starts from."""
+        self.gradients: tuple[Any, ...] = ()
+        """Their gradients, as backward was given them."""
         self.inputs: tuple[Any, ...] = ()
         """The tensors whose gradients alone are asked for; empty where it is all leaves'."""
         self.fresh_from: int | None = None
@@ -99,6 +101,13 @@ def current() -> BackwardCall | None:
     return _running[0] if len(_running) == 1 else None
 
 
+def times_given(gradient: Any) -> int:
+    """How often the running calls were handed this very gradient; the engine holds it to their end."""
+    # a device's thread has no calls of its own; a call within a call may hand on what it was handed
+    calls = _thread.calls or list(_running)
+    return sum(one is gradient for call in calls for one in call.gradients)
+
+
 def count() -> int:
     """How many backward calls were seen so far."""
     return _count
@@ -160,6 +169,7 @@ def _wrapped(original: Any) -> Any:
         # positional in torch: grad_tensors, retain_graph, create_graph, inputs
         keeps_graph = bool(args[1]) if len(args) > 1 else bool(kwargs.get("keep_graph", False))
         call = BackwardCall(nth, _frames.capture(2), outputs, keeps_graph)
+        call.gradients = tuple(args[0]) if args else ()
         # the next one after create_graph
         call.inputs = tuple(args[3]) if len(args) > 3 and args[3] else ()
         since, made = _thread.made if _thread.made[0] == _before else (_before, 0)

@@ -1,20 +1,21 @@
 """Gradients that are changed in place while another consumer still waits for them.
 
 ``a + b`` hands one and the same gradient to both operands. A hook on ``a``, or the backward of a
-custom Function, that writes to it changes what ``b`` gets: torch documents that it must not, and
-never checks. Whether somebody else holds a gradient is asked from its C++ reference count, which
-Python names don't raise; a probe learns at first use what the count is when nobody does.
+custom Function, or a module's backward hook, that writes to it changes what ``b`` gets: torch
+documents that it must not, and never checks. Whether somebody else holds a gradient is asked from
+its C++ reference count, which Python names don't raise; a probe learns at first use what the count
+is when nobody does.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import torch
 
-from . import _saves
+from . import _backward, _saves
 from . import _torch_compat as compat
 from ._conflicts import Conflicts
 from ._write_log import WriteLog
@@ -23,17 +24,27 @@ _removals: list[Callable[[], None]] = []
 
 
 def install() -> None:
-    """Wrap every hook that is registered from now on."""
-    original = torch.Tensor.register_hook
+    """Wrap every hook that a tensor is given from now on, and those of every module that is called."""
+    register, bring = torch.Tensor.register_hook, torch.utils.hooks.BackwardHook.__init__
 
-    @functools.wraps(original)
+    @functools.wraps(register)
     def register_hook(tensor: torch.Tensor, hook: Callable[..., Any]) -> Any:
-        return original(tensor, _watched_hook(hook))  # type: ignore[no-untyped-call]
+        return register(tensor, _watched_hook(hook))  # type: ignore[no-untyped-call]
+
+    # Made anew in each call of a module: so hooks that were registered before are watched, too.
+    @functools.wraps(bring)
+    def __init__(  # noqa: N807
+        self: Any, module: Any, user_hooks: Iterable[Any], user_pre_hooks: Iterable[Any]
+    ) -> None:
+        watch = _watched_module_hook
+        bring(self, module, [watch(hook) for hook in user_hooks], [watch(hook) for hook in user_pre_hooks])
 
     def restore() -> None:
-        torch.Tensor.register_hook = original  # type: ignore[method-assign]
+        torch.Tensor.register_hook = register  # type: ignore[method-assign]
+        torch.utils.hooks.BackwardHook.__init__ = bring  # type: ignore[method-assign]
 
     torch.Tensor.register_hook = register_hook  # type: ignore[method-assign]
+    torch.utils.hooks.BackwardHook.__init__ = __init__  # type: ignore[method-assign]
     _removals.append(restore)
 
 
@@ -46,30 +57,81 @@ def _watched_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(hook, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     def watched_hook(gradient: torch.Tensor) -> Any:
         hooks = _saves.innermost()
-        if hooks is None or hooks.conflicts is None or not isinstance(gradient, torch.Tensor):
+        if hooks is None or hooks.conflicts is None:
             return hook(gradient)
-        base = unshared_counts()[0]
-        shared = base is not None and compat.use_count(gradient) > base
-        if not shared or torch.is_grad_enabled():
+        shared = _shared([gradient], unshared_counts().hook)
+        if not shared:
             return hook(gradient)
-        return _run_shared(hooks.conflicts, hook, (gradient,), [gradient])
+        node = compat.current_node()
+        return _run_shared(hooks.conflicts, hook, (gradient,), shared, node, stands_for_none=gradient)
+
+    return watched_hook
+
+
+def _watched_module_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """A module's full backward hook, or the one before it: what comes after the module may be replaced."""
+
+    @functools.wraps(hook, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
+    def watched_hook(module: Any, gradients: Any, *more: Any) -> Any:
+        hooks = _saves.innermost()
+        if hooks is None or hooks.conflicts is None or not isinstance(gradients, tuple):
+            return hook(module, gradients, *more)
+        counts = unshared_counts()
+        shared = _shared(gradients, counts.module_input if more else counts.module_output)
+        arguments = (module, gradients, *more)
+        if not shared:
+            return hook(*arguments)
+        # the node that runs is one of the hook's own, of which the program knows nothing
+        return _run_shared(hooks.conflicts, hook, arguments, shared, None, stands_for_none=gradients)
 
     return watched_hook
 
 
 def watched(conflicts: Conflicts, backward: Callable[..., Any], gradients: tuple[Any, ...]) -> Any:
     """Run a custom Function's backward; writes to a shared incoming gradient are told."""
-    base = unshared_counts()[1]
-    # With create_graph the nodes of the second graph hold gradients, too: the count says nothing.
-    if base is None or torch.is_grad_enabled():
+    shared = _shared(gradients, unshared_counts().function)
+    if not shared:
         return backward(*gradients)
-    shared = [g for g in gradients if isinstance(g, torch.Tensor) and compat.use_count(g) > base]
-    return _run_shared(conflicts, backward, gradients, shared) if shared else backward(*gradients)
+    return _run_shared(conflicts, backward, gradients, shared, compat.current_node())
+
+
+def _shared(gradients: Iterable[Any], alone: int | None) -> list[torch.Tensor]:
+    """Those that somebody else is still to get.
+
+    Args:
+        gradients: What a callback is handed.
+        alone: The reference count of one that nobody else waits for.
+    """
+    # With create_graph the nodes of the second graph hold gradients, too: the count says nothing.
+    if alone is None or torch.is_grad_enabled():
+        return []
+    return [
+        gradient
+        for gradient in gradients
+        if isinstance(gradient, torch.Tensor)
+        and compat.use_count(gradient) > alone + _backward.times_given(gradient)
+    ]
 
 
 def _run_shared(
-    conflicts: Conflicts, run: Callable[..., Any], arguments: tuple[Any, ...], shared: list[torch.Tensor]
+    conflicts: Conflicts,
+    run: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    shared: list[torch.Tensor],
+    node: Any,
+    *,
+    stands_for_none: Any = None,
 ) -> Any:
+    """Run a callback and tell of its writes to a ``shared`` gradient.
+
+    Args:
+        conflicts: Whom to tell.
+        run: The callback.
+        arguments: What it is handed.
+        shared: The gradients among them that others wait for.
+        node: Whom the gradients were on the way to; None for nobody that the program knows.
+        stands_for_none: What the callback passes on by returning None.
+    """
     with WriteLog(shared, keep=True) as log:
         result = run(*arguments)
     if not log.writes:
@@ -82,32 +144,48 @@ def _run_shared(
         with torch.no_grad(), compat.unseen_by_torch():
             unchanged = torch.equal(gradient, before)
             if not unchanged and conflicts.repairs:
-                result = _separated(result, gradient, is_hook=len(arguments) == 1 and result is None)
+                result = _separated(stands_for_none if result is None else result, gradient)
                 gradient.copy_(before)
         if not unchanged:
-            conflicts.gradient_written(gradient, writes, compat.current_node())
+            conflicts.gradient_written(gradient, writes, node)
     return result
 
 
-def _separated(result: Any, gradient: torch.Tensor, *, is_hook: bool) -> Any:
+def _separated(result: Any, gradient: torch.Tensor) -> Any:
     """What was returned, with copies in place of everything that shares the gradient's memory."""
-    if is_hook:
-        return gradient.clone()
-    if isinstance(result, tuple):
-        return tuple(_separated(part, gradient, is_hook=False) for part in result)
+    if isinstance(result, (tuple, list)):
+        return type(result)(_separated(part, gradient) for part in result)
     if not isinstance(result, torch.Tensor) or not compat.is_plain(result):
         return result
     return result.clone() if compat.storage_key(result) == compat.storage_key(gradient) else result
 
 
-@functools.cache
-def unshared_counts() -> tuple[int | None, int | None]:
-    """The reference count of a gradient that nobody else waits for: in a hook, in a custom backward.
+class Counts(NamedTuple):
+    """The reference count of a gradient that nobody else waits for, by who is handed it.
 
-    None where this torch doesn't count as the two probes expect: then nothing is ever said. Asked
-    for the first time before anything of ours is installed, so that the probes run plain.
+    None where this torch doesn't count as the probe expects: then nothing is ever said.
     """
-    return _learnt(_probe_hook), _learnt(_probe_function)
+
+    hook: int | None
+    """A tensor's hook."""
+    function: int | None
+    """The backward of a custom Function."""
+    module_output: int | None
+    """A module's full backward pre-hook."""
+    module_input: int | None
+    """A module's full backward hook, as ``grad_input``."""
+
+
+@functools.cache
+def unshared_counts() -> Counts:
+    """The counts of this torch. Asked for the first time before anything of ours is installed, so that
+    the probes run plain."""
+    return Counts(
+        _learnt(_probe_hook),
+        _learnt(_probe_function),
+        _learnt(lambda shared: _probe_module(shared, by_output=True)),
+        _learnt(lambda shared: _probe_module(shared, by_output=False)),
+    )
 
 
 def _learnt(probe: Callable[[bool], int]) -> int | None:
@@ -154,3 +232,23 @@ def _probe_function(shared: bool) -> int:
     total = q + p if shared else p * 1.0
     (total * total).sum().backward()
     return _Counting.counts[0]
+
+
+def _probe_module(shared: bool, *, by_output: bool) -> int:
+    counts: list[int] = []
+
+    def hook(module: Any, gradients: tuple[Any, ...], *more: Any) -> None:
+        counts.append(compat.use_count(gradients[0]))
+
+    a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
+    q = b * 1.0
+    # without a module, so that no hook of the program's is run
+    bring = torch.utils.hooks.BackwardHook(None, [] if by_output else [hook], [hook] if by_output else [])
+    (p,) = bring.setup_input_hook((a * 1.0,))
+    if by_output:
+        p = bring.setup_output_hook(p * 1.0)
+        total = q + p if shared else p * 1.0
+    else:
+        total = bring.setup_output_hook(q + p if shared else p * 1.0)
+    (total * total).sum().backward()
+    return counts[0]
