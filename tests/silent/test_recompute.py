@@ -88,6 +88,12 @@ WRONG = {
 }
 
 
+WRONG |= {
+    f"{name}, reentrant": body.replace("use_reentrant=False", "use_reentrant=True")
+    for name, body in WRONG.items()
+}
+
+
 @pytest.mark.parametrize("body", WRONG.values(), ids=WRONG)
 def test_a_changed_tensor_that_is_read_again_is_found(body):
     program = Program.of(body)
@@ -159,6 +165,14 @@ HARMLESS = {
     total.backward()
     gradient = net.net.weight.grad
 """,
+    "read for the output alone, which is there already": START
+    + """\
+    c = torch.ones(4)
+    y = checkpoint(lambda t: t.exp() + c, x, use_reentrant=False)
+    c += 1
+    y.sum().backward()
+    gradient = x.grad
+""",
     "counted up again, for the same branch": START
     + """\
     class Warm(torch.nn.Module):
@@ -197,6 +211,12 @@ HARMLESS = {
         opt.step()
     gradient = x.grad
 """,
+}
+
+
+HARMLESS |= {
+    f"{name}, reentrant": body.replace("use_reentrant=False", "use_reentrant=True")
+    for name, body in HARMLESS.items()
 }
 
 

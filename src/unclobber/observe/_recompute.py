@@ -1,11 +1,11 @@
 """What a checkpoint's recomputation reads: is it still what its forward saw?
 
-A non-reentrant checkpoint keeps the inputs of a stretch of code and runs it again during backward.
-Its inputs are saved like any tensor and checked; what the code reaches otherwise (a closure, a
-module's parameters and buffers, a global) is not: an optimizer step in between makes the second
-run compute other values than the first, and torch says nothing. While a session is active, the
-tensors that the code can reach are filed with the ledger when the checkpoint begins; if one has
-changed when the code runs again, that run is watched for reads of it.
+A checkpoint keeps the inputs of a stretch of code and runs it again during backward. Its inputs are
+saved like any tensor and checked; what the code reaches otherwise (a closure, a module's parameters
+and buffers, a global) is not: an optimizer step in between makes the second run compute other values
+than the first, and torch says nothing. While a session is active, the tensors that the code can reach
+are filed with the ledger when the checkpoint begins; if one has changed when the code runs again, that
+run is watched for reads of it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _removals: list[Callable[[], None]] = []
 
 
 def install() -> None:
-    """Wrap the function of torch's that is given the code to run again."""
+    """Wrap the two functions of torch's that are given the code to run again."""
     home, name = compat.checkpoint_home()
     original = getattr(home, name)
 
@@ -40,13 +40,25 @@ def install() -> None:
     def generator(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         hooks = _saves.innermost()
         if hooks is not None and hooks.conflicts is not None and torch.is_grad_enabled():
-            function = _Recomputed(function, hooks.conflicts, _frames.capture(2))
+            function = _Recomputed(function, hooks, hooks.conflicts, _frames.capture(2))
         return original(function, *args, **kwargs)
+
+    reentrant = compat.reentrant_checkpoint()
+    plain = reentrant.forward
+
+    @functools.wraps(plain)
+    def forward(ctx: Any, function: Callable[..., Any], *args: Any) -> Any:
+        hooks = _saves.innermost()
+        if hooks is not None and hooks.conflicts is not None and any(ctx.needs_input_grad):
+            function = _Recomputed(function, hooks, hooks.conflicts, _frames.capture(2))
+        return plain(ctx, function, *args)
 
     def restore() -> None:
         setattr(home, name, original)
+        reentrant.forward = staticmethod(plain)
 
     setattr(home, name, generator)
+    reentrant.forward = staticmethod(forward)
     _removals.append(restore)
 
 
@@ -58,8 +70,15 @@ def uninstall() -> None:
 class _Recomputed:
     """The code of a checkpoint, as its recomputation calls it. The graph keeps it alive."""
 
-    def __init__(self, function: Callable[..., Any], conflicts: Conflicts, stack: _frames.Stack) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        hooks: _saves.SavedTensorHooks,
+        conflicts: Conflicts,
+        stack: _frames.Stack,
+    ) -> None:
         self._function = function
+        self._hooks = hooks
         self._conflicts = conflicts
         self._reached: list[tuple[torch.Tensor, SavedTensor]] = [
             (tensor, conflicts.ledger.file(tensor, stack)) for tensor in reachable(function)
@@ -79,7 +98,8 @@ class _Recomputed:
                 stale.append(StaleTensor(now, before, told))
         if not stale:
             return self._function(*args, **kwargs)
-        with StaleReads(stale, until_saved=True):
+        hooks = _saves.innermost() or self._hooks  # a device's thread has entered none
+        with hooks.telling_of_saves(), StaleReads(stale, until_saved=True):
             return self._function(*args, **kwargs)
 
 

@@ -6,10 +6,11 @@ Hooks replace torch's own version check (torch_facts), so whoever enters these i
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -91,6 +92,28 @@ class SavedTensorHooks:
             _patch.pop()
         if not _threads.hooks and not _looking.kept:
             compat.ignore_writes()
+
+    @contextlib.contextmanager
+    def telling_of_saves(self) -> Iterator[None]:
+        """Tell ``_stale`` of every save of this thread, as of those that inner hooks pack anyway."""
+        pack = self.pack
+
+        def pack_told(tensor: torch.Tensor) -> SavedTensor:
+            _stale.saved(tensor)
+            return pack(tensor)
+
+        self._exchange(pack, pack_told)
+        try:
+            yield
+        finally:
+            self._exchange(pack_told, pack)
+
+    def _exchange(self, old: Pack, new: Callable[[torch.Tensor], SavedTensor]) -> None:
+        """Let ``new`` pack instead of ``old`` if our hooks are this thread's innermost."""
+        if compat.top_hooks() == (old, self.unpack):
+            _patch.pop()
+            _patch.push(new, self.unpack)
+            self.pack = new
 
     def _with_prints(
         self, prints: Fingerprints, pack: Callable[[torch.Tensor], SavedTensor], unpack: Unpack

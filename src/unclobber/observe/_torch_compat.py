@@ -398,6 +398,13 @@ def checkpoint_home() -> tuple[Any, str]:
     return torch.utils.checkpoint, "_checkpoint_without_reentrant_generator"
 
 
+def reentrant_checkpoint() -> Any:
+    """The custom Function that is a reentrant checkpoint; its ``forward`` is given the code to run again."""
+    import torch.utils.checkpoint
+
+    return torch.utils.checkpoint.CheckpointFunction
+
+
 def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
     """``function`` over the leaves of nested tuples, lists and dicts, registered classes included.
 
