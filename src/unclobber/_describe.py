@@ -42,6 +42,7 @@ def evidence(
     backwards_before: int,
     held: Held | None = None,
     stretch: str | None = None,
+    read: Site | None = None,
 ) -> Evidence:
     """Everything that the judge and the report want to know of one conflict."""
     saved = standing.saved
@@ -70,6 +71,7 @@ def evidence(
         repaired=repaired,
         kind="saved" if held is None else held.kind,
         stretch=stretch,
+        read=read,
         gradient_memory=None if gradient is None else GradientMemory(*gradient),
     )
 

@@ -64,7 +64,7 @@ class SilentConflicts:
         if not repaired:
             session.tell(finding)
 
-    def stale_in_recompute(self, standing: Standing) -> None:
+    def stale_in_recompute(self, standing: Standing, read: Stack) -> None:
         """UC105: a checkpoint's second run reads a tensor that has changed since its first."""
         session = self._session
 
@@ -76,6 +76,7 @@ class SilentConflicts:
                     repaired=False,
                     backwards_before=session.backwards_before,
                     held=_describe.Held("recompute", None, "checkpoint", None),
+                    read=_sites.resolve(read),
                 )
             )
 

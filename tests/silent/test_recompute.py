@@ -4,6 +4,8 @@ import pytest
 import torch
 from _programs import Program, assert_told, places, watched
 
+from unclobber.report import to_text
+
 START = """\
     from torch.utils.checkpoint import checkpoint
     x = leaf()
@@ -244,3 +246,31 @@ def test_a_checkpoint_saved_its_input():
     (finding,) = told.findings
     assert (finding.code, finding.saved.operation, finding.saved.shape) == ("UC101", "checkpoint", (4,))
     assert places(finding)[0] in program.lines("saved")
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("result", ["(t * c).exp()", "t.sin() * c"])
+def test_the_line_that_reads_it_again_is_told(reentrant, result):
+    program = Program.of(
+        START
+        + f"""\
+    c = torch.ones(4)
+    def segment(t):
+        t = t.cos()
+        return {result}
+    y = checkpoint(segment, x, use_reentrant={reentrant})
+    c += 1
+    y.sum().backward()
+    gradient = x.grad
+"""
+    )
+    (finding,) = watched(program).findings
+    line = next(n for n, text in enumerate(program.text.splitlines(), 1) if f"return {result}" in text)
+    assert f"the recomputation reads it again at line {line}: `return {result}`" in finding.notes
+    assert "is saved in" not in to_text(finding)
+
+
+@pytest.mark.parametrize("name", ["an optimizer's step", "an optimizer's step, reentrant"])
+def test_a_library_that_reads_it_again_has_no_line(name):
+    (finding,) = watched(Program.of(WRONG[name])).findings
+    assert not any("reads it again" in note for note in finding.notes)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePath
 
-from ..model import Fix, Save, Write
+from ..model import Fix, Need, Save, Site, Write
 
 _LONGEST_QUOTE = 40
 
@@ -55,6 +56,13 @@ def after_backward(step: str) -> Fix:
         f"call `{step}` after the backward that still needs these weights, "
         "or run the forward again after the step"
     )
+
+
+def place(site: Site, shown: Sequence[Save | Need | None]) -> str:
+    """``line 19: `z = h * w```, with the file's name where it isn't the one of the places that are shown."""
+    paths = {one.site.path for one in shown if one is not None and one.site is not None}
+    line = f"line {site.line}" if paths == {site.path} else f"{PurePath(site.path).name}:{site.line}"
+    return f"{line}: `{' '.join(site.statement.split())}`"
 
 
 def listing(items: Sequence[str], limit: int = 4) -> str:

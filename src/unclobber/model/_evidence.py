@@ -7,6 +7,7 @@ from typing import Literal
 
 from ._need import Need
 from ._save import Save
+from ._site import Site
 from ._write import Write
 
 
@@ -48,6 +49,8 @@ class Evidence:
     kind: Literal["saved", "ctx", "recompute"] = "saved"
     """Who held the tensor: autograd, an attribute of a custom Function's ``ctx``, or nobody: a
     checkpoint's code reads it again."""
+    read: Site | None = None
+    """Where a recomputation reads it, in the code that is run again."""
     stretch: str | None = None
     """Where the content changed although no write was seen, as one sentence; None where it didn't."""
     unchecked: bool = False

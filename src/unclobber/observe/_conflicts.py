@@ -35,8 +35,9 @@ class Conflicts(Protocol):
     def gradient_written(self, gradient: torch.Tensor, writes: list[Any], node: Any) -> None:
         """A hook or a custom backward changed a gradient that another consumer is still to get."""
 
-    def stale_in_recompute(self, standing: Standing) -> None:
-        """A checkpoint's recomputation reads a tensor that has changed since its forward."""
+    def stale_in_recompute(self, standing: Standing, read: Stack) -> None:
+        """A checkpoint's recomputation reads a tensor that has changed since its forward, at ``read``, of
+        which only the frames below the checkpoint are given."""
 
     def content_changed(self, saved: SavedTensor, fingerprint: Fingerprint) -> None:
         """Backward needs a tensor whose content changed although no write to it was seen."""

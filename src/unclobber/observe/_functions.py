@@ -199,7 +199,9 @@ def _run_with_stale(
             continue
         name = f"ctx.{stashed.path}"
 
-        def told(stashed: Stashed = stashed, standing: Standing = standing, name: str = name) -> None:
+        def told(
+            read: Stack, stashed: Stashed = stashed, standing: Standing = standing, name: str = name
+        ) -> None:
             stashed.conflicts.stale_on_ctx(standing, name, type(ctx).__name__)
 
         if stashed.conflicts.repairs:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from ..ledger._ledger import Standing
 from ..ledger._saved import SavedTensor
 from . import _frames, _saves
 from . import _torch_compat as compat
@@ -94,13 +95,23 @@ class _Recomputed:
             before = standing.value if standing.value is not None else saved.alias
             now = tensor.detach()
             if before.shape == now.shape and before.dtype == now.dtype:
-                told = functools.partial(conflicts.stale_in_recompute, standing)
+
+                def told(read: _frames.Stack, standing: Standing = standing) -> None:
+                    conflicts.stale_in_recompute(standing, _inside(read))
+
                 stale.append(StaleTensor(now, before, told))
         if not stale:
             return self._function(*args, **kwargs)
         hooks = _saves.innermost() or self._hooks  # a device's thread has entered none
         with hooks.telling_of_saves(), StaleReads(stale, until_saved=True):
             return self._function(*args, **kwargs)
+
+
+def _inside(stack: _frames.Stack) -> _frames.Stack:
+    """The frames of the code that is run again."""
+    again = _Recomputed.__call__.__code__
+    end = next((i for i, code in enumerate(stack[::2]) if code is again), 0)
+    return stack[: 2 * end]
 
 
 def reachable(function: Callable[..., Any]) -> list[torch.Tensor]:

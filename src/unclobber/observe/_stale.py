@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from ..ledger._selection import select
+from . import _frames, _writes
 from . import _torch_compat as compat
-from . import _writes
 
 _OVERWRITES = frozenset(
     {"copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_",
@@ -44,13 +44,16 @@ class StaleTensor:
     Args:
         tensor: As it is now.
         before: As it was, same shape.
-        told: Called once, at the first read of an element that differs.
+        told: Called once, when an element that differs has been read, with the stack of the first read.
     """
 
-    def __init__(self, tensor: torch.Tensor, before: torch.Tensor, told: Callable[[], None]) -> None:
+    def __init__(
+        self, tensor: torch.Tensor, before: torch.Tensor, told: Callable[[_frames.Stack], None]
+    ) -> None:
         self.tensor = tensor
         self.key = compat.storage_key(tensor)
-        self._told: Callable[[], None] | None = told
+        self._told: Callable[[_frames.Stack], None] | None = told
+        self._read_by: _frames.Stack | None = None
         with torch.no_grad(), compat.unseen_by_torch():
             now, then = compat.physical(tensor), compat.physical(before)
             differs = _differs(now, then)
@@ -78,11 +81,16 @@ class StaleTensor:
         """Whether ``tensor``, which shares this memory, holds an element that differs."""
         return tensor.itemsize != self.tensor.itemsize or bool(self._view(tensor).any())
 
-    def tell(self) -> None:
-        """What differs has been read. Told once."""
+    def note_read(self) -> None:
+        """The operation that is running reads what differs; the first one is remembered."""
+        if self._read_by is None:
+            self._read_by = _frames.capture(2)
+
+    def tell(self, stack: _frames.Stack = ()) -> None:
+        """What differs has been read, by the code at ``stack`` if no read was noted. Told once."""
         if self._told is not None:
             told, self._told = self._told, None
-            told()
+            told(self._read_by or stack or _frames.capture(2))
 
 
 def _differs(now: torch.Tensor, then: torch.Tensor) -> torch.Tensor:
@@ -110,8 +118,8 @@ class StaleReads(compat.TorchDispatchMode):
         self._until_saved = until_saved
         self._computed: dict[int, tuple[torch.Tensor, StaleTensor]] = {}
         """What was computed from a stale tensor, by storage; held so that no other gets its memory."""
-        self._awaiting: list[StaleTensor] = []
-        """Saved by an operation that is still to run."""
+        self._awaiting: list[tuple[StaleTensor, _frames.Stack]] = []
+        """Saved by an operation that is still to run, and where."""
 
     def __enter__(self) -> StaleReads:
         _active.modes.append(self)
@@ -121,14 +129,14 @@ class StaleReads(compat.TorchDispatchMode):
     def __exit__(self, *error: Any) -> None:
         _active.modes.remove(self)
         super().__exit__(*error)  # type: ignore[no-untyped-call]
-        for stale in self._awaiting:  # a recomputation ends as soon as the last tensor is saved
-            stale.tell()
+        for stale, stack in self._awaiting:  # a recomputation ends as soon as the last tensor is saved
+            stale.tell(stack)
 
     def saved(self, tensor: torch.Tensor) -> None:
         """An operation saves ``tensor`` for backward, perhaps before it is run, or instead."""
         for stale in self._read([tensor], ()):
             if compat.storage_key(tensor) == stale.key:
-                self._awaiting.append(stale)
+                self._awaiting.append((stale, _frames.capture(2)))
             else:
                 stale.tell()
 
@@ -144,11 +152,13 @@ class StaleReads(compat.TorchDispatchMode):
         read: list[StaleTensor] = []
         if name not in _LIKE and not _is_view(func):
             unread = {compat.storage_key(tensor) for tensor in _writes.undeclared(name, args)}
-            for stale in self._awaiting:
+            for stale, stack in self._awaiting:
                 if stale.key not in unread:  # batch norm saves its running statistics, but never reads them
-                    stale.tell()
+                    stale.tell(stack)
             self._awaiting.clear()
             read = self._read([tensor for _, tensor in touched], written)
+            for stale in read:
+                stale.note_read()
         result = func(*args, **kwargs)
         if read and self._until_saved and not _is_number(func, args):
             self._note([*_flat(result), *written], read[0])

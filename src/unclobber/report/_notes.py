@@ -90,7 +90,8 @@ def _library(finding: Finding) -> list[str]:
         for write in finding.writes
         if write.site and write.site.below
     ]
-    if finding.saved and finding.saved.site and finding.saved.site.below:
+    # what a recomputation reads again was saved by nobody
+    if finding.code != "UC105" and finding.saved and finding.saved.site and finding.saved.site.below:
         verb = "made" if finding.code.startswith("UC2") else "saved"
         texts.append(f"the tensor is {verb} in {_chain(finding.saved.site.below)}")
     for write in finding.writes:

@@ -7,7 +7,7 @@ buffers, closures) must still be what it was, or the gradient belongs to another
 from __future__ import annotations
 
 from ...model import Evidence, Finding, Fix
-from .._words import culprit, tensor_name, touching
+from .._words import culprit, place, tensor_name, touching
 
 
 def judge(evidence: Evidence) -> Finding | None:
@@ -29,7 +29,14 @@ def judge(evidence: Evidence) -> Finding | None:
         writes=touching(evidence.writes),
         needed=evidence.need,
         fixes=tuple(fixes),
-        notes=("torch compares shapes and dtypes of what is recomputed, never values",),
+        notes=(*_read(evidence), "torch compares shapes and dtypes of what is recomputed, never values"),
         kept_bytes=evidence.kept_bytes,
         labels=(("saved", "the checkpoint's forward ran here"), ("needed", "recomputed here")),
     )
+
+
+def _read(evidence: Evidence) -> tuple[str, ...]:
+    """The user's own line that reads it again; where all that is run again is a library's, nothing."""
+    if evidence.read is None or evidence.read.library:
+        return ()
+    return (f"the recomputation reads it again at {place(evidence.read, (evidence.save, evidence.need))}",)

@@ -8,10 +8,8 @@ the loop, a tensor cached on a module.
 
 from __future__ import annotations
 
-from pathlib import PurePath
-
-from ...model import Finding, Fix, FreedEvidence, Need, Save, Site
-from .._words import listing
+from ...model import Finding, Fix, FreedEvidence, Need, Save
+from .._words import listing, place
 
 
 def judge(evidence: FreedEvidence) -> Finding:
@@ -87,10 +85,8 @@ def _notes(evidence: FreedEvidence) -> tuple[str, ...]:
     joined = evidence.joined
     if joined is not None and joined.site is not None:
         through = f" through {_names(evidence.carried)}" if evidence.carried and not evidence.kept else ""
-        statement = " ".join(joined.site.statement.split())
-        notes.append(
-            f"the new graph hangs on the old one{through} at {_line(joined.site, evidence)}: `{statement}`"
-        )
+        where = place(joined.site, (evidence.saved, evidence.needed))
+        notes.append(f"the new graph hangs on the old one{through} at {where}")
     if evidence.saved is None:
         notes.append("where the operation ran whose saved tensors are gone is not known")
     return tuple(notes)
@@ -105,16 +101,6 @@ _RETAIN = Fix(
     "only if both are meant to go through it: `retain_graph=True` in the earlier backward keeps all that was "
     "saved, and none of it may be overwritten in between (no optimizer step)"
 )
-
-
-def _line(site: Site, evidence: FreedEvidence) -> str:
-    """``line 19``, with the file's name where it isn't one of the places that are shown."""
-    shown = {
-        place.site.path
-        for place in (evidence.saved, evidence.needed)
-        if place is not None and place.site is not None
-    }
-    return f"line {site.line}" if shown == {site.path} else f"{PurePath(site.path).name}:{site.line}"
 
 
 def _fixes(evidence: FreedEvidence) -> tuple[Fix, ...]:
