@@ -63,6 +63,7 @@ def evidence(
         unchecked=saved.unchecked,
         changed=standing.changed,
         value_known=saved.filing is not None and not standing.unseen and saved.filing.book is not None,
+        unread=held is None and never_read(saved, ledger),
         unseen=standing.unseen,
         swapped=standing.swapped,
         version_now=standing.version,

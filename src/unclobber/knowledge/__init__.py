@@ -5,7 +5,7 @@ Nothing here looks at a running program; names and lines come from ``observe``.
 """
 
 from .derivatives import Argument, Gradient, Kept, Rule, by_node, by_operation, table
-from .words import why, why_words
+from .words import read_for, why, why_words
 
 __all__ = [
     "Argument",
@@ -14,6 +14,7 @@ __all__ = [
     "Rule",
     "by_node",
     "by_operation",
+    "read_for",
     "table",
     "why",
     "why_words",

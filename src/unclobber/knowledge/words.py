@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ._formulas import readable
-from ._helpers import JOINT, PROSE, Prose
+from ._helpers import JOINT, PROSE
 from .derivatives import Gradient, Rule, by_node
 
 _LONGEST = 72
@@ -65,6 +65,8 @@ class _Reason(NamedTuple):
     formula: str | None
     prose: str | None
     torch: str
+    joint: bool = False
+    """Torch has one formula for several gradients: not each of them need read it."""
 
 
 def why(node: str, role: str, needed: Iterable[str] | None = None) -> str | None:
@@ -117,21 +119,50 @@ def why_words(
     bare = role.partition("[")[0]
     own = names.get(role, names.get(bare))
     reasons = _reasons(node, bare, needed)
-    if own is None or not reasons:
+    if own is None:
         return None
+    if not reasons:
+        return _unread(_reasons(node, bare, None), names)
     if node in _OWN_RESULT and bare == "result":
         return _OWN_RESULT[node]
     given = {**names, bare: own}
     return "; ".join(dict.fromkeys(_sentence(reason, own, given) for reason in reasons))
 
 
+def read_for(node: str, role: str, needed: Iterable[str] | None = None) -> tuple[str, ...]:
+    """The arguments of whose gradients it is known that they read ``role``.
+
+    Example:
+        >>> read_for("MmBackward0", "mat2"), read_for("ConvolutionBackward0", "weight", {"weight", "bias"})
+        (('self',), ())
+    """
+    reasons = _reasons(node, role, needed)
+    return tuple(dict.fromkeys(of for reason in reasons if not reason.joint for of in reason.of))
+
+
+def _unread(reasons: list[_Reason], names: Mapping[str, str]) -> str | None:
+    """What is kept although no gradient that is computed reads it."""
+    if not reasons or any(reason.joint for reason in reasons):
+        return None
+    targets = _targets([of for reason in reasons for of in reason.of], names)
+    return f"only the gradient of {targets} reads it, which is not computed"
+
+
+def _targets(arguments: Iterable[str], names: Mapping[str, str]) -> str:
+    given = [f"`{names[one]}`" if one in names else _PLAIN.get(one, one) for one in arguments]
+    *others, last = dict.fromkeys(given)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 def _sentence(reason: _Reason, own: str, names: Mapping[str, str]) -> str:
-    target = " and ".join(f"`{names[one]}`" if one in names else _PLAIN.get(one, one) for one in reason.of)
+    target = _targets(reason.of, names)
     written = None if reason.formula is None else _with_names(reason.formula, names)
     if written is not None and len(written) <= _LONGEST:
         return f"grad of {target} is {written}"
     if reason.prose is not None:
         return f"grad of {target} {_filled(reason.prose, names)}"
+    if reason.joint:
+        return f"what computes grad of {target} reads `{own}`"
     return f"grad of {target} is computed from `{own}`"
 
 
@@ -152,23 +183,18 @@ def _by_hand_or_table(
     rule: Rule, gradient: Gradient, role: str, needed: frozenset[str] | None
 ) -> list[_Reason]:
     for hand, prose in ((PROSE, True), (JOINT, False)):
-        texts = _hand(hand, rule.operation, role, gradient, needed)
-        if texts:
+        texts = [text for text in hand.get(rule.operation, {}).get(role, ()) if text[0] in gradient.of]
+        if texts:  # all that read it: none of them may be needed
             return [
                 _Reason((of,), None if prose else text, text if prose else None, gradient.formula)
                 for of, text in texts
+                if needed is None or of in needed
             ]
     of = tuple(one for one in gradient.of if needed is None or one in needed)
+    joint = len(gradient.of) > 1
     # A formula for several gradients at once returns all of them: it has no single right-hand side.
-    formula = readable(gradient.formula) if len(gradient.of) == 1 else None
-    return [_Reason(of, formula, None, gradient.formula)]
-
-
-def _hand(
-    table: Prose, operation: str, role: str, gradient: Gradient, needed: frozenset[str] | None
-) -> list[tuple[str, str]]:
-    texts = table.get(operation, {}).get(role, ())
-    return [(of, text) for of, text in texts if of in gradient.of and (needed is None or of in needed)]
+    formula = None if joint else readable(gradient.formula)
+    return [_Reason(of, formula, None, gradient.formula, joint)]
 
 
 def _filled(prose: str, names: Mapping[str, str]) -> str:

@@ -35,6 +35,8 @@ class Evidence:
     """At least one saved element is known to differ from what was saved."""
     value_known: bool
     """What was saved is known exactly: the memory as it is, or rebuilt from undo records."""
+    unread: bool
+    """No gradient that is computed reads its values."""
     unseen: bool
     """The counter moved more often than the seen writes account for."""
     swapped: bool

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType
 
-from ..knowledge import Rule, by_node, why, why_words
+from ..knowledge import Rule, by_node, read_for, why, why_words
 from ..model import Site
 from . import _torch_compat as compat
 from ._callables import LINEAR, MODULES, PYTHON_FUNCTIONS, VIEW_ATTRIBUTES, VIEWS, Form
@@ -65,10 +65,8 @@ def spell(
     needed = None if edges is None else rule.needed(edges)
     names = _names(rule, role, stack, edges, shape)
     expression = _expression(rule, role, names)
-    read_by = [
-        of for gradient in rule.readers(role, needed) for of in gradient.of if needed is None or of in needed
-    ]
-    gradient_of = names.texts.get(read_by[0]) if len(set(read_by)) == 1 else None
+    read_by = read_for(node_name, role, needed)
+    gradient_of = names.texts.get(read_by[0]) if len(read_by) == 1 else None
     bare = role.partition("[")[0]
     words = {key: text for key, text in names.texts.items() if key != bare}
     own = expression or (None if _may_be_transposed(rule, names) else name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from unclobber.knowledge import table, why, why_words
+from unclobber.knowledge import read_for, table, why, why_words
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,20 @@ def test_why(node, role, needed, text):
 def test_why_words(node, role, names, text):
     """The user's expressions stand where torch's names stood."""
     assert why_words(node, role, names) == text
+
+
+@pytest.mark.parametrize(
+    ("needed", "text", "of"),
+    [
+        (None, "grad of `x` is grad convolved back with the weight", ("input",)),
+        ({"input"}, "grad of `x` is grad convolved back with the weight", ("input",)),
+        ({"weight", "bias"}, "only the gradient of `x` reads it, which is not computed", ()),
+    ],
+)
+def test_what_no_computed_gradient_reads(needed, text, of):
+    """A convolution keeps its weight always, and only the gradient of its input is made from it."""
+    assert why_words("ConvolutionBackward0", "weight", {"weight": "w", "input": "x"}, needed) == text
+    assert read_for("ConvolutionBackward0", "weight", needed) == of
 
 
 def test_every_rule_has_a_reason():

@@ -17,7 +17,9 @@ def judge(evidence: Evidence) -> Finding | None:
     if not evidence.moved or evidence.stretch is not None:
         return None
     harmless = _harmless(evidence)
-    how = "shares its storage with memory that was written" if harmless else "was overwritten"
+    how = "was overwritten"
+    if harmless and not evidence.changed:
+        how = "shares its storage with memory that was written"
     if not evidence.writes:
         how = "was modified"
     return Finding(
@@ -37,6 +39,8 @@ def judge(evidence: Evidence) -> Finding | None:
 
 def _harmless(evidence: Evidence) -> bool:
     """No needed element changed, and every write that moved the counter was seen."""
+    if evidence.unread:
+        return bool(evidence.writes)
     return evidence.value_known and not evidence.changed and not evidence.unseen and bool(evidence.writes)
 
 
