@@ -191,12 +191,17 @@ def right_side(found: Located) -> Span:
 
 
 def path_of(code: CodeType) -> str:
-    """Absolute path of the code's file, or the interpreter's name for it, such as ``<stdin>``."""
+    """Absolute path of the code's file without detours (``a/../b``), or the interpreter's name for it,
+    such as ``<stdin>``."""
     name = code.co_filename
-    if name.startswith("<") or os.path.isabs(name):
+    absolute = name if name.startswith("<") else os.path.abspath(name)
+    if absolute == name:
         return name
-    absolute = os.path.abspath(name)
-    return absolute if os.path.exists(absolute) else name
+    try:  # `link/..` is not where the link lies
+        same = os.path.samefile(absolute, name)
+    except OSError:
+        same = False
+    return absolute if same else name
 
 
 def _frame(code: CodeType, lasti: int) -> Frame:

@@ -171,6 +171,22 @@ def stack_of(function, text):
     return (function.__code__, index * 2)
 
 
+def test_a_path_without_detours(tmp_path):
+    """``package/../main.py`` is ``main.py``, unless ``package`` is a link to somewhere else."""
+    (tmp_path / "elsewhere" / "package").mkdir(parents=True)
+    (tmp_path / "package").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere" / "package")
+    for file in (tmp_path / "main.py", tmp_path / "elsewhere" / "main.py"):
+        file.write_text("pass")
+
+    def shown(path):
+        return _sites.path_of(compile("pass", str(path), "exec"))
+
+    assert shown(tmp_path / "package" / ".." / "main.py") == str(tmp_path / "main.py")
+    assert shown(tmp_path / "link" / ".." / "main.py") == str(tmp_path / "link" / ".." / "main.py")
+    assert shown(tmp_path / "package" / ".." / "gone.py") == str(tmp_path / "package" / ".." / "gone.py")
+
+
 def test_a_file_edited_meanwhile_gives_the_line_only(tmp_path):
     """Today's text under yesterday's numbers would be a lie: the number is still right."""
     path = tmp_path / "mod.py"
