@@ -172,3 +172,22 @@ def test_a_leafs_write_says_what_it_was_taken_for(fix):
     assert document["findings"][0]["code"] == "UC202"
     assert document["fix"]["proofs"][0]["reading"] == "with the write not recorded"
     assert "+with torch.no_grad():" in document["fix"]["diff"]
+
+
+def test_an_element_of_a_list(fix):
+    """A list's entry is bound anew, a tensor's row keeps the cures for tensors."""
+    text = """
+    import torch
+
+    torch.manual_seed(0)
+    w = torch.randn(3, requires_grad=True)
+    outs = [w.exp() for _ in range(2)]
+    for i in range(2):
+        outs[i] += 1
+    sum(o.sum() for o in outs).backward()
+    """
+    assert "+    outs[i] = outs[i] + 1" in fix(text, "--diff").out
+    rows = text.replace("[w.exp() for _ in range(2)]", "(w * torch.ones(2, 3)).exp()")
+    done = fix(rows, "--diff")
+    assert done.out
+    assert "outs[i] = outs[i] + 1" not in done.out

@@ -23,6 +23,7 @@ from .move_step import propose as _move_step
 from .multi_view import propose as _multi_view
 from .no_grad import propose as _no_grad
 from .out_of_place import propose as _out_of_place
+from .rebind_element import propose as _rebind_element
 from .recompute import propose as _recompute
 from .save_for_backward import propose as _save_for_backward
 from .scatter import propose as _scatter
@@ -33,6 +34,7 @@ Cure = Callable[[Finding, Project], Iterable[Proposal]]
 CURES: dict[str, Cure] = {
     "no-grad": _no_grad,
     "out-of-place": _out_of_place,
+    "rebind-element": _rebind_element,
     "inplace-modules": _inplace_modules,
     "scatter": _scatter,
     "clone-saved": _clone_saved,

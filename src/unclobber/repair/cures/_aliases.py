@@ -35,8 +35,8 @@ def held_elsewhere(source: Source, statement: cst.BaseSmallStatement, place: cst
         if source.above(node, cst.FunctionDef) is not function:
             continue
         own = any(_binds(target, name) for target in targets)
-        shared = name in _shares(value)
-        if own and (isinstance(node, (cst.For, cst.CompFor)) or _shares(value)):
+        shared = name in shares(value)
+        if own and (isinstance(node, (cst.For, cst.CompFor)) or shares(value)):
             return True  # another name's tensor, a part of one, or an element of a container
         if shared and not own and _may_come_before(source, node, statement):
             return True
@@ -44,7 +44,7 @@ def held_elsewhere(source: Source, statement: cst.BaseSmallStatement, place: cst
     return not bound or any(  # a parameter or a global is the caller's, too
         _may_come_before(source, call, statement)
         for call in _calls_for_effect(scope)
-        if any(name in _shares(argument.value) for argument in call.args)
+        if any(name in shares(argument.value) for argument in call.args)
     )
 
 
@@ -67,7 +67,7 @@ def _binds(target: cst.BaseExpression, name: str) -> bool:
     return isinstance(target, cst.Name) and target.value == name
 
 
-def _shares(value: cst.BaseExpression | None) -> set[str]:
+def shares(value: cst.BaseExpression | None) -> set[str]:
     """First names of the places whose tensors the value may be, or be a view of, or hold."""
     if value is None:
         return set()
@@ -76,23 +76,23 @@ def _shares(value: cst.BaseExpression | None) -> set[str]:
             return {value.value}
         assert isinstance(value, (cst.Attribute, cst.Subscript))
         if isinstance(value, cst.Attribute) and value.attr.value in VIEW_ATTRIBUTES:
-            return _shares(value.value)
-        return _shares(value.value) or {""}
+            return shares(value.value)
+        return shares(value.value) or {""}
     if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
         method = value.func.attr.value
         if method in _PERHAPS_ITSELF or method.endswith("_"):
-            return _shares(value.func.value)
+            return shares(value.func.value)
         return set()
     if isinstance(value, (cst.Tuple, cst.List, cst.Set)):
-        return set().union(*(_shares(element.value) for element in value.elements))
+        return set().union(*(shares(element.value) for element in value.elements))
     if isinstance(value, cst.Dict):
         return set().union(
-            *(_shares(entry.value) for entry in value.elements if isinstance(entry, cst.DictElement))
+            *(shares(entry.value) for entry in value.elements if isinstance(entry, cst.DictElement))
         )
     if isinstance(value, cst.IfExp):
-        return _shares(value.body) | _shares(value.orelse)
+        return shares(value.body) | shares(value.orelse)
     if isinstance(value, cst.BooleanOperation):
-        return _shares(value.left) | _shares(value.right)
+        return shares(value.left) | shares(value.right)
     return set()
 
 

@@ -1,0 +1,97 @@
+"""Whether somebody else may hold the tensor that is an element of a list or dict; ``_aliases`` says it of
+names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from .._syntax import Source, walk
+from ._aliases import held_elsewhere, shares
+
+_ADDS = frozenset({"append", "insert", "extend", "update", "setdefault"})
+
+
+def element_held_elsewhere(source: Source, statement: cst.BaseSmallStatement, element: cst.Subscript) -> bool:
+    """Whether an element may share its tensor with anything but itself when ``statement`` runs.
+
+    False only where it is plain to see: a local list or dict that was written out in its function, that
+    nobody else was given, and that was only ever filled with what an expression has just computed.
+    """
+    container = element.value
+    if not isinstance(container, cst.Name) or held_elsewhere(source, statement, container):
+        return True
+    function = source.above(statement, cst.FunctionDef)
+    scope: cst.CSTNode = source.module if function is None else function
+    return not all(value is not None and _is_fresh(value) for value in _filled_with(scope, container.value))
+
+
+def _filled_with(scope: cst.CSTNode, name: str) -> Iterator[cst.BaseExpression | None]:
+    """Every value that becomes an element of ``name``; None for those that can't be told."""
+    for node in walk(scope):
+        if isinstance(node, cst.Assign):
+            for target in node.targets:
+                yield from _put(target.target, node.value, name)
+        elif isinstance(node, cst.AnnAssign):
+            yield from _put(node.target, node.value, name)
+        elif isinstance(node, cst.AugAssign) and _is_name(node.target, name):
+            yield from _content(node.value)
+        elif isinstance(node, cst.Call) and (added := _method_of(node, name)) in _ADDS:
+            yield node.args[0].value if added == "append" and node.args else None
+
+
+def _method_of(call: cst.Call, name: str) -> str:
+    """``append`` of ``name.append(…)``."""
+    func = call.func
+    return func.attr.value if isinstance(func, cst.Attribute) and _is_name(func.value, name) else ""
+
+
+def _put(
+    target: cst.BaseExpression, value: cst.BaseExpression | None, name: str
+) -> Iterator[cst.BaseExpression | None]:
+    if _is_name(target, name):
+        yield from _content(value)
+    elif isinstance(target, cst.Subscript) and _is_name(target.value, name):
+        yield value
+    elif isinstance(target, (cst.Tuple, cst.List)) and any(_is_name(node, name) for node in walk(target)):
+        yield None
+
+
+def _content(value: cst.BaseExpression | None) -> Iterator[cst.BaseExpression | None]:
+    """The elements of a container that is written out."""
+    if isinstance(value, cst.List):
+        yield from (None if isinstance(e, cst.StarredElement) else e.value for e in value.elements)
+    elif isinstance(value, cst.Dict):
+        yield from (e.value if isinstance(e, cst.DictElement) else None for e in value.elements)
+    elif isinstance(value, cst.ListComp):
+        yield value.elt
+    elif isinstance(value, cst.DictComp):
+        yield value.value
+    elif isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Multiply):
+        yield from map(_repeated, _content(value.left))
+    elif not (isinstance(value, cst.Call) and not value.args and _is_name_of(value.func, {"list", "dict"})):
+        yield None
+
+
+def _repeated(element: cst.BaseExpression | None) -> cst.BaseExpression | None:
+    # `[None] * n` is a list to be filled; `[zeros] * n` holds one tensor n times
+    return element if element is not None and _is_constant(element) else None
+
+
+def _is_constant(value: cst.BaseExpression) -> bool:
+    return isinstance(value, (cst.BaseNumber, cst.BaseString)) or _is_name(value, "None")
+
+
+def _is_fresh(value: cst.BaseExpression) -> bool:
+    """Whether a value is one that an expression has just computed, and that has no name yet."""
+    computed = isinstance(value, (cst.Call, cst.BinaryOperation, cst.UnaryOperation))
+    return _is_constant(value) or (computed and not shares(value))
+
+
+def _is_name_of(node: cst.CSTNode, names: set[str]) -> bool:
+    return isinstance(node, cst.Name) and node.value in names
+
+
+def _is_name(node: cst.CSTNode, name: str) -> bool:
+    return _is_name_of(node, {name})

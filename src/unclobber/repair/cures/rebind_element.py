@@ -1,0 +1,97 @@
+"""Write the element of a list or dict into a new tensor: ``outs[i] += x`` becomes ``outs[i] = outs[i] + x``.
+
+What is bound anew is the container's entry, so a tensor in the container's place gains nothing: there
+the assignment is a write, too. Which of the two it is can't be read from the text, and the proof tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...model import Finding
+from .._project import Project
+from .._proposal import Proposal
+from .._syntax import Source, assignment, is_place, walk
+from . import _inplace
+from ._containers import element_held_elsewhere
+from ._operators import binary
+from ._sites import write_spots
+
+
+def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+    """The writing statements with their element bound anew, or copied before a part of it is written."""
+    if finding.code == "UC301":
+        return
+    for _, (path, source, statement) in write_spots(finding, project):
+        for text, element, title in rewrites(source, statement):
+            code = source.code(element)
+            hides = code if element_held_elsewhere(source, statement, element) else ""
+            yield Proposal("rebind-element", title.format(code), {path: text}, hides=hides)
+
+
+def rewrites(source: Source, statement: cst.BaseSmallStatement) -> Iterator[tuple[str, cst.Subscript, str]]:
+    """New texts with the element that is bound anew and a title to be filled with its code."""
+    target, value = _written(source, statement)
+    if target is None:
+        return
+    if isinstance(target, cst.Subscript) and _is_element(target) and value is not None:
+        new = assignment(target, value)
+        yield source.with_statement(statement, new), target, "put a new tensor in the place of `{}`"
+    for part in _elements_below(target):
+        code = source.code(part)
+        text = source.inserted(statement, before=[f"{code} = {code}.clone()"])
+        if text is not None:
+            yield text, part, "write to a copy of `{}`"
+
+
+def _written(
+    source: Source, statement: cst.BaseSmallStatement
+) -> tuple[cst.BaseExpression | None, cst.BaseExpression | None]:
+    """What a statement writes to, and the value that this gives where one expression says it."""
+    if isinstance(statement, cst.AugAssign):
+        return statement.target, binary(statement)
+    if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
+        return statement.targets[0].target, None
+    call = statement.value if isinstance(statement, cst.Expr) else None
+    if not isinstance(call, cst.Call):
+        return None, None
+    imported = source.imported_names()
+    value = _inplace.out_of_place(call, imported, source.torch_name())
+    if value is not None:
+        by_function = _inplace.function_call(call, imported) is not None
+        return call.args[0].value if by_function else _inplace.innermost_receiver(call, imported), value
+    plain = _inplace.without_inplace(call)
+    if plain is not None and call.args:
+        return call.args[0].value, plain
+    return None, None
+
+
+def _elements_below(target: cst.BaseExpression) -> Iterator[cst.Subscript]:
+    """The elements of containers that ``target`` is a part of: ``d["h"]`` of ``d["h"][0].data[1]``."""
+    below = target
+    while isinstance(below, (cst.Subscript, cst.Attribute)):
+        below = below.value
+        if isinstance(below, cst.Subscript) and _is_element(below):
+            yield below
+
+
+def _is_element(node: cst.BaseExpression) -> bool:
+    """Whether ``node`` is ``place[index]``, perhaps nested, and reading it twice has no effect of its own."""
+    if not isinstance(node, cst.Subscript):
+        return False
+    inner = node.value
+    if not (is_place(inner) or _is_element(inner)):
+        return False
+    return all(isinstance(part.slice, cst.Index) and _is_plain(part.slice.value) for part in node.slice)
+
+
+_EFFECTS = (
+    cst.Call, cst.Await, cst.Yield, cst.NamedExpr, cst.Ellipsis, cst.BaseComp, cst.Lambda, cst.Comparison
+)  # fmt: skip
+
+
+def _is_plain(index: cst.BaseExpression) -> bool:
+    # a comparison gives a mask, and that is a tensor's index
+    return not any(isinstance(node, _EFFECTS) for node in walk(index))

@@ -1,0 +1,83 @@
+"""Writes to elements of lists and dicts: the element is bound anew."""
+
+from __future__ import annotations
+
+import pytest
+from rewriting import marked, rewritten
+
+from unclobber.repair.cures import CURES
+from unclobber.repair.cures._containers import element_held_elsewhere
+from unclobber.repair.cures.rebind_element import rewrites
+
+rebind_element = CURES["rebind-element"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("outs[i] += x", "outs[i] = outs[i] + x"),
+        ("outs[i - 1] -= x - y", "outs[i - 1] = outs[i - 1] - (x - y)"),
+        ('state["h"] *= 0.9', 'state["h"] = state["h"] * 0.9'),
+        ('self.cache["k"][0] /= 2', 'self.cache["k"][0] = self.cache["k"][0] / 2'),
+        ("outs[i].add_(x)", "outs[i] = outs[i].add(x)"),
+        ("torch.relu_(outs[i])", "outs[i] = torch.relu(outs[i])"),
+        ("F.relu(outs[i], inplace=True)", "outs[i] = F.relu(outs[i])"),
+    ],
+)
+def test_the_element_is_bound_anew(before, after):
+    """The container's entry is what the new tensor goes into."""
+    imports = "import torch\nimport torch.nn.functional as F\n"
+    assert f"{imports}{after}\n" in rewritten(rewrites, f"{imports}{before}  # <-\n")
+
+
+@pytest.mark.parametrize("before", ["outs[i][mask] = 0", "outs[i][0] += 1", "outs[i][:2].zero_()"])
+def test_a_part_of_an_element_is_written_to_a_copy(before):
+    """The element is copied first; the write itself stays."""
+    assert f"outs[i] = outs[i].clone()\n{before}\n" in rewritten(rewrites, f"{before}  # <-\n")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "x += y",
+        "x.h += y",
+        "outs[next(it)] += x",
+        "outs[1:] += x",
+        "x[..., 0] += y",
+        "x[x > 0] += y",
+        "x[0] = y",
+    ],
+)
+def test_no_element(statement):
+    """A name, an index that has an effect, and what only a tensor can be asked for."""
+    assert rewritten(rewrites, f"{statement}  # <-\n") == []
+
+
+def test_a_freed_graph_is_no_write(proposed):
+    """Nothing was overwritten there."""
+    assert proposed(rebind_element, "UC301", "outs[i] += x\n", write="outs[i] += x") == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("outs = [x.exp() for x in xs]", False),
+        ("outs = []\n    outs.append(x.exp())", False),
+        ("outs = [None] * 3\n    outs[0] = x.exp()", False),
+        ("outs = dict()\n    outs[0] = x.exp()", False),
+        ("outs = {0: x.exp()}", False),
+        ("outs = [x.exp()] * 3", True),
+        ("outs = [x for x in xs]", True),
+        ("outs = list(xs)", True),
+        ("outs = []\n    outs.append(x)", True),
+        ("outs = []\n    outs.extend(xs)", True),
+        ("outs = [None]\n    outs[0] = x", True),
+        ("outs = [x.exp()]\n    y = outs[0]", True),
+        ("outs, b = [x.exp()], 1", True),
+        ("pass", True),
+    ],
+)
+def test_who_else_holds_an_element(lines, expected):
+    """Nobody, where the container was made here of values that were just computed."""
+    source, statement = marked(f"def f(x, xs, outs_):\n    {lines}\n    outs[0] += 1  # <-\n")
+    assert element_held_elsewhere(source, statement, statement.target) is expected
