@@ -191,3 +191,34 @@ def test_an_element_of_a_list(fix):
     done = fix(rows, "--diff")
     assert done.out
     assert "outs[i] = outs[i] + 1" not in done.out
+
+
+def test_a_hidden_state_kept_by_a_module(fix):
+    """The state is detached where a step begins, and the words say so; where several calls make up a
+    step, only the place behind the backward keeps its gradients."""
+    text = """
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+
+    class Reader(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm = nn.LSTM(2, 3)
+            self.hidden = (torch.zeros(1, 4, 3), torch.zeros(1, 4, 3))
+
+        def forward(self, x):
+            out, self.hidden = self.lstm(x, self.hidden)
+            return out
+
+    net = Reader()
+    for _ in range(3):
+        loss = net(torch.randn(5, 4, 2)).sum()
+        loss.backward()
+    """
+    done = fix(text)
+    assert "+        self.hidden = tuple(one.detach() for one in self.hidden)" in done.out
+    assert "detach the hidden state `self.hidden` at the start of `forward`" in " ".join(done.out.split())
+    twice = text.replace("loss = net(", "loss = net(torch.randn(5, 4, 2)).sum() + net(")
+    assert "+    net.hidden = tuple(one.detach() for one in net.hidden)" in fix(twice, "--diff").out

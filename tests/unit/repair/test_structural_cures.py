@@ -206,24 +206,27 @@ def test_a_carried_state_is_detached(proposed):
     ]
 
 
-def test_a_module_that_keeps_its_state(proposed):
-    """An attribute that outlives the call is stored detached."""
+def test_two_carried_states_go_together(proposed):
+    """An LSTM cell's two states: each alone, then both of the statement; attributes are states, too."""
     text = """
-    class R:
-        def __init__(self, h):
-            self.h = h
-
-        def forward(self, x):
-            h = self.h * x
-            self.h = h
-            return h
+    for xb in data:
+        net.h, net.c = cell(xb, (net.h, net.c))
+        net.h.sum().backward()
     """
-    texts = proposed(detach_state, "UC301", text, saved="self.h * x")
-    assert texts == [
-        plain(text).replace(
-            "        self.h = h\n        return", "        self.h = h.detach()\n        return"
-        )
-    ]
+    texts = proposed(detach_state, "UC301", text, saved="cell(xb, (net.h, net.c))")
+    assert plain(text).replace("(net.h, net.c))", "(net.h.detach(), net.c.detach()))") in texts
+
+
+def test_a_carried_state_that_begins_as_none(proposed):
+    """The first turn has nothing to detach, so the loop detaches where it ends."""
+    text = """
+    h = None
+    for xb in data:
+        out, h = gru(xb, h)
+        out.sum().backward()
+    """
+    texts = proposed(detach_state, "UC301", text, saved="gru(xb, h)")
+    assert texts[0] == f"{plain(text)}    h = h.detach()\n"
 
 
 def test_state_that_is_not_carried(proposed):

@@ -16,6 +16,7 @@ from .clone_parameters import propose as _clone_parameters
 from .clone_saved import propose as _clone_saved
 from .clone_target import propose as _clone_target
 from .data_write import propose as _data_write
+from .detach_hidden import propose as _detach_hidden
 from .detach_state import propose as _detach_state
 from .inference_mode import propose as _inference_mode
 from .inplace_modules import propose as _inplace_modules
@@ -43,6 +44,7 @@ CURES: dict[str, Cure] = {
     "multi-view": _multi_view,
     "inference-mode": _inference_mode,
     "detach-state": _detach_state,
+    "detach-hidden": _detach_hidden,
     "save-for-backward": _save_for_backward,
     "data-write": _data_write,
     "clone-parameters": _clone_parameters,

@@ -1,6 +1,7 @@
-"""Cut a carried state off the graph of the step before: ``state.detach()``.
+"""Cut a state that a loop carries off the graph of the turn before: ``state.detach()``.
 
-Truncated back-propagation through time: each backward reaches as far as its own step.
+Truncated back-propagation through time: each backward reaches as far as its own step. States that
+objects keep are for ``detach_hidden``.
 """
 
 from __future__ import annotations
@@ -12,98 +13,137 @@ import libcst as cst
 from ...model import Finding
 from .._project import Project
 from .._proposal import Proposal
-from .._syntax import Source, is_place, names_in, root_name, walk
-from ._blocks import binds
+from .._syntax import Source, names_in, root_name, walk
 from ._sites import callers
 
-_NOTE = "each backward then reaches back to the start of its own step (truncated back-propagation)"
+NOTE = "each backward then reaches back to the start of its own step (truncated back-propagation)"
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """Detached reads of what a loop carries from turn to turn, and of what objects keep between calls.
+    """Detached reads of what a loop carries from turn to turn.
 
     Which of them ties one graph to the next can't be read from the source: each is tried.
     """
     if finding.code != "UC301":
         return
-    files: dict[str, None] = {}
     loops: set[int] = set()
     places = [fact.site for fact in (finding.needed, finding.saved) if fact is not None]
     for site in places:
         if site is None:
             continue
         for (path, source, statement), _ in callers(site, project):
-            files[path] = None
             loop = source.above(statement, cst.For) or source.above(statement, cst.While)
             if loop is not None and id(loop) not in loops:
                 loops.add(id(loop))
                 yield from _proposals(path, carried(source, loop))
-                yield from _proposals(path, carried_tuples(source, loop))
-    files.update(dict.fromkeys(path for path in project.loaded if project.owns(path)))
-    for path in files:
-        if (known := project.source(path)) is not None:
-            yield from _proposals(path, kept(known))
+                yield from _proposals(path, carried_on(source, loop))
 
 
 def _proposals(path: str, found: Iterator[tuple[str, str]]) -> Iterator[Proposal]:
-    for text, name in found:
-        yield Proposal("detach-state", f"detach `{name}` from the step before", {path: text}, note=_NOTE)
+    for text, names in found:
+        title = f"detach the carried state {names} from the step before"
+        yield Proposal("detach-state", title, {path: text}, note=NOTE)
 
 
 def carried(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str, str]]:
-    """New texts in which a loop detaches what it reads of the turn before, with the name it is kept in."""
+    """New texts in which a loop detaches what it reads of the turn before, with the names it is kept in.
+
+    One read at a time, then all of a statement together: the two states of an LSTM's cell are of no use
+    one without the other.
+    """
+    together: dict[int, list[cst.BaseExpression]] = {}
     for node in _carried_reads(source, loop):
-        yield source.replaced({node: _detached(node)}), source.code(node)
+        if not _may_be_none(source, source.code(node)):
+            yield source.replaced({node: detached(node)}), f"`{source.code(node)}`"
+            together.setdefault(id(source.above(node, cst.SimpleStatementLine)), []).append(node)
+    for nodes in together.values():
+        if len(nodes) > 1:
+            names = " and ".join(f"`{name}`" for name in dict.fromkeys(map(source.code, nodes)))
+            yield source.replaced({node: detached(node) for node in nodes}), names
 
 
-def carried_tuples(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str, str]]:
-    """New texts in which a loop ends by detaching all tensors of a tuple that it carries: an LSTM's state."""
+def carried_on(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str, str]]:
+    """New texts in which a loop ends by detaching all tensors of a tuple that it carries: an LSTM's state;
+    or the one tensor, where there is none yet in the first turn."""
     lines = getattr(loop.body, "body", ())
     last = lines[-1] if lines else None
     if not isinstance(last, cst.SimpleStatementLine):
         return
     for name in dict.fromkeys(source.code(node) for node in _carried_reads(source, loop)):
-        text = source.inserted(last.body[-1], after=[f"{name} = tuple(one.detach() for one in {name})"])
-        if text is not None:
-            yield text, name
+        forms = [f"tuple(one.detach() for one in {name})"]
+        if _may_be_none(source, name):
+            forms.insert(0, f"{name}.detach()")
+        for form in forms:
+            text = source.inserted(last.body[-1], after=[f"{name} = {form}"])
+            if text is not None:
+                yield text, f"`{name}`"
 
 
 def _carried_reads(source: Source, loop: cst.For | cst.While) -> Iterator[cst.BaseExpression]:
     """Where a loop reads what the turn before left.
 
-    A name is carried if the loop's body assigns it and reads it before, and if it isn't the loop's own.
+    A place is carried if the loop's body assigns it and reads it before, and if it isn't the loop's own.
     """
     own = names_in(loop.target) if isinstance(loop, cst.For) else set()
     bound: set[str] = set(own)
-    carries = binds(loop.body) - own
+    carries = _bound(source, loop.body) - own
     for line in getattr(loop.body, "body", ()):
         for node in walk(line):
-            if is_place(node) and source.code(node) in carries - bound and _is_operand(source, node):
-                assert isinstance(node, cst.BaseExpression)
-                yield node
-        bound |= binds(line)
+            if isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)):
+                code = source.code(node)
+                if code in carries and code not in bound and is_operand(source, node):
+                    yield node
+        bound |= _bound(source, line)
 
 
-def kept(source: Source) -> Iterator[tuple[str, str]]:
-    """New texts in which a method stores ``self.x = name`` detached; not where the object is made."""
-    for node in source.smalls:
-        if not (isinstance(node, cst.Assign) and len(node.targets) == 1 and is_place(node.value)):
-            continue
-        target = node.targets[0].target
-        function = source.above(node, cst.FunctionDef)
-        if not (isinstance(target, cst.Attribute) and root_name(target) == "self") or function is None:
-            continue
-        if function.name.value != "__init__":
-            yield source.replaced({node.value: _detached(node.value)}), source.code(target)
+def _bound(source: Source, block: cst.CSTNode) -> set[str]:
+    """The code of every place and element that a block assigns."""
+    found: set[str] = set()
+    for node in walk(block):
+        if isinstance(node, (cst.AssignTarget, cst.AugAssign)):
+            found.update(source.code(target) for target in targets(node.target))
+    return found
 
 
-def _is_operand(source: Source, node: cst.CSTNode) -> bool:
-    """Whether a name is read as a value by itself: an argument or an operand."""
-    parent = source.parents.get(node)
+def targets(target: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """The single targets of an assignment: ``h`` and ``c`` of ``out, (h, c) = …``."""
+    if isinstance(target, (cst.Tuple, cst.List)):
+        for element in target.elements:
+            yield from targets(element.value)
+    else:
+        yield target
+
+
+def _may_be_none(source: Source, code: str) -> bool:
+    """Whether a place is set to ``None`` anywhere: then it has nothing to detach in the first turn."""
+    return any(
+        isinstance(node, cst.Assign)
+        and is_none(node.value)
+        and any(source.code(target.target) == code for target in node.targets)
+        for node in source.smalls
+    )
+
+
+def is_none(node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.Name) and node.value == "None"
+
+
+def is_operand(source: Source, node: cst.BaseExpression) -> bool:
+    """Whether a place is read as a value by itself: an argument, perhaps in a tuple or list, an operand, or
+    the tensor whose method is called."""
+    at: cst.CSTNode = node
+    parent = source.parents.get(at)
+    while isinstance(parent, (cst.Element, cst.Tuple, cst.List)):
+        at, parent = parent, source.parents.get(parent)
     if isinstance(parent, cst.Arg):
-        return parent.value is node
+        return parent.value is at
+    if isinstance(parent, cst.Attribute):
+        call = source.parents.get(parent)
+        method = isinstance(call, cst.Call) and call.func is parent and parent.value is node
+        return method and root_name(node) not in source.imported_names()
     return isinstance(parent, cst.BinaryOperation)
 
 
-def _detached(node: cst.BaseExpression) -> cst.BaseExpression:
+def detached(node: cst.BaseExpression) -> cst.BaseExpression:
+    """``node.detach()``."""
     return cst.Call(cst.Attribute(node, cst.Name("detach")))

@@ -1,0 +1,204 @@
+"""Cut a hidden state that an object keeps off the graph of the step before: ``self.h = self.h.detach()``.
+
+A module that reads ``self.h`` and sets it again makes one graph of all its calls, and the second
+backward comes to what the first has freed. The state is detached where it is stored, where it is read,
+at the start of the method that reads it, or, if several calls belong to one step, after the backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeGuard
+
+import libcst as cst
+
+from ...model import Finding
+from .._project import Project
+from .._proposal import Proposal
+from .._syntax import Source, is_place, late, walk
+from ._sites import callers
+from .detach_state import NOTE, detached, is_none, is_operand, targets
+
+
+def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+    """Detached states of every class of the program that sets an attribute outside of ``__init__``.
+
+    Which of them ties one graph to the next can't be read from the source: each is tried.
+    """
+    if finding.code != "UC301":
+        return
+    sites = [fact.site for fact in (finding.needed, finding.saved) if fact is not None]
+    spots = [spot for site in sites if site is not None for spot, _ in callers(site, project)]
+    files = dict.fromkeys(path for path, _, _ in spots)
+    files.update(dict.fromkeys(path for path in project.loaded if project.owns(path)))
+    names: dict[str, State] = {}
+    for path in files:
+        source = project.source(path)
+        for state in states(source) if source is not None else ():
+            assert source is not None
+            if state.reads:
+                names.setdefault(state.name, state)
+            for text, where in rewrites(source, state):
+                what = "hidden state" if state.reads else "state"
+                title = f"detach the {what} `{state.code}` {where}"
+                yield Proposal("detach-hidden", title, {path: text}, note=NOTE)
+    needed = finding.needed.site if finding.needed is not None else None
+    for (path, source, statement), _ in callers(needed, project) if needed is not None else ():
+        for text, place in after_backward(source, statement, names.values()):
+            title = f"detach the hidden state `{place}` after each backward"
+            yield Proposal("detach-hidden", title, {path: text}, note=NOTE, late=True)
+
+
+@dataclass
+class State:
+    """An attribute that the methods of one class set after the object was made."""
+
+    owner: str
+    """``self``."""
+    name: str
+    stores: list[cst.Assign] = field(default_factory=list)
+    """Assignments to it alone, outside of ``__init__``."""
+    reads: dict[cst.FunctionDef, list[cst.Attribute]] = field(default_factory=dict)
+    """Methods that read it before they set it."""
+    forms: set[str] = field(default_factory=set)
+    """What it is seen to hold: ``tuple``, ``list``, ``none``."""
+
+    @property
+    def code(self) -> str:
+        return f"{self.owner}.{self.name}"
+
+
+def states(source: Source) -> Iterator[State]:
+    """The attributes of each class that keep something from call to call."""
+    for owner in source.positions:
+        if isinstance(owner, cst.ClassDef):
+            found: dict[str, State] = {}
+            set_again: set[str] = set()
+            methods = [n for n in owner.body.body if isinstance(n, cst.FunctionDef) and n.params.params]
+            for method in methods:
+                set_again |= _note_stores(method, found)
+            for method in methods:
+                _note_reads(source, method, found)
+            yield from (found[name] for name in found if name in set_again)
+
+
+def _note_stores(method: cst.FunctionDef, found: dict[str, State]) -> set[str]:
+    """Note what a method stores in attributes; the names of those that it sets after the object was made."""
+    owner = method.params.params[0].name.value
+    making = method.name.value == "__init__"
+    names: set[str] = set()
+    for node in walk(method.body):
+        if not isinstance(node, cst.Assign):
+            continue
+        for target in (one for each in node.targets for one in targets(each.target)):
+            place = target.value if isinstance(target, cst.Subscript) else target
+            if not _is_of(place, owner):
+                continue
+            state = found.setdefault(place.attr.value, State(owner, place.attr.value))
+            names.add(state.name)
+            if place is target and len(node.targets) == 1 and node.targets[0].target is target:
+                state.forms |= _form(node.value)
+                if not making:
+                    state.stores.append(node)
+    return set() if making else names
+
+
+def _note_reads(source: Source, method: cst.FunctionDef, found: dict[str, State]) -> None:
+    """Note which attributes a method reads up to the statement that first sets them."""
+    if method.name.value == "__init__":
+        return
+    owner = method.params.params[0].name.value
+    seen = [node for node in walk(method.body) if _is_of(node, owner) and node.attr.value in found]
+    first: dict[str, cst.CSTNode | None] = {}
+    for node in seen:
+        if _is_target(source, node):
+            first.setdefault(node.attr.value, source.above(node, cst.SimpleStatementLine))
+    for node in seen:
+        stop = first.get(node.attr.value)
+        if not _is_target(source, node) and (stop is None or _begins(source, node) <= _ends(source, stop)):
+            found[node.attr.value].reads.setdefault(method, []).append(node)
+
+
+def _begins(source: Source, node: cst.CSTNode) -> tuple[int, int]:
+    start = source.positions[node].start
+    return start.line, start.column
+
+
+def _ends(source: Source, node: cst.CSTNode) -> tuple[int, int]:
+    end = source.positions[node].end
+    return end.line, end.column
+
+
+def _form(value: cst.BaseExpression) -> set[str]:
+    if is_none(value):
+        return {"none"}
+    if isinstance(value, cst.Tuple):
+        return {"tuple"}
+    return {"list"} if isinstance(value, (cst.List, cst.ListComp)) else set()
+
+
+def rewrites(source: Source, state: State) -> Iterator[tuple[str, str]]:
+    """New texts in which a class keeps a state without its graph, with where that is cut."""
+    for store in state.stores:
+        value = store.value
+        parts = [e.value for e in value.elements] if isinstance(value, (cst.Tuple, cst.List)) else [value]
+        if parts and all(is_place(part) and not is_none(part) for part in parts):
+            yield source.replaced({part: detached(part) for part in parts}), "where it is stored"
+    for method, reads in state.reads.items():
+        operands = [node for node in reads if is_operand(source, node)]
+        if len(operands) == len(reads) == 1 and not state.forms:
+            yield source.replaced({operands[0]: detached(operands[0])}), "where it is read"
+        for code in _cuts(state.code, state.forms):
+            yield _at_the_start(source, method, code), f"at the start of `{method.name.value}`"
+
+
+def after_backward(
+    source: Source, statement: cst.BaseSmallStatement, found: Iterable[State]
+) -> Iterator[tuple[str, str]]:
+    """New texts that detach the states of the objects called in a backward's loop after the backward."""
+    loop = source.above(statement, cst.For) or source.above(statement, cst.While)
+    if loop is None:
+        return
+    called = [n.func for n in walk(loop.body) if isinstance(n, cst.Call) and is_place(n.func)]
+    for name in dict.fromkeys(source.code(func) for func in called):
+        for state in found:
+            for code in _cuts(f"{name}.{state.name}", state.forms - {"none"}):
+                text = source.inserted(statement, after=[code])
+                if text is not None:
+                    yield text, f"{name}.{state.name}"
+
+
+def _cuts(place: str, forms: set[str]) -> Iterator[str]:
+    """Statements that detach what a place holds: a tensor, or each of several."""
+    made = {"tuple": f"tuple(one.detach() for one in {place})", "list": f"[one.detach() for one in {place}]"}
+    known = [made[form] for form in ("tuple", "list") if form in forms]
+    for value in known or [f"{place}.detach()", made["tuple"]]:
+        code = f"{place} = {value}"
+        yield f"if {place} is not None:\n    {code}" if "none" in forms else code
+
+
+def _at_the_start(source: Source, method: cst.FunctionDef, code: str) -> str:
+    """The text with a statement before all others of a method but its docstring."""
+
+    def put(block: cst.IndentedBlock) -> cst.IndentedBlock:
+        documented = method.get_docstring(clean=False) is not None
+        return block.with_changes(
+            body=[*block.body[:documented], source.parsed(code), *block.body[documented:]]
+        )
+
+    if not isinstance(method.body, cst.IndentedBlock):
+        return source.text
+    return source.replaced({method.body: late(put)})
+
+
+def _is_of(node: cst.CSTNode, owner: str) -> TypeGuard[cst.Attribute]:
+    return isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == owner
+
+
+def _is_target(source: Source, node: cst.CSTNode) -> bool:
+    """Whether an attribute is what an assignment sets; in ``self.h[i] = v`` it is read."""
+    parent = source.parents.get(node)
+    while isinstance(parent, (cst.Element, cst.Tuple, cst.List)):
+        parent = source.parents.get(parent)
+    return isinstance(parent, cst.AssignTarget)

@@ -1,0 +1,98 @@
+"""Hidden states that objects keep: detached where they are stored, read, or when a step begins or ends."""
+
+from __future__ import annotations
+
+import pytest
+from rewriting import plain
+
+from unclobber.repair.cures import CURES
+
+detach_hidden = CURES["detach-hidden"]
+
+CELL = """
+class R:
+    def __init__(self):
+        self.h = zeros()
+
+    def forward(self, x):
+        '''One step.'''
+        self.h = self.cell(x, self.h)
+        return self.h
+
+net = R()
+for x in xs:
+    net(x).sum().backward()
+"""
+STEP = "self.h = self.cell(x, self.h)"
+CALL = "self.cell(x, self.h)"
+
+
+def _with(old: str, new: str) -> str:
+    assert old in CELL
+    return plain(CELL).replace(old, new)
+
+
+def test_a_recurrence_through_an_attribute(proposed):
+    """Where it is read, at the start of the method, and behind the backward; each for a tensor or several."""
+    texts = proposed(detach_hidden, "UC301", CELL, saved=CALL, needed="net(x).sum().backward()")
+    several = "tuple(one.detach() for one in {0})".format
+    assert texts == [
+        _with(STEP, "self.h = self.cell(x, self.h.detach())"),
+        _with(STEP, f"self.h = self.h.detach()\n        {STEP}"),
+        _with(STEP, f"self.h = {several('self.h')}\n        {STEP}"),
+        f"{plain(CELL)}    net.h = net.h.detach()\n",
+        f"{plain(CELL)}    net.h = {several('net.h')}\n",
+    ]
+
+
+def test_a_tuple_is_detached_part_by_part(proposed):
+    """An LSTM's hidden state: where it is stored, and as a whole when the step begins."""
+    step = "h, c = self.cell(x, self.h)\n        self.h = (h, c)"
+    texts = proposed(detach_hidden, "UC301", _with(STEP, step), saved=CALL)
+    assert texts == [
+        _with(STEP, step.replace("(h, c)", "(h.detach(), c.detach())")),
+        _with(STEP, f"self.h = tuple(one.detach() for one in self.h)\n        {step}"),
+    ]
+
+
+def test_a_list_stays_a_list(proposed):
+    """One state for each layer."""
+    text = _with(STEP, "self.h[0] = self.cell(x, self.h[0])").replace("zeros()", "[zeros()]")
+    texts = proposed(detach_hidden, "UC301", text, saved="self.cell(x, self.h[0])")
+    assert any("        self.h = [one.detach() for one in self.h]\n" in new for new in texts)
+
+
+def test_a_state_that_may_be_none(proposed):
+    """There is nothing to detach before the first call."""
+    text = plain(CELL).replace("zeros()", "None")
+    for new in proposed(detach_hidden, "UC301", text, saved=CALL):
+        assert "        if self.h is not None:\n            self.h = " in new
+
+
+def test_a_state_that_is_only_stored(proposed):
+    """Whoever reads it elsewhere gets it without its graph; where the object is made it stays."""
+    text = """
+    class R:
+        def __init__(self, h):
+            self.h = h
+
+        def forward(self, x):
+            h = self.net(x)
+            self.h = h
+            return h
+    """
+    texts = proposed(detach_hidden, "UC301", text, saved="self.net(x)")
+    assert texts == [plain(text).replace("self.h = h\n        return", "self.h = h.detach()\n        return")]
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        pytest.param("UC101", CELL, id="no freed graph"),
+        pytest.param("UC301", CELL.replace("self.h =", "h ="), id="nothing is kept"),
+        pytest.param("UC301", CELL.replace("forward", "__init__"), id="set where the object is made"),
+    ],
+)
+def test_nothing_to_detach(proposed, code, text):
+    """Only what methods set again ties one call to the next."""
+    assert proposed(detach_hidden, code, text, saved=CALL) == []
