@@ -101,11 +101,38 @@ class Source:
     def inserted(
         self, small: cst.BaseSmallStatement, before: Sequence[str] = (), after: Sequence[str] = ()
     ) -> str | None:
-        """The text with lines put directly before or after a statement; None where it shares its line."""
+        """The text with lines put directly before or after a statement; on the same line where it shares its
+        own, and None where they would not fit there."""
         line = self.own_line(small)
-        if line is None:
+        if line is not None:
+            return self.replaced({line: self.surrounded(line, before, after)})
+        new = [self.parsed(code) for code in (*before, *after)]
+        if not all(isinstance(one, cst.SimpleStatementLine) for one in new):
             return None
-        return self.replaced({line: self.surrounded(line, before, after)})
+        smalls = [inner for one in new for inner in one.body]
+        alone = small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
+        own = small if not after else alone
+        return self.replaced(
+            {small: cst.FlattenSentinel([*smalls[: len(before)], own, *smalls[len(before) :]])}
+        )
+
+    def put_round(self, small: cst.BaseSmallStatement, make: Callable[[Any], Any]) -> Iterator[str]:
+        """Texts with a statement inside a block of its own.
+
+        Where it shares its line, once with all of the line inside, then with the line taken apart.
+
+        Args:
+            make: Makes the block from the line that goes into it.
+        """
+        above = self.parents[small]
+        if isinstance(above, cst.SimpleStatementLine):
+            yield self.replaced({above: _framed(above, make(above.with_changes(leading_lines=())))})
+        elif isinstance(above, cst.SimpleStatementSuite):
+            line = cst.SimpleStatementLine(above.body, trailing_whitespace=above.trailing_whitespace)
+            yield self.replaced({above: cst.IndentedBlock([make(line)])})
+        if isinstance(above, cst.SimpleStatementLine) and len(above.body) > 1:
+            at = next(n for n, one in enumerate(above.body) if one is small)
+            yield self.replaced({above: _apart(above, at, make)})
 
     def surrounded(
         self, line: cst.SimpleStatementLine, before: Sequence[str] = (), after: Sequence[str] = ()
@@ -203,6 +230,28 @@ def names_in(node: cst.CSTNode) -> set[str]:
         else:
             stack.extend(at.children)
     return found
+
+
+def _framed(line: cst.SimpleStatementLine, block: Any) -> Any:
+    return block.with_changes(leading_lines=line.leading_lines)
+
+
+def _apart(line: cst.SimpleStatementLine, at: int, make: Callable[[Any], Any]) -> New:
+    """A line of several statements as up to three: those before, a block of the one at ``at``, those after.
+
+    The comment at its end stays with the last.
+    """
+    found: list[Any] = []
+    for smalls in (line.body[:at], line.body[at : at + 1], line.body[at + 1 :]):
+        if not smalls:
+            continue
+        last = smalls[-1].with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
+        part: Any = cst.SimpleStatementLine([*smalls[:-1], last])
+        if smalls[-1] is line.body[-1]:
+            part = part.with_changes(trailing_whitespace=line.trailing_whitespace)
+        found.append(make(part) if smalls[0] is line.body[at] else part)
+    found[0] = _framed(line, found[0])
+    return cst.FlattenSentinel(found)
 
 
 class _Replacer(cst.CSTTransformer):

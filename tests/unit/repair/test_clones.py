@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from rewriting import plain, rewritten
 
 from unclobber.repair.cures import CURES
@@ -105,9 +106,25 @@ def test_a_call_for_its_effect_keeps_its_argument(proposed):
     assert proposed(clone_target, "UC101", text, write="x.fill_(0)", callers=(5,)) == []
 
 
-def test_a_line_that_is_shared_stays(proposed):
-    """There is no place for a new line between two statements on one line."""
-    assert proposed(clone_target, "UC101", "y = 1; x[0] = 0\nuse(x)\n", write="x[0]") == []
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("y = 1; x[0] = 0; z = 2  # c\n", "y = 1; x = x.clone(); x[0] = 0; z = 2  # c\n"),
+        ("y = 1; x[0] = 0\n", "y = 1; x = x.clone(); x[0] = 0\n"),
+        ("if y: x[0] = 0\n", "if y: x = x.clone(); x[0] = 0\n"),
+    ],
+)
+def test_a_line_that_is_shared(proposed, before, after):
+    """The copy is made on the same line."""
+    assert proposed(clone_target, "UC101", f"{before}use(x)\n", write="x[0]") == [f"{after}use(x)\n"]
+
+
+@pytest.mark.parametrize("cure", ["out-of-place", "clone-target"])
+def test_a_step_is_not_written_to_a_new_tensor(proposed, cure):
+    """It would be no leaf, and the next step would find no gradient there."""
+    text = "for _ in range(2):\n    f(w).backward()\n    w -= lr * {}\n"
+    assert proposed(CURES[cure], "UC201", text.format("w.grad"), write="w -=") == []
+    assert len(proposed(CURES[cure], "UC201", text.format("v"), write="w -=")) == 1
 
 
 def test_parameters_are_copied_for_one_call(proposed):

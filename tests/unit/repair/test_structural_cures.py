@@ -104,6 +104,57 @@ def test_a_leafs_write_under_no_grad(proposed):
     assert proposed(no_grad, "UC202", text, write="layer.weight[:, 0]") == [plain(statement), plain(function)]
 
 
+SHARED = """
+import torch
+while True:
+    # two steps
+    a = 1; w -= w.grad; b -= b.grad; c = 2  # by hand
+"""
+
+
+def test_a_shared_line_under_no_grad(proposed):
+    """All of the line, then the line taken apart; comments stay with their side of it."""
+    whole = """
+    import torch
+    while True:
+        # two steps
+        with torch.no_grad():
+            a = 1; w -= w.grad; b -= b.grad; c = 2  # by hand
+    """
+    apart = """
+    import torch
+    while True:
+        # two steps
+        a = 1; w -= w.grad
+        with torch.no_grad():
+            b -= b.grad
+        c = 2  # by hand
+    """
+    assert proposed(no_grad, "UC201", SHARED, write="b -= b.grad") == [plain(whole), plain(apart)]
+
+
+@pytest.mark.parametrize(
+    ("write", "last"),
+    [
+        ("a = 1", "    w -= w.grad; b -= b.grad; c = 2  # by hand\n"),
+        ("c = 2", "    with torch.no_grad():\n        c = 2  # by hand\n"),
+    ],
+)
+def test_the_ends_of_a_shared_line(proposed, write, last):
+    """The first and the last statement leave the line in two parts."""
+    apart = proposed(no_grad, "UC201", SHARED, write=write)[1]
+    assert apart.endswith(f"\n{last}")
+    assert "    # two steps\n" in apart
+
+
+def test_a_body_on_its_headers_line_under_no_grad(proposed):
+    """The body gets lines of its own."""
+    text = "import torch\nfor p in ps: p -= p.grad; n += 1  # step\n"
+    assert proposed(no_grad, "UC201", text, write="p -= p.grad") == [
+        "import torch\nfor p in ps:\n    with torch.no_grad():\n        p -= p.grad; n += 1  # step\n"
+    ]
+
+
 def test_a_function_that_returns_is_not_decorated(proposed):
     """What it returns would be cut off the graph."""
     text = "import torch\ndef f(w):\n    w.add_(1)\n    return w * 2\n"

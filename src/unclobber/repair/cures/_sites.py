@@ -8,7 +8,7 @@ import libcst as cst
 
 from ...model import Finding, Site
 from .._project import Project
-from .._syntax import Source
+from .._syntax import Source, walk
 
 Spot = tuple[str, Source, cst.BaseSmallStatement]
 """A file's path, its tree, and one simple statement in it."""
@@ -49,6 +49,11 @@ def callers(site: Site, project: Project, *, most: int = 5) -> Iterator[tuple[Sp
         statement = source.statement(line) if source is not None else None
         if source is not None and statement is not None:
             yield (path, source, statement), line
+
+
+def steps_along_gradient(statement: cst.BaseSmallStatement) -> bool:
+    """Whether a statement reads a ``.grad``: a hand-made step, which changes the parameter itself."""
+    return any(isinstance(node, cst.Attribute) and node.attr.value == "grad" for node in walk(statement))
 
 
 def _spot(site: Site, project: Project) -> Iterator[Spot]:

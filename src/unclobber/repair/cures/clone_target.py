@@ -17,7 +17,7 @@ from .._syntax import Source, is_place, root_place, walk
 from . import _inplace
 from ._aliases import held_elsewhere
 from ._liveness import read_later
-from ._sites import Spot, callers, write_spots
+from ._sites import Spot, callers, steps_along_gradient, write_spots
 from .clone_saved import cloned
 
 
@@ -26,6 +26,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
     if finding.code == "UC301":
         return
     for site, (path, source, statement) in write_spots(finding, project):
+        if finding.code == "UC201" and steps_along_gradient(statement):
+            continue  # a new tensor is no leaf: its `.grad` would stay empty from the next step on
         for place in targets(source, statement):
             if not read_later(source, statement, place):
                 continue

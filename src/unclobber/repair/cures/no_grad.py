@@ -13,9 +13,9 @@ import libcst as cst
 from ...model import Finding
 from .._project import Project
 from .._proposal import NOT_RECORDED, Proposal
-from .._syntax import Source, walk
+from .._syntax import Source
 from .._syntax import late as after
-from ._sites import write_spots
+from ._sites import steps_along_gradient, write_spots
 from .clone_target import targets
 
 _NOTE = "takes the write for a change of the value itself, which no gradient passes through"
@@ -30,8 +30,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
         if torch is None:
             continue
         late = not _is_update(source, statement)
-        text = wrapped(source, statement, torch)
-        if text is not None:
+        for text in wrapped(source, statement, torch):
             title = "write under `torch.no_grad()`"
             yield Proposal("no-grad", title, {path: text}, reading=NOT_RECORDED, note=_NOTE, late=late)
         function = source.above(statement, cst.FunctionDef)
@@ -53,21 +52,17 @@ def _is_update(source: Source, statement: cst.BaseSmallStatement) -> bool:
     A bare name is as likely somebody else's tensor that should be left alone.
     """
     named = any(isinstance(place, cst.Attribute) for place in targets(source, statement))
-    return named or any(isinstance(n, cst.Attribute) and n.attr.value == "grad" for n in walk(statement))
+    return named or steps_along_gradient(statement)
 
 
-def wrapped(source: Source, statement: cst.BaseSmallStatement, torch: str) -> str | None:
-    """The text with the statement in a ``with`` block; None where it shares its line."""
-    line = source.own_line(statement)
-    if line is None:
-        return None
-    bare = line.with_changes(leading_lines=())
-    block = cst.With(
-        items=[cst.WithItem(cst.parse_expression(f"{torch}.no_grad()"))],
-        body=cst.IndentedBlock([bare]),
-        leading_lines=line.leading_lines,
+def wrapped(source: Source, statement: cst.BaseSmallStatement, torch: str) -> Iterator[str]:
+    """The text with the statement in a ``with`` block, in two ways where it shares its line."""
+    yield from source.put_round(
+        statement,
+        lambda line: cst.With(
+            items=[cst.WithItem(cst.parse_expression(f"{torch}.no_grad()"))], body=cst.IndentedBlock([line])
+        ),
     )
-    return source.replaced({line: block})
 
 
 def decorated(source: Source, function: cst.FunctionDef, torch: str) -> str:

@@ -18,12 +18,14 @@ from . import _inplace
 from ._aliases import held_elsewhere
 from ._liveness import read_later
 from ._operators import binary
-from ._sites import write_spots
+from ._sites import steps_along_gradient, write_spots
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
     """The writing statements in their out-of-place forms."""
     for _, (path, source, statement) in write_spots(finding, project):
+        if finding.code == "UC201" and steps_along_gradient(statement):
+            continue  # a new tensor is no leaf: its `.grad` would stay empty from the next step on
         for text, target, hides in rewrites(source, statement):
             where = f"`{target}`" if target else "the result"
             title = f"write {where} into a new tensor"
