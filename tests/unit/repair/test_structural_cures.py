@@ -184,6 +184,21 @@ def test_a_view_taken_outside_the_mode(proposed):
     assert texts == ["import torch\n# the stronger half\ndef pick(h):\n    return h[:2]\n"]
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("# a\n@torch.no_grad()  # b\n# c\n", "# a\n# b\n# c\n"),
+        ("@first  # a\n# b\n@torch.no_grad()  # c\n", "@first  # a\n# b\n# c\n"),
+        ("@torch.no_grad()  # a\n# b\n@last  # c\n", "# a\n# b\n@last  # c\n"),
+    ],
+)
+def test_comments_round_a_dropped_decorator(proposed, before, after):
+    """Every comment stays, in its order, a decorator's own one on a line of its own."""
+    text = "import torch\n{}def pick(h):\n    return h[:2]\n"
+    texts = proposed(inference_mode, "UC204", text.format(before), saved="h[:2]")
+    assert texts == [text.format(after)]
+
+
 def test_no_mode_no_change(proposed):
     """Nothing to rename, nothing to drop."""
     assert proposed(inference_mode, "UC204", "def pick(h):\n    return h[:2]\n", saved="h[:2]") == []
@@ -319,6 +334,27 @@ def test_save_for_backward(proposed):
             return grad, grad * x, None
     """
     _only(proposed(save_for_backward, "UC103", FUNCTION, saved="ctx.x = x"), expected)
+
+
+def test_save_for_backward_keeps_comments(proposed):
+    """Above the line that replaces theirs; the only one at a line's end stays at the end."""
+    one = FUNCTION.replace("        ctx.x = x\n", "        # the input\n        ctx.x = x  # as it is\n")
+    (text,) = proposed(save_for_backward, "UC103", one, saved="ctx.x = x")
+    assert "        # the input\n        ctx.save_for_backward(x)  # as it is\n" in text
+    two = one.replace("ctx.n = n\n", "ctx.w = w  # too\n\n        # for later\n        ctx.n = n\n")
+    two = two.replace("grad * ctx.x, None", "grad * ctx.x * ctx.w, ctx.n").replace(
+        "ctx.n = n", "ctx.n = n  # a number"
+    )
+    (text,) = proposed(save_for_backward, "UC103", two, saved="ctx.x = x")
+    lines = [
+        "# the input",
+        "# as it is",
+        "# too",
+        "# for later",
+        "# a number",
+        "ctx.save_for_backward(x, w, n)",
+    ]
+    assert "".join(f"        {line}\n" for line in lines) in text
 
 
 @pytest.mark.parametrize(

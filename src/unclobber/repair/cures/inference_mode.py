@@ -6,13 +6,15 @@ A tensor made in inference mode stays outside autograd for ever, and so does a v
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import libcst as cst
 
 from ...model import Finding
 from .._project import Project
 from .._proposal import Proposal
-from .._syntax import Source, walk
+from .._syntax import Source, late, walk
+from ._comments import without_decorator
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
@@ -54,22 +56,12 @@ def renamed(source: Source, name: cst.Name) -> str:
 
 def without_mode(source: Source, function: cst.FunctionDef) -> str | None:
     """The text with the function's mode decorator gone; None where it has none."""
-    for decorator in function.decorators:
+    for index, decorator in enumerate(function.decorators):
         words = {node.value for node in walk(decorator) if isinstance(node, cst.Name)}
         if words & {"no_grad", "inference_mode"}:
-            kept = [other for other in function.decorators if other is not decorator]
-            lines = function.lines_after_decorators
-            return source.replaced(
-                {function: late_decorators(kept, decorator.leading_lines if not kept else (), lines)}
-            )
+            change = late(partial(without_decorator, index=index))
+            return source.replaced({function: change})
     return None
-
-
-def late_decorators(kept: list[cst.Decorator], moved: object, lines: object) -> object:
-    """A function with other decorators; comments above a dropped one stay above the function."""
-    from .._syntax import late
-
-    return late(lambda new: new.with_changes(decorators=kept))
 
 
 def _files(finding: Finding, project: Project) -> list[str]:

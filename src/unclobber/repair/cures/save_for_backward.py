@@ -13,6 +13,7 @@ from ...model import Finding
 from .._project import Project
 from .._proposal import Proposal
 from .._syntax import Source, late, walk
+from ._comments import with_comments_of
 from ._sites import callers
 
 
@@ -64,7 +65,7 @@ def rewritten(source: Source, owner: cst.ClassDef) -> str | None:
         return None
     changes: dict[cst.CSTNode, object] = {line: cst.RemoveFromParent() for line, _ in kept}
     save = source.parsed(f"{ctx}.save_for_backward({', '.join(used)})")
-    changes[kept[0][0]] = save.with_changes(leading_lines=kept[0][0].leading_lines)
+    changes[kept[0][0]] = with_comments_of([line for line, _ in kept], save)
     for node in walk(backward):
         if isinstance(node, cst.Attribute) and node.attr.value in used and _is_name(node.value, back):
             changes[node] = node.attr
