@@ -222,3 +222,42 @@ def test_a_hidden_state_kept_by_a_module(fix):
     assert "detach the hidden state `self.hidden` at the start of `forward`" in " ".join(done.out.split())
     twice = text.replace("loss = net(", "loss = net(torch.randn(5, 4, 2)).sum() + net(")
     assert "+    net.hidden = tuple(one.detach() for one in net.hidden)" in fix(twice, "--diff").out
+
+
+RESUMED = """
+import os
+import torch
+
+torch.manual_seed(0)
+w = torch.randn(3, requires_grad=True)
+if os.path.exists("ckpt.pt"):
+    w = torch.load("ckpt.pt").requires_grad_()
+torch.save(w.detach() * 2, "ckpt.pt")
+y = w.exp()
+y += 1
+y.sum().backward()
+"""
+
+
+def test_a_script_that_resumes_from_its_own_checkpoint(fix):
+    """It is the file that differs from run to run, and no seed would help."""
+    said = " ".join(fix(RESUMED).out.split())
+    assert "it reads `ckpt.pt` as an earlier run of it has left it; let each run begin afresh" in said
+    assert "seed" not in said
+
+
+def test_a_script_that_its_own_checkpoint_ends(fix):
+    """The run that would be compared with never gets to the backward."""
+    text = RESUMED.replace(
+        "    w = torch.load", "    raise SystemExit(len(open('ckpt.pt', 'rb').read()) < 0)\n#"
+    )
+    said = " ".join(fix(text).out.split())
+    assert "the program ends earlier when it is run again: it reads `ckpt.pt`" in said
+
+
+def test_a_file_that_every_run_leaves_the_same_is_not_blamed(fix):
+    """A cache is written once and read ever after: there the fix is proved, or the seed is missing."""
+    cached = RESUMED.replace("torch.save(w.detach() * 2", "torch.save(w.detach()")
+    assert "+y = y + 1" in fix(cached, "--diff").out
+    noisy = cached.replace("y += 1", "y += int.from_bytes(os.urandom(2), 'big')")
+    assert "fixed seed" in " ".join(fix(noisy).out.split())

@@ -22,7 +22,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from . import _overlay, _proposal
+from . import _leftovers, _overlay, _proposal
 from ._job import Comparison, Job, Ran
 
 if TYPE_CHECKING:
@@ -149,6 +149,7 @@ def _perform(job: Job) -> Ran:
     from ._recorder import Enough, Recorder
 
     _overlay.install(job.overlay)
+    reads = None if job.since is None else _leftovers.Reads(job.since)
     recorder = Recorder(job.stop_after, cut=_proposal.CUT in job.readings)
     policy: Any = job.policy
     session = Session(policy, strict=True, warn=False)
@@ -162,6 +163,8 @@ def _perform(job: Job) -> Ran:
         recorder.install()
         _seed(torch)
         _readings.enter(job.readings, stack)
+        if reads is not None:
+            sys.addaudithook(reads)
         try:
             _overlay.run_as_main(job.script, job.arguments, job.overlay)
         except Enough:
@@ -174,6 +177,7 @@ def _perform(job: Job) -> Ran:
             findings = [] if finding is None else [finding]
             error = "".join(traceback.format_exception_only(failure)).strip()
         seconds = time.perf_counter() - began
+        leftovers = {} if reads is None else dict(reads.found)
     found = (*session.findings, *(f for f in findings if f not in session.findings))
     return Ran(
         ending=ending,
@@ -185,6 +189,7 @@ def _perform(job: Job) -> Ran:
         peak_bytes=max(0, _peak() - base),
         loaded=_loaded(),
         comparison=_record_and_compare(job, recorder, ending),
+        leftovers=leftovers,
     )
 
 

@@ -27,6 +27,8 @@ class Job:
     compare_with: str | None = None
     compare_until: int | None = None
     """The backward call that both must have reached; later ones are compared where both reach them."""
+    since: int | None = None
+    """When the search began, in nanoseconds: note which files the run reads as an earlier one left them."""
     answer_to: str = ""
     """File for the pickled ``Ran``."""
     timeout: float = 120.0
@@ -64,6 +66,8 @@ class Ran:
     loaded: tuple[str, ...] = ()
     """Files that the program has loaded modules from, and the script."""
     comparison: Comparison | None = None
+    leftovers: Mapping[str, str] = field(default_factory=dict)
+    """Files that it read as an earlier run had left them, each with a digest of what they held."""
 
     @property
     def finding(self) -> Finding | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..model import Finding, Site
-from . import _plan
+from . import _leftovers, _plan
 from ._job import Job, Ran
 from ._outcome import Clean, Failed, Outcome, Proof, Proved, Repair, Unproved
 from ._project import Project, root_of
@@ -70,10 +70,12 @@ class Search:
     _references: dict[frozenset[str], _Reference] = field(default_factory=dict)
     _failed_at: int = 1
     _tried: int = 0
+    _since: int = 0
 
     def run(self, project: Project) -> Outcome:
         """Search from a project state, which may already hold edits."""
         began = time.monotonic()
+        self._since = time.time_ns()
         first = self._watch(project, stop_after=None)
         finding = first.finding
         if finding is None:
@@ -81,7 +83,7 @@ class Search:
         self._failed_at = first.failed_at or 1
         project = replace(project, loaded=tuple(p for p in first.loaded if project.owns(p)))
         start = _State(project)
-        problem = self._not_deterministic(finding)
+        problem = self._not_deterministic(finding, first.backwards)
         if problem:
             return Unproved(finding, problem)
         proved, unproved, stopped = self._explore(start, finding, began)
@@ -223,24 +225,32 @@ class Search:
             policy="guard",
             readings=tuple(sorted(readings - {AS_WRITTEN})),
             stop_after=self._failed_at + BEYOND,
+            since=self._since,
             **more,
         )
 
-    def _not_deterministic(self, finding: Finding) -> str:
-        """Why no proof can be made, found by running the reference twice; empty where it can."""
+    def _not_deterministic(self, finding: Finding, begun: int) -> str:
+        """Why no proof can be made, found by running the reference twice; empty where it can.
+
+        Args:
+            begun: Backward calls that the very first run began.
+        """
         readings = _readings(finding, None)
         if None in readings:
             return ""
         reference = self._reference(readings)
         if reference.ran.backwards < self._failed_at:
-            return ""
+            earlier = reference.ran.ending == "finished" and reference.ran.backwards < begun
+            left = _leftovers.blame({}, reference.ran.leftovers) if earlier else ""
+            return f"the program ends earlier when it is run again: {left}" if left else ""
         until = min(self._failed_at, reference.ran.backwards)
         again = self.runner.run(self._guarded(readings, compare_with=reference.file, compare_until=until))
         found = again.comparison
         if found is not None and not found.same and "not reached" not in found.why_not:
+            left = _leftovers.blame(reference.ran.leftovers, again.leftovers)
             return (
-                f"two runs of the program as it is give {found.why_not}, so nothing can be proved; "
-                "give every source of randomness a fixed seed"
+                f"two runs of the program as it is give {found.why_not}, so nothing can be proved"
+                f"{f': {left}' if left else '; give every source of randomness a fixed seed'}"
             )
         return ""
 

@@ -1,0 +1,73 @@
+"""Files that a run reads although an earlier run of the same search has written them.
+
+Every run starts the program anew, but in the same folder: one that resumes from its own checkpoint does
+not do the same thing twice, and no seed would change that. Reads are seen by Python's audit events; what
+a library opens below Python is not seen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+_MOST_BYTES = 64 * 2**20
+"""Larger files are told apart by their size and time alone."""
+_CODE = (".py", ".pyc")
+
+
+class Reads:
+    """Notes what the program reads, from ``sys.addaudithook`` to the end of the process.
+
+    Args:
+        since: When the search began, as ``time.time_ns`` counts; what was written between then and now
+            was left by an earlier run.
+    """
+
+    def __init__(self, since: int) -> None:
+        self.since = since
+        self.until = time.time_ns()
+        self.found: dict[str, str] = {}
+        """Absolute path to what the file held when it was first read, as a digest."""
+        self._busy = False
+
+    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event != "open" or self._busy:
+            return
+        self._busy = True  # to look at a file is an event, too
+        try:
+            path, _, flags = arguments
+            if isinstance(path, (str, bytes)) and isinstance(flags, int) and not flags & os.O_WRONLY:
+                self._note(os.path.abspath(os.fsdecode(path)))
+        except (OSError, ValueError):
+            pass  # the program's own call will say so
+        finally:
+            self._busy = False
+
+    def _note(self, path: str) -> None:
+        if path in self.found or path.endswith(_CODE) or not os.path.isfile(path):
+            return
+        facts = os.stat(path)
+        if self.since <= facts.st_mtime_ns < self.until:
+            self.found[path] = _digest(path, facts)
+
+
+def _digest(path: str, facts: os.stat_result) -> str:
+    if facts.st_size > _MOST_BYTES:
+        return f"{facts.st_size} {facts.st_mtime_ns}"
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def blame(one: Mapping[str, str], other: Mapping[str, str]) -> str:
+    """Which files the later of two runs found as another run had left them; empty where there are none."""
+    changed = [os.path.relpath(path) for path in other if one.get(path) != other[path]]
+    if not changed:
+        return ""
+    names = ", ".join(f"`{name}`" for name in changed[:3]) + (" and others" if len(changed) > 3 else "")
+    return (
+        f"it reads {names} as an earlier run of it has left {'it' if len(changed) == 1 else 'them'}; "
+        "let each run begin afresh"
+    )
