@@ -386,10 +386,10 @@ def bind_code(node: ast.Call, code: CodeType) -> dict[str, ast.expr] | None:
     positional = list(node.args)
     if method and isinstance(node.func, ast.Attribute):
         positional.insert(0, node.func.value)
-    return _bind_exact(positional, node.keywords, parameters)
+    return bind_exact(positional, node.keywords, parameters)
 
 
-def _bind_exact(
+def bind_exact(
     positional: Sequence[ast.expr], keywords: Sequence[ast.keyword], parameters: Sequence[str]
 ) -> dict[str, ast.expr] | None:
     if len(positional) > len(parameters) or any(isinstance(one, ast.Starred) for one in positional):
@@ -407,7 +407,7 @@ def _module_call(node: ast.Call, names: Sequence[str], rule: Rule) -> Operands:
     roles = None if form is None else form.operations.get(rule.operation)
     if form is None or roles is None or not set(names[1:]) <= form.inner:
         return NOTHING
-    bound = _bind_exact(node.args, node.keywords, MODULE_ARGUMENTS) or {}
+    bound = bind_exact(node.args, node.keywords, MODULE_ARGUMENTS) or {}
     return Operands(
         {role: bound[given] for role, given in roles.items() if given in bound},
         {role: given for role, given in roles.items() if given.startswith(".")},

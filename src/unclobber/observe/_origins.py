@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ import torch
 from ._callables import VIEW_ATTRIBUTES, VIEWS
 from ._definitions import Definition, at_the_end, is_local, reaching, scope_of
 from ._lookup import UNKNOWN, function_of, is_in_place, value_of
-from ._operands import bind_code
+from ._operands import bind_code, bind_exact
 from ._sites import Stack, is_library, is_plumbing
 from ._source import Source, Span, locate, source_of, span_of
 
@@ -70,6 +70,10 @@ class Place:
     """The statement that reads it."""
     depth: int | None = None
     """Index of its live frame among the levels; None where the call is over."""
+    called: tuple[ast.Call, Place] | None = None
+    """The call that is over, where it was followed from there."""
+    inner: frozenset[str] = frozenset()
+    """Variables of the comprehensions around it."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,11 @@ class Origin:
     stack: Stack
     """Its code and instruction, then the live frames around it."""
 
+
+_Comprehension = ast.ListComp | ast.DictComp | ast.GeneratorExp
+
+_MADE_BY: dict[type, type[_Comprehension]] = {list: ast.ListComp, dict: ast.DictComp}
+"""The comprehension that makes a container of a kind."""
 
 _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 
@@ -113,7 +122,26 @@ class Finder:
 
     def value(self, node: ast.expr, place: Place) -> Any:
         """What the expression is now; ``UNKNOWN`` where its frame is gone."""
-        return UNKNOWN if place.depth is None else value_of(node, self.levels[place.depth].frame)
+        if place.depth is None or any(
+            isinstance(one, ast.Name) and one.id in place.inner for one in ast.walk(node)
+        ):
+            return UNKNOWN
+        return value_of(node, self.levels[place.depth].frame)
+
+    def is_tensor(self, node: ast.expr, place: Place) -> bool:
+        """Whether the expression is known to be a tensor: by its value, or that of the argument it was."""
+        if place.depth is not None:
+            return isinstance(self.value(node, place), torch.Tensor)
+        if place.called is None or not isinstance(node, ast.Name) or node.id in place.inner:
+            return False
+        scope = scope_of(place.source.tree, place.code)
+        if scope is None or reaching(node.id, scope, place.at) != Definition("parameter"):
+            return False
+        call, caller = place.called
+        passed = _bound(call, place.code).get(node.id)
+        if passed is None or not self.is_tensor(passed, caller):
+            return False
+        return not isinstance(passed, ast.Name) or self._still_is(passed.id, caller)
 
     def origin(
         self, node: ast.expr, place: Place, element: tuple[int, ...] = (), steps: int = 0
@@ -140,6 +168,8 @@ class Finder:
                 return self._of_attribute(node, place, steps)
             case ast.Subscript():
                 return self._of_element(node, place, steps)
+            case ast.ListComp() | ast.GeneratorExp() if element:
+                return self._of_comprehended(node, place, element[1:], steps)
             case ast.Call(func=ast.Attribute(value=receiver, attr=method)) if is_in_place(method):
                 return self.origin(receiver, place, element, steps)
             case ast.Call():
@@ -150,6 +180,8 @@ class Finder:
     # --- variables ------------------------------------------------------------------------------
 
     def _of_name(self, name: str, place: Place, element: tuple[int, ...], steps: int) -> Origin | None:
+        if name in place.inner or (element and not self._keeps_elements(name, place)):
+            return None
         scope = scope_of(place.source.tree, place.code)
         if scope is None:
             return self._of_comprehension(name, place)
@@ -167,13 +199,16 @@ class Finder:
     ) -> Origin | None:
         assert definition.value is not None
         assert definition.statement is not None
-        there = Place(place.code, place.source, definition.statement, place.depth)
+        there = replace(place, at=definition.statement, inner=frozenset())
         position = (*definition.position, *element)
         if definition.kind == "assigned":
             if definition.position and self._is_multi_view(definition.value, there):
                 return self._chosen(definition.value, there, "iteration")
             return self.origin(definition.value, there, position, steps)
         iterated, position = _iterated(definition.value, position)
+        made_by = self._comprehension(iterated, there, ast.ListComp, ast.GeneratorExp)
+        if made_by is not None:
+            return self._of_comprehended(made_by, there, position, steps)
         if self._is_multi_view(iterated, there):
             return self._chosen(iterated, there, "iteration")
         same = self._same_element(iterated, definition, there)
@@ -200,6 +235,35 @@ class Finder:
         now = self.value(definition.statement.target, place)
         same = [one for one in literal.elts if now is not UNKNOWN and self.value(one, place) is now]
         return same[0] if len(same) == 1 else None
+
+    def _comprehension(
+        self, node: ast.expr, place: Place, *kinds: type[_Comprehension]
+    ) -> _Comprehension | None:
+        """The comprehension, one of ``kinds``, that made all elements of a container."""
+        if isinstance(node, ast.Name) and node.id not in place.inner and _only_read(node.id, place):
+            scope = scope_of(place.source.tree, place.code)
+            earlier = None if scope is None else reaching(node.id, scope, place.at)
+            if earlier is None or earlier.kind != "assigned" or earlier.position or earlier.value is None:
+                return None
+            node = earlier.value
+        return node if isinstance(node, kinds) else None
+
+    def _of_comprehended(
+        self, node: _Comprehension, place: Place, element: tuple[int, ...], steps: int
+    ) -> Origin | None:
+        """Where a comprehension's elements were made: each of them by the same expression."""
+        made = node.value if isinstance(node, ast.DictComp) else node.elt
+        if element and not isinstance(made, ast.Tuple):
+            return None
+        names = {
+            one.id for part in node.generators for one in ast.walk(part.target) if isinstance(one, ast.Name)
+        }
+        return self.origin(made, replace(place, inner=place.inner | names), element, steps)
+
+    def _keeps_elements(self, name: str, place: Place) -> bool:
+        """Whether what a variable was given still holds what it held."""
+        now = self.value(ast.Name(name, ast.Load()), place)
+        return type(now) is tuple or isinstance(now, torch.Tensor) or _only_read(name, place)
 
     def _of_comprehension(self, name: str, place: Place) -> Origin | None:
         """``row`` in ``[row.add_(1) for row in x]``: what is iterated over, in the frame around it."""
@@ -306,7 +370,9 @@ class Finder:
             return self.origin(node.value, place, (index,), steps)
         if isinstance(container, torch.nn.Sequential):
             return self.origin(node.value, place, (), steps)
-        return None
+        kind = _MADE_BY.get(type(container))
+        made_by = None if kind is None else self._comprehension(node.value, place, kind)
+        return None if made_by is None else self._of_comprehended(made_by, place, (), steps)
 
     # --- calls ----------------------------------------------------------------------------------
 
@@ -325,7 +391,9 @@ class Finder:
         returns = list(_returns(scope))
         if len(returns) != 1 or returns[0].value is None:
             return None
-        return self.origin(returns[0].value, Place(code, source, returns[0]), element, steps)
+        return self.origin(
+            returns[0].value, Place(code, source, returns[0], called=(node, place)), element, steps
+        )
 
     def _still_is(self, name: str, place: Place) -> bool:
         """Whether a name has its value of then: no other definition has reached its frame since."""
@@ -352,14 +420,14 @@ class Finder:
         """The expression as the answer; None for a library's."""
         if is_library(place.code):
             return None
-        lasti = instruction_of(place.code, node)
-        if lasti is None:
+        found = _instructions(place.code, node)
+        if not found:
             return None
         outer: list[Any] = []
         if place.depth is not None:
             for level in self.levels[place.depth + 1 :]:
                 outer += (level.frame.f_code, level.lasti)
-        return Origin(node, place, how, (place.code, lasti, *outer))
+        return Origin(node, place, how, (*found, *outer))
 
 
 # --- what makes a tensor -------------------------------------------------------------------------
@@ -368,11 +436,11 @@ class Finder:
 def view(node: ast.expr, finder: Finder, place: Place) -> str | None:
     """Expressions that are a view of something: ``x[1:]``, ``x.view(-1)``, ``F.apply(x)``."""
     if isinstance(node, ast.Subscript):
-        if isinstance(finder.value(node.value, place), torch.Tensor) or _only_tensors_take(node.slice):
+        if finder.is_tensor(node.value, place) or _only_tensors_take(node.slice):
             return "[]"
         return None
     if isinstance(node, ast.Attribute):
-        is_view = node.attr in VIEW_ATTRIBUTES and isinstance(finder.value(node.value, place), torch.Tensor)
+        is_view = node.attr in VIEW_ATTRIBUTES and finder.is_tensor(node.value, place)
         return node.attr if is_view else None
     name = _multi_view_name(node)
     if name is not None:
@@ -578,6 +646,52 @@ def _set_on(owner: str, name: str, scope: ast.AST) -> Iterator[tuple[ast.expr, a
             and node.value.args[0].value == name
         ):
             yield node.value.args[1], node
+
+
+def _bound(call: ast.Call, code: CodeType) -> dict[str, ast.expr]:
+    """The arguments of a call that runs ``code``, by parameter; empty where that isn't certain."""
+    bound = bind_code(call, code)
+    if bound is None and code.co_name == "forward":  # a module that is called
+        bound = bind_exact([call.func, *call.args], call.keywords, code.co_varnames[: code.co_argcount])
+    return bound or {}
+
+
+_READERS = frozenset({"enumerate", "zip", "reversed", "iter", "len", "list", "tuple"})
+"""Functions that leave a container as it is, and hand it to nobody."""
+
+
+def _only_read(name: str, place: Place) -> bool:
+    """Whether nothing in the file can change the elements of the container that the variable holds."""
+    for parent in ast.walk(place.source.tree):
+        for node in ast.iter_child_nodes(parent):
+            if isinstance(node, ast.Name) and node.id == name and not _leaves_as_it_is(parent, node):
+                return False
+    return True
+
+
+def _leaves_as_it_is(parent: ast.AST, node: ast.Name) -> bool:
+    match parent:
+        case ast.Subscript(ctx=ast.Load()) | ast.Tuple(ctx=ast.Store()):
+            return True
+        case ast.For(iter=read) | ast.comprehension(iter=read) | ast.Return(value=read):
+            return read is node
+        case ast.Call(func=ast.Name(id=called)):
+            return called in _READERS
+        case ast.Assign(targets=[target]):
+            return target is node or isinstance(target, (ast.Tuple, ast.List))
+        case _:
+            return False
+
+
+def _instructions(code: CodeType, node: ast.expr) -> tuple[Any, ...]:
+    """The expression's code and instruction, those of the comprehensions around it after it; empty where
+    none is found."""
+    lasti = instruction_of(code, node)
+    if lasti is not None:
+        return code, lasti
+    inside = [one for one in code.co_consts if isinstance(one, CodeType) and one.co_name in _COMPREHENSIONS]
+    found = [stack for one in inside if (stack := _instructions(one, node))]
+    return found[0] if len(found) == 1 else ()
 
 
 def instruction_of(code: CodeType, node: ast.expr) -> int | None:

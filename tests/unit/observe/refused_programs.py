@@ -416,6 +416,158 @@ col = pick(h)
 col.zero_()  # write
 """,
     ),
+    "nograd decorated, by index": (
+        "UC204",
+        """
+@torch.no_grad()
+def first(rows):
+    return rows[0]  # made
+h = nn.Linear(2, 4)(torch.randn(3, 2))
+v = first(h)
+v.zero_()  # write
+""",
+    ),
+    "nograd decorated method": (
+        "UC204",
+        """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(2, 4)
+    @torch.no_grad()
+    def head(self, t):
+        v = t[0]  # made
+        return v
+    def forward(self, x):
+        h = self.fc(x)
+        v = self.head(t=h)
+        v += 1  # write
+        return h
+Net()(torch.randn(3, 2))
+""",
+    ),
+    "nograd decorated module": (
+        "UC204",
+        """
+class Head(nn.Module):
+    @torch.no_grad()
+    def forward(self, t):
+        return t.T  # made
+head = Head()
+h = nn.Linear(2, 4)(torch.randn(3, 2))
+v = head(h)
+v += 1  # write
+""",
+    ),
+    "nograd decorated, given a list": (
+        "UC204",
+        """
+def first(rows):
+    return rows[0]
+h = nn.Linear(2, 4)(torch.randn(3, 2))
+with torch.no_grad():
+    kept = [h.view(-1), h[0]]
+v = first(kept)
+v.zero_()  # write
+""",
+    ),
+    "nograd decorated, with another argument by then": (
+        "UC204",
+        """
+def first(rows):
+    return rows[0]
+h = nn.Linear(2, 4)(torch.randn(3, 2))
+with torch.no_grad():
+    rows = [h.view(-1)]
+    v = first(rows)
+rows = h
+v.zero_()  # write
+""",
+    ),
+    "nograd comprehension, iterated": (
+        "UC204",
+        """
+h = nn.Linear(2, 4)(torch.randn(3, 2))
+with torch.no_grad():
+    rows = [h[i] for i in range(3)]  # made
+for i, row in enumerate(rows):
+    row.mul_(i)  # write
+""",
+    ),
+    "nograd comprehension, by index": (
+        "UC204",
+        """
+def run(h):
+    with torch.no_grad():
+        rows = [h[i] for i in range(3)]  # made
+    k = 2
+    rows[k].mul_(2)  # write
+run(nn.Linear(2, 4)(torch.randn(3, 2)))
+""",
+    ),
+    "nograd comprehension, unpacked from a function": (
+        "UC204",
+        """
+@torch.no_grad()
+def parts(t, n):
+    out = [t[i] for i in range(n)]  # made
+    return out
+h = nn.Linear(2, 4)(torch.randn(3, 2))
+a, b, c = parts(h, 3)
+b.mul_(2)  # write
+""",
+    ),
+    "nograd dict comprehension": (
+        "UC204",
+        """
+h = nn.Linear(2, 4)(torch.randn(3, 2))
+with torch.no_grad():
+    rows = {name: h[i] for i, name in enumerate("abc")}  # made
+rows["b"].mul_(2)  # write
+""",
+    ),
+    "nograd comprehension of pairs": (
+        "UC204",
+        """
+h = nn.Linear(2, 4)(torch.randn(3, 2))
+with torch.no_grad():
+    pairs = [(h[i], h[:, i]) for i in range(2)]  # made
+for row, column in pairs:
+    column.mul_(2)  # write
+""",
+    ),
+    "nograd comprehension, grown later": (
+        "UC204",
+        """
+h = nn.Linear(2, 4)(torch.randn(3, 2))
+with torch.no_grad():
+    rows = [h[i] for i in range(2)]
+    rows.append(h.view(-1))
+rows[2].mul_(2)  # write
+""",
+    ),
+    "nograd comprehension, changed under another name": (
+        "UC204",
+        """
+h = nn.Linear(2, 4)(torch.randn(3, 2))
+with torch.no_grad():
+    rows = [h[i] for i in range(2)]
+    same = rows
+    same[1] = h.view(-1)
+rows[1].mul_(2)  # write
+""",
+    ),
+    "nograd comprehension over lists, under a tensor's name": (
+        "UC204",
+        """
+h = nn.Linear(2, 4)(torch.randn(3, 2))
+with torch.no_grad():
+    lists = [[h.view(-1)], [h.view(-1)]]
+row = h
+firsts = [row[0] for row in lists]
+firsts[1].mul_(2)  # write
+""",
+    ),
     "nograd attr cache": (
         "UC204",
         """
