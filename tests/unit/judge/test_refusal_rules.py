@@ -155,6 +155,12 @@ def test_one_line_that_is_both():
             id="kept by an object",
         ),
         pytest.param(
+            {"kept": "net.hidden"},
+            "`net.hidden` ties",
+            "detach the hidden state `net.hidden` between steps",
+            id="a tuple kept by an object",
+        ),
+        pytest.param(
             {"kept": "net.w", "kept_is_spent": True}, "`net.w` ties", "anew in each forward", id="made once"
         ),
         pytest.param({"saved": None, "freed": None}, "already", "compute it anew", id="nothing known"),

@@ -125,7 +125,8 @@ def _fixes(evidence: FreedEvidence) -> tuple[Fix, ...]:
     if evidence.kept:
         return (
             Fix(
-                f"keep `{evidence.kept}` without its graph: gradients then stop there", code=evidence.detached
+                f"detach the hidden state `{evidence.kept}` between steps: gradients then stop there",
+                code=evidence.detached,
             ),
             sum_up,
             _RETAIN,
