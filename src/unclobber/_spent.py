@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
-from types import FrameType
+from collections.abc import Mapping, Sequence
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
 
 from .model import FreedEvidence, Need, Save
-from .observe import _backward, _expressions, _freed, _kept, _lookup, _sites, _source, _spelling
+from .observe import _backward, _expressions, _freed, _kept, _lookup, _owners, _sites, _source, _spelling
 from .observe._backward import BackwardCall, Mark
 from .observe._freed import Spent
 from .observe._origins import Level
@@ -28,6 +28,9 @@ def evidence(error: BaseException, levels: Sequence[Level], backwards_before: in
     call = _call(levels)
     frames = [one.frame for one in levels if not _sites.is_library(one.frame.f_code)]
     spent = _spent(levels, call, frames)
+    halted_at = spent.node if spent is not None and spent.certain else None
+    if spent is not None and spent.beyond is not None:
+        spent = spent.beyond  # whether or not this backward came so far, an earlier one freed it
     note = None if spent is None else _freed.note_of(spent.node)
     mark = None if note is None else note.mark
     if spent is not None and call is not None and note is None:
@@ -42,17 +45,22 @@ def evidence(error: BaseException, levels: Sequence[Level], backwards_before: in
     stack = None if spent is None or not spent.certain else _stack(spent, levels)
     joined, joined_node = (None, None) if again is not None else _joined(spent, call)
     kept = None if call is None or again is not None else _kept.find(call, frames)
+    carried = (
+        _carried(joined_node, levels)
+        or _carried_around(call, levels)
+        or _carried_by(joined_node, note, frames)
+    )
     return FreedEvidence(
         torch_message=str(error),
         saved=None if spent is None or stack is None else _save(spent.node, stack, noted=note is not None),
         freed=None if mark is None else _need_of(mark, backwards_before),
-        needed=need(levels, backwards_before, spent.node if spent is not None and spent.certain else None),
+        needed=need(levels, backwards_before, halted_at),
         same_root=again is not None,
         joined=joined,
-        carried=_carried(joined_node, levels) or _carried_around(call, levels),
+        carried=tuple(carried),
         kept=None if kept is None else kept.name,
         kept_is_spent=kept is not None and kept.is_spent,
-        detached=None if kept is None else kept.detached,
+        detached=kept.detached if kept is not None else _detached(carried),
         root=_root(call),
     )
 
@@ -174,28 +182,30 @@ def _joined(spent: Spent | None, call: BackwardCall | None) -> tuple[Save | None
     return None, None
 
 
-def _carried(note: _freed.Note | None, levels: Sequence[Level]) -> tuple[str, ...]:
+Carried = Mapping[str, Any]
+"""What one run of the program leaves to the next: names, with the values that they have now."""
+
+
+def _carried(note: _freed.Note | None, levels: Sequence[Level]) -> Carried:
     """The variables that the operation's statement both reads and sets: ``h`` in ``h = f(x, h)``.
 
     Asked of a statement in a function that is still running: others set their variables anew.
     """
-    index = None if note is None else _sites.innermost_user(note.stack)
-    if note is None or index is None:
-        return ()
-    code, lasti = note.stack[2 * index], note.stack[2 * index + 1]
-    if not any(level.frame.f_code is code for level in levels):
-        return ()
-    located = _source.locate(code, lasti)
-    return () if located is None else _read_and_set(located.statement)
+    place = None if note is None else _user_place(note.stack)
+    level = next((one for one in levels if place is not None and one.frame.f_code is place[0]), None)
+    located = None if place is None else _source.locate(*place)
+    if level is None or located is None:
+        return {}
+    return {name: _value(name, level.frame) for name in _read_and_set(located.statement)}
 
 
-def _carried_around(call: BackwardCall | None, levels: Sequence[Level]) -> tuple[str, ...]:
+def _carried_around(call: BackwardCall | None, levels: Sequence[Level]) -> Carried:
     """The one variable of the loop around ``loss.backward()`` that is made from its own last value, if
-    its tensor belongs to the graph."""
+    its tensor (or one of a tuple) belongs to the graph."""
     depth = next((i for i, one in enumerate(levels) if not _sites.is_library(one.frame.f_code)), None)
     graph = None if call is None else _freed.reachable(call)
     if depth is None or graph is None:
-        return ()
+        return {}
     level = levels[depth]
     source = _source.source_of(level.frame.f_code)
     line = _source.line_of(level.frame.f_code, level.lasti)
@@ -207,14 +217,66 @@ def _carried_around(call: BackwardCall | None, levels: Sequence[Level]) -> tuple
     statements = [
         one for loop in loops[-1:] for one in ast.walk(loop) if isinstance(one, (ast.Assign, ast.AugAssign))
     ]
-    found = {name for one in statements for name in _read_and_set(one)}
+    found = {name: _value(name, level.frame) for one in statements for name in _read_and_set(one)}
     # what the loop also sets to something else begins anew each time
-    found -= {name for one in statements for name in _set(one).keys() - _read_and_set(one)}
-    for name in list(found):
-        value = _lookup.value_of(ast.parse(name, mode="eval").body, level.frame)
-        if not isinstance(value, torch.Tensor) or id(value.grad_fn) not in graph:
-            found.discard(name)
-    return tuple(found) if len(found) == 1 else ()
+    for name in {name for one in statements for name in _set(one).keys() - _read_and_set(one)}:
+        found.pop(name, None)
+    of_graph = {
+        name: value
+        for name, value in found.items()
+        if any(id(tensor.grad_fn) in graph for tensor in _kept.tensors(value))
+    }
+    return of_graph if len(of_graph) == 1 else {}
+
+
+def _carried_by(
+    joined: _freed.Note | None, spent: _freed.Note | None, frames: Sequence[FrameType]
+) -> Carried:
+    """The attributes that a method's statement both reads and sets, if it made both what is spent and
+    what hangs on it: ``net.hidden`` for ``out, self.hidden = self.lstm(x, self.hidden)``."""
+    place = None if joined is None else _user_place(joined.stack)
+    if place is None or spent is None or place != _user_place(spent.stack):
+        return {}
+    code, located = place[0], _source.locate(*place)
+    if located is None or not code.co_argcount:
+        return {}
+    receiver = code.co_varnames[0]
+    ways = [name.split(".") for name in _read_and_set(located.statement)]
+    names = [way[1] for way in ways if len(way) == 2 and way[0] == receiver]
+    owners = [one for one in _kept.objects_in(frames) if _kept.has_method(one, code)]
+    if not names or len(owners) != 1:
+        return {}
+    own = _lookup.contents(owners[0])
+    way = _owners.object_name(owners[0], frames) or receiver
+    return {f"{way}.{name}": own[name] for name in names if _kept.tensors(own.get(name))}
+
+
+def _user_place(stack: Stack) -> tuple[CodeType, int] | None:
+    index = _sites.innermost_user(stack)
+    return None if index is None else (stack[2 * index], stack[2 * index + 1])
+
+
+def _value(name: str, frame: FrameType) -> Any:
+    return _lookup.value_of(ast.parse(name, mode="eval").body, frame)
+
+
+def _detached(carried: Carried) -> str | None:
+    """The statement that cuts what is carried off its graph: each tensor of an LSTM's state."""
+    cut = [_cut(name, value) for name, value in carried.items()]
+    return f"{', '.join(carried)} = {', '.join(map(str, cut))}" if cut and None not in cut else None
+
+
+def _cut(name: str, value: Any) -> str | None:
+    if _lookup.is_a(value, torch.Tensor):
+        return f"{name}.detach()"
+    if type(value) not in (tuple, list) or not all(_lookup.is_a(one, torch.Tensor) for one in value):
+        return None
+    parts = f"part.detach() for part in {name}"
+    return f"tuple({parts})" if type(value) is tuple else f"[{parts}]"
+
+
+_CUTS = frozenset({"detach", "data"})
+"""What gives a tensor without its graph."""
 
 
 def _read_and_set(statement: ast.stmt) -> tuple[str, ...]:
@@ -222,8 +284,15 @@ def _read_and_set(statement: ast.stmt) -> tuple[str, ...]:
     stored = _set(statement)
     if not isinstance(statement, ast.Assign):
         return tuple(stored)
+    cut = [
+        id(one.value)
+        for one in ast.walk(statement.value)
+        if isinstance(one, ast.Attribute) and one.attr in _CUTS
+    ]
     read = {
-        ast.unparse(one) for one in ast.walk(statement.value) if isinstance(one, (ast.Name, ast.Attribute))
+        ast.unparse(one)
+        for one in ast.walk(statement.value)
+        if isinstance(one, (ast.Name, ast.Attribute)) and id(one) not in cut
     }
     return tuple(name for name in stored if name in read)
 

@@ -60,13 +60,14 @@ class FreedEvidence:
     joined: Save | None = None
     """The last operation of the new graph on the way to the freed one, where the two differ."""
     carried: tuple[str, ...] = ()
-    """The variable through which that operation hangs on the result of an earlier run of itself."""
+    """The variables or attributes through which that operation hangs on the result of an earlier run."""
     kept: str | None = None
     """The one attribute of an object in which a tensor of this graph lies: ``block.state``."""
     kept_is_spent: bool = False
     """What lies there is the old graph's result itself, not this run's."""
     detached: str | None = None
-    """The statement that keeps it there, with a ``.detach()``: ``self.state = h.detach()``."""
+    """The statement that keeps it there, or sets what is carried, with a ``.detach()``:
+    ``self.state = h.detach()``."""
     root: str | None = None
     """The user's expression for the tensor that backward began at."""
 

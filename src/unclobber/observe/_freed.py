@@ -41,6 +41,8 @@ class Spent:
     """False where it may have been one further on: ``node`` is then the first in question."""
     by: Mark | None = None
     """Who went through it before, where the node itself bears no note of that."""
+    beyond: Spent | None = None
+    """Where it is not certain, the first one further on of which it is."""
 
 
 def note_of(node: Any) -> Note | None:
@@ -95,6 +97,7 @@ def first_spent(call: BackwardCall, tensors: Iterable[torch.Tensor] = ()) -> Spe
     heapq.heapify(queue)
     doubtful: list[Any] = []
     """Released ones of which it can't be seen who has run them: an earlier call, or this one."""
+    beyond: Spent | None = None
     while queue:
         node = every[heapq.heappop(queue)[1]]
         if needed is None or id(node) in needed:
@@ -104,6 +107,7 @@ def first_spent(call: BackwardCall, tensors: Iterable[torch.Tensor] = ()) -> Spe
             if spent is not False:
                 doubtful.append(node)
                 if spent:
+                    beyond = None if note_of(node) is None else Spent(node, _way(node, came_from))
                     break
             note = note_of(node)
             if note is not None and note.mark is not None and note.mark.nth == call.nth:
@@ -117,7 +121,8 @@ def first_spent(call: BackwardCall, tensors: Iterable[torch.Tensor] = ()) -> Spe
         return None
     first = doubtful[0]
     by = _gone_through(first, call, tensors)
-    return Spent(first, _way(first, came_from), certain=len(doubtful) == 1 or by is not None, by=by)
+    certain = len(doubtful) == 1 or by is not None
+    return Spent(first, _way(first, came_from), certain, by, None if certain else beyond)
 
 
 def _gone_through(node: Any, call: BackwardCall, tensors: Iterable[torch.Tensor]) -> Mark | None:

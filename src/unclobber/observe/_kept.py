@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import torch
@@ -58,7 +58,7 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> Kept | None:
     carried: list[tuple[Any, str]] = []
     for owner in objects_in(frames):
         for name, value in list(contents(owner).items()):
-            nodes = {id(tensor.grad_fn) for tensor in _tensors(value)} - roots
+            nodes = {id(tensor.grad_fn) for tensor in tensors(value)} - roots
             if nodes & entered:
                 spent.append((owner, name))
             elif nodes & (graph.keys() - old) and _is_read(owner, name, frames):
@@ -74,10 +74,16 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> Kept | None:
     return Kept(f"{way}.{name}", bool(spent), _detached(owner, name, alone))
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
-    """The computed tensors that an attribute holds."""
+def tensors(value: Any) -> list[torch.Tensor]:
+    """The computed tensors that an attribute or a variable holds."""
     values = value if type(value) in (list, tuple) else (value,)
     return [one for one in values if is_a(one, torch.Tensor) and one.grad_fn is not None]
+
+
+def has_method(value: Any, code: CodeType) -> bool:
+    """Whether ``code`` is that of a method which an object's class defines or inherits."""
+    members = (one for kind in type(value).__mro__ for one in vars(kind).values())
+    return any(type(one) is FunctionType and one.__code__ is code for one in members)
 
 
 def _is_read(owner: Any, name: str, frames: Sequence[FrameType]) -> bool:

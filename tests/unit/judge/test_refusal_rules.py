@@ -144,9 +144,14 @@ def test_one_line_that_is_both():
     ("facts", "told", "advised"),
     [
         pytest.param({"same_root": True, "root": "loss"}, "`loss`", "forward again", id="same tensor"),
-        pytest.param({"carried": ("h",)}, "`h` ties", "h = h.detach()", id="carried by a variable"),
         pytest.param(
-            {"carried": ("h", "c")}, "`h` and `c` tie", "h, c = h.detach(), c.detach()", id="carried by two"
+            {"carried": ("h",), "detached": "h = h.detach()"},
+            "`h` ties",
+            "h = h.detach()",
+            id="carried by a variable",
+        ),
+        pytest.param(
+            {"carried": ("h", "c")}, "`h` and `c` tie", "where an iteration begins", id="carried by two"
         ),
         pytest.param(
             {"kept": "net.state", "detached": "self.state = h.detach()"},

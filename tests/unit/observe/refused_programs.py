@@ -813,6 +813,18 @@ loss_a.backward()  # freed
 loss_b.backward()  # needed
 """,
     ),
+    "a number after what a helper returned": (
+        "UC301",
+        """
+w = torch.randn(3, requires_grad=True)
+def prepare():
+    return w.exp() * 2  # made
+scale = prepare()
+for i in range(2):
+    loss = (scale * i).sum()
+    loss.backward()  # needed freed
+""",
+    ),
     "one of several numbers": (
         "UC301",
         """
@@ -914,7 +926,7 @@ y.backward()  # needed
 lin = nn.Linear(2, 2)
 mean = torch.zeros(2)
 for _ in range(3):
-    out = lin(torch.randn(4, 2))
+    out = lin(torch.randn(4, 2))  # made
     mean = 0.9 * mean + 0.1 * out.mean(0)
     loss = (out - mean).pow(2).sum()
     loss.backward()  # needed freed
@@ -925,7 +937,7 @@ for _ in range(3):
         """
 w = torch.randn(3, requires_grad=True)
 x = w * 1
-x[0] = x[1].exp()
+x[0] = x[1].exp()  # made
 for k in range(2):
     (x * x).sum().backward()  # needed freed
 """,

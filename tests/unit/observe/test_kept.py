@@ -5,6 +5,16 @@ from __future__ import annotations
 import pytest
 from refused_programs import HEAD, run_watched
 
+LSTM = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.hidden = nn.LSTM(3, 4), None
+    def forward(self, x):
+        out, self.hidden = self.lstm(x, self.hidden)
+        return out.sum()
+"""
+
 TIES = {
     "computed once for two losses": (
         "`net.fake` ties",
@@ -73,8 +83,8 @@ net = Attention()
 run(net, torch.randn(4, 4, 3))
 """,
     ),
-    "two of them are not one": (
-        "LSTMCell (its mul) is part of",
+    "two of them": (
+        "`net.h` and `net.c` tie",
         """
 class Net(nn.Module):
     def __init__(self):
@@ -85,6 +95,80 @@ class Net(nn.Module):
         return self.h.sum()
 net = Net()
 for x in torch.randn(2, 2, 3):
+    # cut
+    net(x).backward()
+""",
+    ),
+    "one of two, the other is cut already": (
+        "`net.h` ties",
+        """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.h, self.c = nn.LSTMCell(3, 4), torch.zeros(2, 4), torch.zeros(2, 4)
+    def forward(self, x):
+        self.h, self.c = self.cell(x, (self.h, self.c.detach()))
+        return self.h.sum()
+net = Net()
+for x in torch.randn(2, 2, 3):
+    # cut
+    net(x).backward()
+""",
+    ),
+    "an LSTM's state on its module": (
+        "`net.hidden` ties",
+        LSTM
+        + """
+net = Net()
+for x in torch.randn(2, 5, 1, 3):
+    # cut
+    net(x).backward()
+""",
+    ),
+    "an LSTM's state, two such modules": (
+        "LSTM (its mkldnn_rnn_layer) is part of",
+        LSTM
+        + """
+net, other = Net(), Net()
+for x in torch.randn(2, 5, 1, 3):
+    (net(x) + other(x)).backward()
+""",
+    ),
+    "an LSTM's state in a variable": (
+        "`state` ties",
+        """
+lstm, state = nn.LSTM(3, 4), None
+for x in torch.randn(2, 5, 1, 3):
+    # cut unless it is None
+    out, state = lstm(x, state)
+    out.sum().backward()
+""",
+    ),
+    "a cell's state, handed out by a module": (
+        "`state` ties",
+        """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.LSTMCell(3, 4)
+    def forward(self, x, before):
+        h, c = self.cell(x, before)
+        return h.sum(), (h, c)
+net, state = Net(), (torch.zeros(2, 4), torch.zeros(2, 4))
+for x in torch.randn(2, 2, 3):
+    # cut
+    loss, state = net(x, state)
+    loss.backward()
+""",
+    ),
+    "an input that was computed once": (
+        "Linear (its addmm) is part of",
+        LSTM
+        + """
+net, first = Net(), nn.Linear(3, 3)
+x = first(torch.randn(5, 1, 3))
+for _ in range(2):
+    net.hidden = None
     net(x).backward()
 """,
     ),
@@ -98,3 +182,14 @@ def test_what_ties(words, body, tmp_path):
     assert error is not None
     assert error.finding.code == "UC301"
     assert error.finding.message.startswith(words)
+
+
+@pytest.mark.parametrize("name", [name for name, (_, body) in TIES.items() if "# cut" in body])
+def test_the_line_that_is_told_cuts_it(name, tmp_path):
+    """Where an iteration begins, it lets the program run to its end."""
+    body = TIES[name][1]
+    error = run_watched(HEAD + body, tmp_path)
+    (code,) = (fix.code for fix in error.finding.fixes if fix.code)
+    held = code.partition(" = ")[0].split(", ")[-1]
+    cut = body.replace("# cut", f"if {held} is not None: {code}  #")
+    assert run_watched(HEAD + cut, tmp_path) is None

@@ -133,8 +133,7 @@ def _fixes(evidence: FreedEvidence) -> tuple[Fix, ...]:
         )
     if evidence.carried:
         cut = "cut the graph where an iteration begins: gradients then stop there"
-        detached = ", ".join(f"{name}.detach()" for name in evidence.carried)
-        return Fix(cut, code=f"{', '.join(evidence.carried)} = {detached}"), sum_up, _RETAIN
+        return Fix(cut, code=evidence.detached), sum_up, _RETAIN
     return (
         Fix(f"compute it anew for each backward{', inside the loop' if in_loop else ''}"),
         Fix("or `.detach()` it where it is used, if no gradient is to flow into it"),
