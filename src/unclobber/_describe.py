@@ -163,7 +163,8 @@ def _save(saved: SavedTensor, node: Any, role: str | None, frames: list[FrameTyp
     shape = tuple(alias.shape)
     name = _owners.owner_name(_as_it_is(saved), frames)
     # A checkpoint's inputs are asked for by whichever node comes first: they are not what that one saved.
-    by_checkpoint = role is None and compat.keeps_checkpoint_inputs(saved.stack[0] if saved.stack else None)
+    innermost = next((code for code in saved.stack[::2] if not _sites.is_ours(code)), None)
+    by_checkpoint = role is None and compat.keeps_checkpoint_inputs(innermost)
     node_name = None if node is None or by_checkpoint else _node_name(node)
     spelling = _spelling.spell(site, node_name, role, saved.stack, shape=shape, name=name)
     expression = spelling.expression or _owners.variable_name(alias, _user_frames(of_forward=True))

@@ -158,6 +158,41 @@ HARMLESS = {
     sum(Scale.apply(x, cache, at).sum() for at in range(3)).backward()
     gradient = x.grad
 """,
+    "a graph of its own, asked for its leaf": """\
+    class Local(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            with torch.enable_grad():
+                ctx.inner = x.detach().requires_grad_()
+                ctx.y = ctx.inner.exp()
+            return ctx.y.detach().clone()
+        @staticmethod
+        def backward(ctx, g):
+            return torch.autograd.grad(ctx.y, ctx.inner, g)[0]
+    x = leaf()
+    h = x * 1
+    y = Local.apply(h)
+    h.relu_()
+    (y + h).sum().backward()
+    gradient = x.grad
+""",
+    "a graph of its own, asked from its end": """\
+    class Local(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            with torch.enable_grad():
+                ctx.inner = x.detach().clone().requires_grad_()
+                ctx.y = ctx.inner * 3
+            return ctx.y.detach()
+        @staticmethod
+        def backward(ctx, g):
+            ctx.y.backward(g)
+            return ctx.inner.grad
+    x = leaf()
+    y = torch.relu_(Local.apply(x * 1))
+    y.sum().backward()
+    gradient = x.grad
+""",
 }
 
 
@@ -167,6 +202,43 @@ def test_what_does_no_harm_is_no_finding(body):
     told = watched(program, strict=True, fingerprint=1.0)
     assert told.findings == ()
     assert torch.equal(told.gradient, program.run())
+
+
+@pytest.mark.parametrize("body", HARMLESS.values(), ids=HARMLESS)
+def test_guard_gets_into_no_ones_way(body):
+    program = Program.of(body)
+    told = watched(program, policy="guard")
+    assert told.findings == ()
+    assert torch.equal(told.gradient, program.run())
+
+
+def test_what_was_lent_is_taken_back():
+    """What is of a graph keeps its identity and reads as forward left it, for as long as backward runs."""
+    program = Program.of("""\
+    class Local(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            with torch.enable_grad():
+                ctx.inner = x.detach().requires_grad_()  # saved
+                ctx.y = ctx.inner.exp()
+            kept.append(ctx.inner)
+            return ctx.y.detach().clone()
+        @staticmethod
+        def backward(ctx, g):
+            return torch.autograd.grad(ctx.y, ctx.inner, g)[0] * ctx.inner
+    kept = []
+    x = leaf()
+    h = x * 1
+    y = Local.apply(h)
+    h.zero_()  # write
+    assert kept[0].data_ptr() == h.data_ptr()
+    y.sum().backward()  # needed
+    assert kept[0].data_ptr() == h.data_ptr()
+    gradient = x.grad
+""")
+    told = watched(program, policy="guard")
+    assert [(finding.code, finding.repaired) for finding in told.findings] == [("UC103", True)]
+    assert torch.equal(told.gradient, program.without_writes().run())
 
 
 DIRTY = """\

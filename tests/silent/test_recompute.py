@@ -3,7 +3,9 @@
 import pytest
 import torch
 from _programs import Program, assert_told, places, watched
+from torch.utils.checkpoint import checkpoint
 
+from unclobber._session import Session
 from unclobber.report import to_text
 
 START = """\
@@ -274,3 +276,15 @@ def test_the_line_that_reads_it_again_is_told(reentrant, result):
 def test_a_library_that_reads_it_again_has_no_line(name):
     (finding,) = watched(Program.of(WRONG[name])).findings
     assert not any("reads it again" in note for note in finding.notes)
+
+
+def test_an_input_that_hooks_of_the_programs_keep_is_the_checkpoints():
+    """The node that asks for it first has not saved it."""
+    w = torch.rand(4, requires_grad=True)
+    with Session(warn=False) as session:
+        with torch.autograd.graph.save_on_cpu():
+            z = (w * 2).sigmoid()
+            out = checkpoint(lambda t: t * t.cos(), z, use_reentrant=False)
+        z.detach().add_(1)
+        out.sum().backward()
+    assert {finding.saved.operation for finding in session.findings} == {"sigmoid", "checkpoint"}

@@ -191,7 +191,7 @@ def _run_with_stale(
     Where the session repairs, ``backward`` finds the values that ``forward`` left instead.
     """
     watched: list[StaleTensor] = []
-    put_back: list[tuple[str, Any, Any]] = []
+    put_back: list[Callable[[], None]] = []
     for stashed, standing in stale:
         before = standing.value if standing.value is not None else stashed.saved.alias
         now = stashed.tensor.detach()
@@ -206,10 +206,10 @@ def _run_with_stale(
 
         if stashed.conflicts.repairs:
             value = before.clone()
-            old = ctx.__dict__.get(stashed.name)
-            new = _replaced(old, stashed.tensor, value)
-            put_back.append((stashed.name, new, old))
-            ctx.__dict__[stashed.name] = new
+            if _is_of_a_graph(stashed.tensor):
+                put_back.append(compat.lent(stashed.tensor, value))
+            else:
+                put_back.append(_exchange(ctx, stashed, value))
             # The read of the right value is what tells that the wrong one would have been read.
             watched.append(StaleTensor(value, now, told))
         else:
@@ -218,9 +218,28 @@ def _run_with_stale(
         with StaleReads(watched):
             return run(*gradients)
     finally:
-        for name, new, old in reversed(put_back):
-            if ctx.__dict__.get(name) is new:
-                ctx.__dict__[name] = old
+        for undo in reversed(put_back):
+            undo()
+
+
+def _is_of_a_graph(tensor: torch.Tensor) -> bool:
+    """Whether ``backward`` may ask for gradients of this very tensor: one of a graph that ``forward`` kept.
+
+    A parameter is read, and others may write to it meanwhile.
+    """
+    return tensor.requires_grad and not isinstance(tensor, torch.nn.Parameter)
+
+
+def _exchange(ctx: Any, stashed: Stashed, value: torch.Tensor) -> Callable[[], None]:
+    """Put ``value`` in the tensor's place on ``ctx``; gives what takes it away again."""
+    old = ctx.__dict__.get(stashed.name)
+    new = ctx.__dict__[stashed.name] = _replaced(old, stashed.tensor, value)
+
+    def undo() -> None:
+        if ctx.__dict__.get(stashed.name) is new:
+            ctx.__dict__[stashed.name] = old
+
+    return undo
 
 
 def _tensors(path: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:

@@ -21,6 +21,11 @@ from . import _writes
 _TORCHS_OWN = frozenset((torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d))
 """Classes in whose ``forward`` no code but torch's runs."""
 
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+_REPLACEABLE = frozenset((*_STATISTICS, "_check_input_dim"))
+"""What a program may give to one module, in place of torch's own: then everything is looked at."""
+
+_COMPUTES = compat.own_batch_norm()
 _originals: list[Callable[..., Any]] = []
 
 
@@ -35,33 +40,42 @@ def uninstall() -> None:
         compat.batch_norm_class.forward = _originals.pop()
 
 
+def _is_plain(buffers: list[Any], parameters: dict[str, Any]) -> bool:
+    """Whether nothing among them has operations of its own, and each buffer is there."""
+    for buffer in buffers:
+        if type(buffer) is not torch.Tensor:
+            return False
+    for parameter in parameters.values():
+        if parameter is not None and type(parameter) is not torch.nn.Parameter:
+            return False
+    return True
+
+
 def _looking_away(original: Callable[..., Any]) -> Callable[..., Any]:
-    torchs_own, plain, told = _TORCHS_OWN, torch.Tensor, _writes.anyone_told_of
+    functional, told = torch.nn.functional, _writes.anyone_told_of
     compiling, modes_run = torch.compiler.is_compiling, compat.modes_run
-    sees, see, ignore, installed = (
-        compat.sees_writes,
-        compat.see_writes,
-        compat.ignore_writes,
-        _writes.installed,
-    )
+    sees, see, ignore = compat.sees_writes, compat.see_writes, compat.ignore_writes
+    torchs_own, replaceable, statistics, computes = _TORCHS_OWN, _REPLACEABLE, _STATISTICS, _COMPUTES
+    installed, plain, tensor = _writes.installed, _is_plain, torch.Tensor
 
     def forward(self: Any, input: Any) -> Any:
-        if (
-            not self.training
-            or type(self) not in torchs_own
-            or type(input) is not plain
-            or compiling()
-            or modes_run()
-            or told(self._buffers.values())
-            or not sees()
-        ):
-            return original(self, input)
-        ignore()
-        try:
-            return original(self, input)
-        finally:
-            if installed():
-                see()
+        if self.training and type(self) in torchs_own and type(input) is tensor and not compiling():
+            written = [self._buffers.get(name) for name in statistics]
+            if (
+                plain(written, self._parameters)
+                and replaceable.isdisjoint(self.__dict__)
+                and functional.batch_norm is computes
+                and not modes_run()
+                and not told(written)
+                and sees()
+            ):
+                ignore()
+                try:
+                    return original(self, input)
+                finally:
+                    if installed():
+                        see()
+        return original(self, input)
 
     # torch.jit.script reads the source of a `forward`, which `wraps` leads it to, and looks names up
     # in the function's own globals.

@@ -187,7 +187,8 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
     saves makes a node first: while its thread makes no other, and the frame that called it is still
     the innermost one, at the same instruction, the stack is the same. The node alone is not enough: a
     custom Function makes its own before its forward runs, and saves after what that did; a checkpoint
-    saves its inputs without one. Neither is the frame: the next one may lie where it lay.
+    saves its inputs without one. Neither is the frame: the next one may lie where it lay. So where the
+    frame is one that such saves have in common, a helper of torch's or a hook of ours, each is walked.
     """
     pending = ledger.pending
     capture = _frames.capture
@@ -199,9 +200,11 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
     code: Any = None
     at, frame, node = -1, 0, -1
     stack: _frames.Stack = ()
+    in_common = False
+    helpers = {*compat.saving_without_nodes, __file__}
 
     def pack(tensor: torch.Tensor) -> SavedTensor:
-        nonlocal code, at, frame, node, stack
+        nonlocal code, at, frame, node, stack, in_common
         saved = new(SavedTensor)
         saved.alias = tensor.detach()
         saved.version = tensor._version
@@ -214,8 +217,12 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
             caller = _NoFrame
         if at != caller.f_lasti or code is not caller.f_code or frame != id(caller) or node != next_node():
             code, at, frame, node, stack = caller.f_code, caller.f_lasti, id(caller), next_node(), capture(2)
+            in_common = code is None or code.co_filename in helpers
             newest.save = node, stack
             see()
+        elif in_common and (walked := capture(2)) != stack:
+            stack = walked
+            newest.save = node, stack
         saved.stack = stack
         saved.filing = None
         pending.append(ref(saved))

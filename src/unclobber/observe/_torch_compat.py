@@ -137,6 +137,13 @@ batch_norm_class: Any = torch.nn.modules.batchnorm._BatchNorm
 """What torch's batch norm modules have their ``forward`` from."""
 
 
+def own_batch_norm() -> Any:
+    """``F.batch_norm``; None where a program has put a function of its own in its place already."""
+    functional = torch.nn.functional
+    code = getattr(functional.batch_norm, "__code__", None)
+    return functional.batch_norm if code is not None and code.co_filename == functional.__file__ else None
+
+
 def modes_run() -> bool:
     """Whether a ``TorchFunctionMode`` or ``TorchDispatchMode`` of somebody's sees each operation."""
     return bool(torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack())
@@ -185,6 +192,17 @@ def _without_modes() -> contextlib.AbstractContextManager[Any]:
     from torch.utils._python_dispatch import _disable_current_modes
 
     return _disable_current_modes()
+
+
+def lent(tensor: torch.Tensor, memory: torch.Tensor) -> Callable[[], None]:
+    """Give ``tensor`` the memory of another for a while; it keeps its place in the graph and its counter.
+
+    Gives what puts its own memory back. Unseen by what watches ``tensor.data = …``.
+    """
+    data: Any = torch._C.TensorBase.data
+    own = data.__get__(tensor)
+    data.__set__(tensor, memory)
+    return lambda: data.__set__(tensor, own)
 
 
 def physical(tensor: torch.Tensor) -> torch.Tensor:
@@ -492,6 +510,13 @@ next_sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # typ
 An operation's node is made just before its kernel is dispatched, so that the number before this one
 is the operation's; the profiler joins forward and backward by it. Private, since 1.7.
 """
+
+
+saving_without_nodes = frozenset(
+    str(module.__file__) for module in (torch.autograd.function, torch.autograd.graph, torch.utils.checkpoint)
+)
+"""Files of torch's whose frames save tensors at no node's making: a custom Function's ``save_for_backward``
+is done after its ``forward``, a checkpoint's inputs belong to no node at all."""
 
 
 def sequence_number(node: Any) -> int:

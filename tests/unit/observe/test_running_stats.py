@@ -150,3 +150,53 @@ def test_nothing_is_left():
         assert nn.modules.batchnorm._BatchNorm.forward is not before
     assert nn.modules.batchnorm._BatchNorm.forward is before
     assert not _writes.installed()
+
+
+def saved_then_trained(bn):
+    """The statistics' mean is saved, a training forward overwrites it, and backward reads it."""
+    w = torch.ones(3, requires_grad=True)
+    y = (bn.running_mean * w).sum()
+    with torch.no_grad():
+        bn(X)
+    y.backward()
+    return w.grad
+
+
+def as_parameters(bn):
+    mean, var = bn.running_mean, bn.running_var
+    del bn.running_mean, bn.running_var
+    bn.running_mean = nn.Parameter(mean, requires_grad=False)
+    bn.running_var = nn.Parameter(var, requires_grad=False)
+
+
+def as_rows_of_a_table(bn):
+    del bn.running_mean
+    bn.running_mean = torch.zeros(2, 3)[1]
+
+
+@pytest.mark.parametrize("place", [lambda bn: None, as_parameters, as_rows_of_a_table])
+def test_statistics_wherever_they_lie(place):
+    bn = nn.BatchNorm2d(3)
+    place(bn)
+    with Session(warn=False) as session:
+        saved_then_trained(bn)
+    assert [finding.code for finding in session.findings] == ["UC102"]
+    bn.running_mean.data.zero_()
+    with unclobber.guard():
+        assert torch.equal(saved_then_trained(bn), torch.zeros(3))
+
+
+def test_a_function_of_the_programs_in_place_of_torchs(crossings, monkeypatch):
+    table = torch.zeros(3)
+    plain = nn.functional.batch_norm
+
+    def batch_norm(*args, **kwargs):
+        table.mul_(2)
+        return plain(*args, **kwargs)
+
+    with unclobber.watch():
+        kept = something_saved()
+        monkeypatch.setattr(nn.functional, "batch_norm", batch_norm)
+        nn.BatchNorm2d(3)(X)
+    assert kept is not None
+    assert "mul_" in crossings

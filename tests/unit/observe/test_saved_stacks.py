@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import _thread
+import contextlib
 import itertools
 import threading
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
 
 from unclobber._session import Session
 from unclobber.observe import _frames, _sites
@@ -154,6 +156,47 @@ def test_a_save_without_a_node(stacks):
 
     found = stacks(forward)
     assert len({_frames.spot(stack) for stack in found}) == 2
+
+
+def test_checkpoints_of_code_that_makes_no_node(stacks):
+    """Their inputs are saved at no node's making, from frames that lie where the last ones lay."""
+
+    def same(function, x):
+        return checkpoint(function, x, use_reentrant=False)
+
+    def run():
+        h = torch.ones(3, requires_grad=True) * 2
+        h = same(lambda t: t, h)
+        h = same(lambda t: t, h)
+        return same(torch.sigmoid, h)
+
+    instructions = [dict(zip(stack[::2], stack[1::2], strict=True))[run.__code__] for stack in stacks(run)]
+    found = {list(run.__code__.co_positions())[at // 2][0] for at in instructions}
+    assert found == {run.__code__.co_firstlineno + 4}  # those of the first two died with their frames
+
+
+@pytest.mark.parametrize("hooks", ["fingerprint", "audit", "program's"])
+def test_hooks_of_ours_between(hooks):
+    """A custom Function saves after what its forward did, and all saves come from one frame of ours."""
+
+    class Outer(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            with torch.enable_grad():
+                ctx.inner = x.detach().requires_grad_().exp()
+            ctx.save_for_backward(x)
+            return x * 2
+
+    x = torch.ones(3, requires_grad=True)
+    session = Session("audit" if hooks == "audit" else "watch", fingerprint=float(hooks == "fingerprint"))
+    inner = torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
+    with session, inner if hooks == "program's" else contextlib.nullcontext():
+        kept = Outer.apply(x)
+        refs = [*session.ledger.pending, *itertools.chain(*session.ledger.watched.values())]
+        stacks = [saved.stack for ref in refs if (saved := ref()) is not None]
+    assert kept is not None
+    found = set(lines(stacks))
+    assert found == {"ctx.inner = x.detach().requires_grad_().exp()", "kept = Outer.apply(x)"}
 
 
 def test_a_thread_without_python_below():
