@@ -197,14 +197,12 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
     newest = _frames.newest
     new = SavedTensor.__new__
     ref = weakref.ref
-    code: Any = None
-    at, frame, node = -1, 0, -1
-    stack: _frames.Stack = ()
-    in_common = False
     helpers = {*compat.saving_without_nodes, __file__}
+    # In one piece: an engine's thread calls the hooks of the thread that began backward.
+    last: tuple[Any, int, int, int, _frames.Stack, bool] = (None, -1, 0, -1, (), False)
 
     def pack(tensor: torch.Tensor) -> SavedTensor:
-        nonlocal code, at, frame, node, stack, in_common
+        nonlocal last
         saved = new(SavedTensor)
         saved.alias = tensor.detach()
         saved.version = tensor._version
@@ -215,13 +213,16 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
             caller: Any = getframe(1)
         except ValueError:
             caller = _NoFrame
+        code, at, frame, node, stack, in_common = last
         if at != caller.f_lasti or code is not caller.f_code or frame != id(caller) or node != next_node():
-            code, at, frame, node, stack = caller.f_code, caller.f_lasti, id(caller), next_node(), capture(2)
+            code, node, stack = caller.f_code, next_node(), capture(2)
             in_common = code is None or code.co_filename in helpers
+            last = code, caller.f_lasti, id(caller), node, stack, in_common
             newest.save = node, stack
             see()
         elif in_common and (walked := capture(2)) != stack:
             stack = walked
+            last = code, at, frame, node, stack, True
             newest.save = node, stack
         saved.stack = stack
         saved.filing = None

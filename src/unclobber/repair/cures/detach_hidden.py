@@ -149,8 +149,9 @@ def rewrites(source: Source, state: State) -> Iterator[tuple[str, str]]:
         operands = [node for node in reads if is_operand(source, node)]
         if len(operands) == len(reads) == 1 and not state.forms:
             yield source.replaced({operands[0]: detached(operands[0])}), "where it is read"
-        for code in _cuts(state.code, state.forms):
-            yield _at_the_start(source, method, code), f"at the start of `{method.name.value}`"
+        if isinstance(method.body, cst.IndentedBlock):
+            for code in _cuts(state.code, state.forms):
+                yield _at_the_start(source, method, code), f"at the start of `{method.name.value}`"
 
 
 def after_backward(
@@ -187,8 +188,6 @@ def _at_the_start(source: Source, method: cst.FunctionDef, code: str) -> str:
             body=[*block.body[:documented], source.parsed(code), *block.body[documented:]]
         )
 
-    if not isinstance(method.body, cst.IndentedBlock):
-        return source.text
     return source.replaced({method.body: late(put)})
 
 
