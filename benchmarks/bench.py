@@ -19,7 +19,7 @@ from loops import MODES as LOOP_MODES
 from loops import WIDTH, Form, Run, exponent
 from loops import run as run_loop
 from machine import description
-from measure import entries, interleaved
+from measure import CLOSE, EVERY, entries, interleaved
 from workloads import WORKLOADS, Workload
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
@@ -42,7 +42,7 @@ def workload_table(workload: Workload, quick: bool) -> Iterator[str]:
     timings = interleaved(workload.make(), rounds, workload.steps)
     yield f"## {workload.title}"
     yield ""
-    yield f"{rounds} rounds of {workload.steps} steps per mode."
+    yield f"{rounds} rounds of {workload.steps} steps for {', '.join(CLOSE)}; the others in each {EVERY}th."
     yield ""
     yield "| mode | ms per step, median | quartiles | ratio to plain | quartiles of the ratio |"
     yield "|---|---:|---:|---:|---:|"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import statistics
 import time
 import warnings
@@ -28,6 +29,10 @@ MODES: dict[str, Context] = {
     "fingerprint=0.1": partial(unclobber.watch, fingerprint=0.1),
 }
 
+CLOSE = ("plain", "watch", "guard")
+"""A few percent apart: these run in every round, to tell them from noise, the others in each ``EVERY``."""
+EVERY = 5
+
 clock = time.thread_time  # the machine may be shared: other programs' time isn't ours
 
 
@@ -46,17 +51,20 @@ class Timing:
 
 
 def interleaved(step: Callable[[], None], rounds: int, steps: int) -> dict[str, Timing]:
-    """Run ``step`` in every mode, in rounds; each round enters every context once.
+    """Run ``step`` in every mode, in rounds; each round enters a context once.
 
-    The order of the modes turns from round to round, and the first step in a context isn't timed.
+    The modes of a round come in random order, the same in every run: each finds caches and the allocator
+    as the one before left them, so none may always come after the same one. The first step in a context
+    isn't timed.
     """
-    times: dict[str, list[list[float]]] = {mode: [] for mode in MODES}
-    names = list(MODES)
+    times: dict[str, dict[int, list[float]]] = {mode: {} for mode in MODES}
+    shuffled = random.Random(0)
     for _ in range(3):
         step()
     for n in range(rounds):
-        for mode in names[n % len(names) :] + names[: n % len(names)]:
-            times[mode].append(_round(MODES[mode], step, steps))
+        modes = CLOSE if n % EVERY else tuple(MODES)
+        for mode in shuffled.sample(modes, len(modes)):
+            times[mode][n] = _round(MODES[mode], step, steps)
     return _summarise(times)
 
 
@@ -74,12 +82,12 @@ def _round(context: Context, step: Callable[[], None], steps: int) -> list[float
     return found
 
 
-def _summarise(times: Mapping[str, list[list[float]]]) -> dict[str, Timing]:
-    plain = [statistics.median(each) for each in times["plain"]]
+def _summarise(times: Mapping[str, Mapping[int, list[float]]]) -> dict[str, Timing]:
+    plain = {n: statistics.median(each) for n, each in times["plain"].items()}
     summary = {}
     for mode, rounds in times.items():
-        low, median, high = quartiles([t for each in rounds for t in each])
-        ratios = [statistics.median(each) / base for each, base in zip(rounds, plain, strict=True)]
+        low, median, high = quartiles([t for each in rounds.values() for t in each])
+        ratios = [statistics.median(each) / plain[n] for n, each in rounds.items()]
         ratio_low, ratio, ratio_high = quartiles(ratios)
         summary[mode] = Timing(median, low, high, ratio, ratio_low, ratio_high)
     return summary

@@ -90,22 +90,22 @@ WORKLOADS = (
         "mlp-sgd",
         "8 residual blocks, d = 32, batch 16, SGD (bound by overhead)",
         lambda: small_mlp(torch.optim.SGD),
-        rounds=25,
+        rounds=75,
         steps=10,
     ),
     Workload(
         "mlp-adamw",
         "8 residual blocks, d = 32, batch 16, AdamW (bound by overhead)",
         lambda: small_mlp(torch.optim.AdamW),
-        rounds=20,
+        rounds=60,
         steps=10,
     ),
-    Workload("transformer", "4 transformer blocks, d = 512, batch 4 x 64 tokens, SGD", transformer, 10, 2),
+    Workload("transformer", "4 transformer blocks, d = 512, batch 4 x 64 tokens, SGD", transformer, 40, 2),
     Workload(
         "conv",
         "3 convolutions with batch norm, 64 pictures of 3 x 32 x 32, SGD",
         lambda: step_of(conv_net(), torch.randn(64, 3, 32, 32), torch.optim.SGD),
-        rounds=100,  # a cost of percents needs many
+        rounds=300,  # a cost of percents needs many
         steps=3,
     ),
 )

@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from collections import Counter, defaultdict
+
+import pytest
 
 for _name in (
     "BUILD_NUMBER", "CI", "GITHUB_ACTIONS", "GITHUB_WORKSPACE",  # a CI job's: pytest then cuts no line
@@ -11,3 +15,26 @@ for _name in (
     "PYTEST_ADDOPTS",
 ):  # fmt: skip
     os.environ.pop(_name, None)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _old_objects_out_of_the_way():
+    """What is there before a file of tests is no business of theirs: a report that looks through all
+    objects for modules spends a tenth of a second on pytest's and torch's own."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_terminal_summary(terminalreporter):
+    """One table for the programs of a sweep, whose parts ran in several processes."""
+    counts: dict[str, Counter] = defaultdict(Counter)
+    for report in terminalreporter.stats.get("passed", ()):
+        for name, verdicts in report.user_properties:
+            if name == "verdicts":
+                for mode, count in verdicts.items():
+                    counts[mode].update(count)
+    if counts:
+        from oracles import table  # imports torch
+
+        terminalreporter.section("gradients of random programs")
+        terminalreporter.write_line(table(counts))

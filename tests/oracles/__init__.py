@@ -10,7 +10,7 @@ from ._compare import close, describe, same_bits
 from ._contexts import lazy_clone, unchecked
 from ._functional import Machine, run_functionally
 from ._program import Alias, Backward, Compute, Leaf, Loss, Program, Step, View, Write
-from ._source import VERSION_SENTENCE, Outcome, run_source
+from ._source import VERSION_SENTENCE, Gradients, Outcome, run_source
 from ._verdict import Verdict, table, verdict
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Alias",
     "Backward",
     "Compute",
+    "Gradients",
     "Leaf",
     "Loss",
     "Machine",
