@@ -40,16 +40,19 @@ def guard_line(report: Report) -> str:
         >>> guard_line(Report("clean"))
         'guard: nothing to restore, nothing kept'
     """
-    places = sum(finding.repaired for finding in report.findings)
-    if not report.findings:
-        return "guard: nothing to restore, nothing kept"
-    if places < len(report.findings):
+    # UC1..: a value that backward needs was overwritten; the others' programs are refused by torch.
+    overwritten = [finding for finding in report.findings if finding.code.startswith("UC1")]
+    places = sum(finding.repaired for finding in overwritten)
+    kept = _size(report.totals.kept_bytes) + " kept at peak" if report.totals.kept_bytes else "nothing kept"
+    if not overwritten:
+        restored = "nothing to restore"
+    elif places < len(overwritten):
         # The ledger counts conflicts of both kinds together, so how often each was met is not known.
-        restored = f"overwritten values restored at {places} of {_count(len(report.findings), 'place')}"
+        restored = f"overwritten values restored at {places} of {_count(len(overwritten), 'place')}"
     else:
         times = _count(max(report.totals.conflicts, places), "overwritten value")
         restored = f"{times} restored for backward ({_count(places, 'place')})"
-    return f"guard: {restored}, {_size(report.totals.kept_bytes)} kept at peak"
+    return f"guard: {restored}, {kept}"
 
 
 def _count(number: int, noun: str) -> str:

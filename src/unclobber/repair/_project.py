@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -12,6 +12,7 @@ from ._text import Encoded, decode
 
 _MARKERS = (".git", "pyproject.toml", "setup.py", "setup.cfg", ".hg")
 _INSTALLED = ("site-packages", "dist-packages")
+_OURS = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 
 def root_of(script: str) -> str:
@@ -27,7 +28,11 @@ def root_of(script: str) -> str:
         folder = parent
 
 
-@lru_cache(maxsize=64)
+def _within(path: str, folder: str) -> bool:
+    return os.path.commonpath([folder, path]) == folder
+
+
+@lru_cache(maxsize=256)
 def _parsed(text: str) -> Source | None:
     return parse(text)
 
@@ -46,9 +51,9 @@ class Project:
     def owns(self, path: str) -> bool:
         """Whether ``path`` is a file of the project itself, so that it may be edited."""
         real = os.path.realpath(path)
-        inside = os.path.commonpath([self.root, real]) == self.root if os.path.isabs(real) else False
         relative = os.path.relpath(real, self.root).split(os.sep)
-        return inside and not any(part in _INSTALLED for part in relative) and os.path.isfile(real)
+        installed = any(part in _INSTALLED for part in relative) or _within(real, _OURS)
+        return _within(real, self.root) and not installed and os.path.isfile(real)
 
     def encoded(self, path: str) -> Encoded | None:
         """The file on disk; None where it may not be edited or can't be read as Python."""
@@ -75,6 +80,16 @@ class Project:
         """The parsed text; None where it may not be edited or isn't Python that we can rewrite."""
         text = self.text(path)
         return None if text is None else _parsed(text)
+
+    def sources(self, near: Iterable[str], word: str) -> Iterator[tuple[str, Source]]:
+        """The files that hold a word: those of the paths first, then all others that the program has loaded.
+
+        They are parsed one by one, as they are asked for: that takes up to a second each, and a program
+        may load hundreds.
+        """
+        for path in dict.fromkeys(os.path.realpath(path) for path in (*near, *self.loaded)):
+            if word in (self.text(path) or "") and (source := self.source(path)) is not None:
+                yield path, source
 
     def with_texts(self, texts: Mapping[str, str]) -> Project:
         """This project with further edits."""

@@ -14,6 +14,7 @@ from unclobber.model import Finding, Report, Totals
 
 FOUND = Finding("UC101", "`y` was overwritten")
 REPAIRED = replace(FOUND, repaired=True)
+REFUSED = Finding("UC301", "backward had freed the graph")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,15 @@ def test_unrepaired():
             5 * 10**15,
             "overwritten values restored at 1 of 2 places, 5000.0 TB kept at peak",
         ),
-        ((FOUND,), 1, 0, "overwritten values restored at 0 of 1 place, 0 bytes kept at peak"),
+        ((FOUND,), 1, 0, "overwritten values restored at 0 of 1 place, nothing kept"),
+        (
+            (REFUSED, REPAIRED),
+            1,
+            8,
+            "1 overwritten value restored for backward (1 place), 8 bytes kept at peak",
+        ),
+        ((REFUSED,), 0, 0, "nothing to restore, nothing kept"),
+        ((), 0, 8, "nothing to restore, 8 bytes kept at peak"),
     ],
 )
 def test_guard_line(findings, conflicts, kept, expected):

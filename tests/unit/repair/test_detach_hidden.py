@@ -96,3 +96,14 @@ def test_a_state_that_is_only_stored(proposed):
 def test_nothing_to_detach(proposed, code, text):
     """Only what methods set again ties one call to the next."""
     assert proposed(detach_hidden, code, text, saved=CALL) == []
+
+
+def test_no_more_than_can_be_tried(proposed):
+    """A class of a hundred attributes leads to a bounded number of candidates, and those after the backward
+    are still among them."""
+    sets = "".join(f"        self.s{n} = self.s{n} + x\n" for n in range(100))
+    step = "net(x).sum().backward()"
+    text = f"class R:\n    def forward(self, x):\n{sets}\nnet = R()\nfor x in xs:\n    {step}\n"
+    texts = proposed(detach_hidden, "UC301", text, saved="self.s0 + x", needed=step)
+    assert 40 < len(texts) < 100
+    assert any(new.endswith("    net.s0 = net.s0.detach()\n") for new in texts)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TypeGuard
 
 import libcst as cst
@@ -20,34 +21,39 @@ from .._syntax import Source, is_place, late, walk
 from ._sites import callers
 from .detach_state import NOTE, detached, is_none, is_operand, targets
 
+_MOST = 40
+"""Proposals for classes, of all files together."""
+
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """Detached states of every class of the program that sets an attribute outside of ``__init__``.
+    """Detached states of the classes of the program that set an attribute outside of ``__init__``.
 
-    Which of them ties one graph to the next can't be read from the source: each is tried.
+    Which of them ties one graph to the next can't be read from the source: each is tried, those in the
+    files where it ran first.
     """
     if finding.code != "UC301":
         return
     sites = [fact.site for fact in (finding.needed, finding.saved) if fact is not None]
-    spots = [spot for site in sites if site is not None for spot, _ in callers(site, project)]
-    files = dict.fromkeys(path for path, _, _ in spots)
-    files.update(dict.fromkeys(path for path in project.loaded if project.owns(path)))
+    near = [path for site in sites if site is not None for (path, _, _), _ in callers(site, project)]
     names: dict[str, State] = {}
-    for path in files:
-        source = project.source(path)
-        for state in states(source) if source is not None else ():
-            assert source is not None
+    yield from islice(_where_it_is_kept(near, project, names), _MOST)
+    needed = finding.needed.site if finding.needed is not None else None
+    for (path, source, statement), _ in callers(needed, project) if needed is not None else ():
+        for text, place in after_backward(source, statement, names.values()):
+            title = f"detach the hidden state `{place}` after each backward"
+            yield Proposal("detach-hidden", title, {path: text}, note=NOTE, late=True)
+
+
+def _where_it_is_kept(near: list[str], project: Project, names: dict[str, State]) -> Iterator[Proposal]:
+    """Proposals for the classes themselves; ``names`` gets the states that are read, by their names."""
+    for path, source in project.sources(near, "class "):
+        for state in states(source):
             if state.reads:
                 names.setdefault(state.name, state)
             for text, where in rewrites(source, state):
                 what = "hidden state" if state.reads else "state"
                 title = f"detach the {what} `{state.code}` {where}"
                 yield Proposal("detach-hidden", title, {path: text}, note=NOTE)
-    needed = finding.needed.site if finding.needed is not None else None
-    for (path, source, statement), _ in callers(needed, project) if needed is not None else ():
-        for text, place in after_backward(source, statement, names.values()):
-            title = f"detach the hidden state `{place}` after each backward"
-            yield Proposal("detach-hidden", title, {path: text}, note=NOTE, late=True)
 
 
 @dataclass

@@ -20,11 +20,10 @@ from ._comments import without_decorator
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
     """For UC206 each use of ``inference_mode``; for UC204 the mode round the view's creation."""
     if finding.code == "UC206":
-        for path in _files(finding, project):
-            source = project.source(path)
-            for node in uses(source) if source is not None else ():
+        for path, user in project.sources(_files(finding), "inference_mode"):
+            for node in uses(user):
                 title = "use `no_grad` instead of `inference_mode`"
-                yield Proposal("inference-mode", title, {path: renamed(source, node)})  # type: ignore[arg-type]
+                yield Proposal("inference-mode", title, {path: renamed(user, node)})
     if finding.code == "UC204" and finding.saved is not None and finding.saved.site is not None:
         path = finding.saved.site.path
         source = project.source(path)
@@ -64,8 +63,7 @@ def without_mode(source: Source, function: cst.FunctionDef) -> str | None:
     return None
 
 
-def _files(finding: Finding, project: Project) -> list[str]:
-    sites = [finding.saved.site if finding.saved else None, *(write.site for write in finding.writes)]
-    files = dict.fromkeys(site.path for site in sites if site is not None)
-    files.update(dict.fromkeys(project.loaded))
-    return [path for path in files if project.owns(path)]
+def _files(finding: Finding) -> Iterator[str]:
+    for site in (finding.saved.site if finding.saved else None, *(write.site for write in finding.writes)):
+        if site is not None:
+            yield site.path

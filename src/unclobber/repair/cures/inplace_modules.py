@@ -22,8 +22,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             continue
         found = [
             (path, source, call, plain)
-            for path in _files(finding, project)
-            if (source := project.source(path)) is not None
+            for path, source in project.sources(_files(finding), "inplace")
             for call, plain in constructors(source, kind)
         ]
         for path, source, call, plain in found[:8]:
@@ -61,14 +60,11 @@ def _class_of(write: Write) -> str | None:
     return None
 
 
-def _files(finding: Finding, project: Project) -> list[str]:
-    files: dict[str, None] = {}
+def _files(finding: Finding) -> Iterator[str]:
     for site in [w.site for w in finding.writes] + [finding.saved.site if finding.saved else None]:
         if site is not None:
-            files[site.path] = None
-            files.update(dict.fromkeys(f.path for f in site.stack if not f.library))
-    files.update(dict.fromkeys(project.loaded))
-    return [path for path in files if project.owns(path)]
+            yield site.path
+            yield from (frame.path for frame in site.stack if not frame.library)
 
 
 def _last_name(func: cst.BaseExpression) -> str:
