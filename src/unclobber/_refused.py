@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from . import _spent
-from .model import FreedEvidence, RefusalEvidence, Save, StaleEvidence, Write
-from .observe import _modules, _origins, _owners, _sites, _source, _targets
+from .model import FreedEvidence, ModuleHook, RefusalEvidence, Save, StaleEvidence, Write
+from .observe import _module_hooks, _modules, _origins, _owners, _sites, _source, _targets
 from .observe import _torch_compat as compat
 from .observe._origins import Finder, Level, Origin, Place
 from .observe._refusals import Kind, kind_of, levels_of
@@ -65,7 +65,14 @@ class _Refused:
             leaf_shown = target.made_here and self._is_wanted_leaf(target.tensor)
             origin = self._origin(target, leaf_shown)
         tensor = None if target is None else target.tensor
-        made = None if origin is None else self._made(origin, target, tensor)
+        made = None if origin is None else self._made(origin.stack, origin.how, target, tensor)
+        module_hook = None
+        if self.kind is Kind.FUNCTION_VIEW:
+            tensor = self._written_by_library() if tensor is None else tensor
+            call = None if tensor is None else _module_hooks.of(tensor)
+            if call is not None or compat.MODULE_HOOK in str(self.error):
+                module_hook = self._module_hook(call)
+                made = None if call is None else self._made(call.stack, None, None, tensor)
         return RefusalEvidence(
             code=self.kind.code,
             torch_message=str(self.error),
@@ -74,6 +81,7 @@ class _Refused:
             how=None if origin is None else origin.how,
             leaf=self._leaf_name(tensor),
             leaf_shown=leaf_shown,
+            module_hook=module_hook,
             grad_off=self._grad_off(),
             saving=self.kind is Kind.INFERENCE_SAVE,
             trainable=self.kind is Kind.INFERENCE_LEAF,
@@ -162,6 +170,11 @@ class _Refused:
             expression=None if target is None else target.expression,
         )
 
+    def _written_by_library(self) -> torch.Tensor | None:
+        """The tensor that a library's innermost call was to write; None where that isn't certain."""
+        target = _targets.written_at(self.levels[0]) if self.levels else None
+        return None if target is None or not self._fits(target) else target.tensor
+
     def _statement(self) -> tuple[ast.stmt, ast.AST, _source.Source] | None:
         """The user's refused statement, its failing part, and the source."""
         level = next((one for one in self.levels if not _sites.is_library(one.frame.f_code)), None)
@@ -169,9 +182,9 @@ class _Refused:
         return None if located is None else (located.statement, located.node, located.source)
 
     def _out_of_place(self, target: Target) -> str | None:
-        """The refused statement as one that makes a new tensor, where that is all that it does."""
+        """The refused statement as one that makes a new tensor, or the part of it that does."""
         found = self._statement()
-        if found is None or target.made_here or not isinstance(target.node, (ast.Name, ast.Attribute)):
+        if found is None or target.made_here or target.node is None or target.operation == "index_put_":
             return None
         statement, node, source = found
         name = _source.text_of(target.node, source)
@@ -181,20 +194,27 @@ class _Refused:
             if not _binds_tighter(statement.value, statement.op):
                 value = f"({value})"
             return None if operator is None else f"{name} = {name} {operator} {value}"
-        if (
-            not isinstance(statement, ast.Expr)
-            or statement.value is not node
-            or not isinstance(node, ast.Call)
-        ):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             return None
-        if not isinstance(node.func, ast.Attribute) or node.func.value is not target.node:
+        if node.func.value is not target.node:
             return None
         method = node.func.attr.removesuffix("_")
         if not hasattr(torch.Tensor, method) or method in _NOT_THE_SAME:
             return None
         arguments = [*node.args, *node.keywords]
         words = ", ".join(_source.text_of(one, source) for one in arguments)
-        return f"{name} = {name}.{method}({words})"
+        made = f"{name}.{method}({words})"
+        if not isinstance(statement, ast.Expr) or statement.value is not node:
+            return made
+        if isinstance(target.node, ast.Name) and not self._is_own(target.node.id):
+            return made  # another function's variable: an assignment would make a new one
+        is_place = isinstance(target.node, (ast.Name, ast.Attribute, ast.Subscript))
+        return f"{name} = {made}" if is_place else None
+
+    def _is_own(self, name: str) -> bool:
+        """Whether the function that was refused may give a variable another value."""
+        code = self.frames[0].f_code
+        return code.co_name == "<module>" or name in (*code.co_varnames, *code.co_cellvars)
 
     def _in_no_grad(self) -> str | None:
         found = self._statement()
@@ -226,8 +246,17 @@ class _Refused:
             return _modules.origin_of_parameter(target.tensor, finder)
         return None
 
-    def _made(self, origin: Origin, target: Target | None, tensor: torch.Tensor | None) -> Save | None:
-        site = _sites.resolve(origin.stack)
+    def _module_hook(self, call: _module_hooks.Hooked | None) -> ModuleHook:
+        module = None if call is None else call.module()
+        if call is None or module is None:
+            return ModuleHook()
+        name = None if call.hook is None or call.hook.co_name == "<lambda>" else call.hook.co_name
+        return ModuleHook(_owners.module_label(module, self.frames), call.given, name)
+
+    def _made(
+        self, stack: _sites.Stack, how: str | None, target: Target | None, tensor: torch.Tensor | None
+    ) -> Save | None:
+        site = _sites.resolve(stack)
         if site is None or tensor is None:
             return None
         name = _owners.owner_name(tensor, self.frames) if self._may_have_owner(tensor) else None
@@ -242,7 +271,7 @@ class _Refused:
             dtype=str(tensor.dtype).removeprefix("torch."),
             bytes=tensor.numel() * tensor.itemsize,
             version=0 if tensor.is_inference() else tensor._version,
-            operation=origin.how,
+            operation=how,
             expression=expression,
             name=name,
         )

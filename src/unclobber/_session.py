@@ -30,6 +30,7 @@ from .observe import (
     _fallback,
     _functions,
     _gradients,
+    _module_hooks,
     _reach,
     _recompute,
     _registrations,
@@ -273,7 +274,7 @@ class Session:
         )
 
 
-_BEYOND_SAVES = (_write_log, _functions, _gradients, _recompute, _registrations)
+_BEYOND_SAVES = (_write_log, _functions, _gradients, _module_hooks, _recompute, _registrations)
 """What sees conflicts that no saved tensor shows, in the order in which they are installed."""
 
 

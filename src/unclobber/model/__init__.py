@@ -8,7 +8,7 @@ from ._evidence import Evidence, GradientMemory
 from ._finding import CODES, Finding, Fix, Severity
 from ._need import Need
 from ._ranks import RankEnd
-from ._refusal import FreedEvidence, RefusalEvidence, StaleEvidence
+from ._refusal import FreedEvidence, ModuleHook, RefusalEvidence, StaleEvidence
 from ._report import Outcome, Report, Totals
 from ._save import Save
 from ._site import Frame, Site
@@ -22,6 +22,7 @@ __all__ = [
     "Frame",
     "FreedEvidence",
     "GradientMemory",
+    "ModuleHook",
     "Need",
     "Outcome",
     "RankEnd",

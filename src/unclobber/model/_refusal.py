@@ -10,6 +10,18 @@ from ._write import Write
 
 
 @dataclass(frozen=True, slots=True)
+class ModuleHook:
+    """A full backward hook through which a view came to be."""
+
+    module: str | None = None
+    """``trunk.2 (Dropout)``; None where it isn't known."""
+    given: bool = False
+    """The module was given the view; else it returned it."""
+    name: str | None = None
+    """What the hook's function is called."""
+
+
+@dataclass(frozen=True, slots=True)
 class RefusalEvidence:
     """Facts for the codes UC201 to UC207: torch has raised, and this is what it left out."""
 
@@ -26,6 +38,8 @@ class RefusalEvidence:
     """The user's name of the leaf that was to be written, itself or through a view."""
     leaf_shown: bool = False
     """``made`` is the leaf itself, because the refused line makes the view."""
+    module_hook: ModuleHook | None = None
+    """UC205: the Function is torch's own, for a module's full backward hooks."""
     grad_off: str | None = None
     """What was off where the view was made: ``no_grad`` or ``inference_mode``."""
     used: Need | None = None

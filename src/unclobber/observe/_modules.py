@@ -36,7 +36,8 @@ def _set_at(
     ways = list(assignments(type(owner), name))
     if len(ways) == 1:
         value, statement, code, source = ways[0]
-        return finder.origin(value, Place(code, source, statement))
+        known = not finder.set_by_others(name, code)
+        return finder.origin(value, Place(code, source, statement)) if known else None
     if ways or not type(owner).__module__.startswith("torch."):
         return None
     parents = [

@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import torch
 
 from ._callables import VIEW_ATTRIBUTES, VIEWS
-from ._definitions import Definition, at_the_end, is_local, reaching, scope_of
+from ._definitions import Definition, at_the_end, is_local, is_set_within, reaching, scope_of
 from ._lookup import UNKNOWN, function_of, is_in_place, value_of
 from ._operands import bind_code, bind_exact
+from ._outsiders import may_set
 from ._sites import Stack, is_library, is_plumbing
 from ._source import Source, Span, locate, source_of, span_of
 
@@ -185,6 +186,8 @@ class Finder:
         scope = scope_of(place.source.tree, place.code)
         if scope is None:
             return self._of_comprehension(name, place)
+        if name in place.code.co_freevars:
+            return self._of_enclosing(name, place, element, steps)
         if not is_local(name, scope):
             return self._of_global(name, place, element, steps)
         definition = reaching(name, scope, place.at)
@@ -304,6 +307,25 @@ class Finder:
         depth = next((i for i, level in enumerate(self.levels) if level.frame.f_code is code), None)
         return self._of_definition(definition, Place(code, place.source, place.at, depth), element, steps)
 
+    def _of_enclosing(self, name: str, place: Place, element: tuple[int, ...], steps: int) -> Origin | None:
+        """A closure's variable: in the function around it, if that is still running and alone sets it."""
+        if place.depth is None:
+            return None
+        mine = value_of(ast.Name(name, ast.Load()), self.levels[place.depth].frame)
+        for depth in range(place.depth + 1, len(self.levels)):
+            level = self.levels[depth]
+            if name not in level.frame.f_code.co_cellvars:
+                continue
+            outer = self.place(depth)
+            scope = None if outer is None else scope_of(outer.source.tree, outer.code)
+            # another function's variable of that name, or an earlier call's of the same function
+            if value_of(ast.Name(name, ast.Load()), level.frame) is not mine:
+                continue
+            if outer is None or scope is None or is_set_within(name, scope):
+                return None
+            return self._of_name(name, outer, element, steps)
+        return None
+
     def _module_code(self, place: Place) -> CodeType | None:
         """The code of the module that is being run; an imported one's is gone."""
         for level in self.levels:
@@ -355,10 +377,21 @@ class Finder:
         candidates = list(assignments(type(owner), node.attr))
         if len(candidates) == 1:
             value, statement, code, source = candidates[0]
+            if self.set_by_others(node.attr, code):
+                return None
             return self.origin(value, Place(code, source, statement), (), steps)
         if not candidates and isinstance(owner, torch.nn.Module) and _is_library_class(type(owner)):
             return self.origin(node.value, place, (), steps)
         return None
+
+    def set_by_others(self, name: str, home: CodeType) -> bool:
+        """Whether code that is no method of its owner may have set an attribute, too.
+
+        Args:
+            name: The attribute.
+            home: The method that sets it.
+        """
+        return may_set(name, home.co_filename, [level.frame.f_code.co_filename for level in self.levels])
 
     def _of_element(self, node: ast.Subscript, place: Place, steps: int) -> Origin | None:
         if _multi_view_name(node.value) is not None:

@@ -52,6 +52,7 @@ _GENERATED = ("<frozen ", "<eval_with_key>", "<attrs generated", "<__array_funct
 _PLUMBING = frozenset(
     {
         "Module._call_impl",
+        "Module._call_impl.<locals>.inner",
         "Module._wrapped_call_impl",
         "_handle_torch_function_and_wrap_type_error_to_not_implemented.<locals>.wrapped",
         "_disable_dynamo.<locals>.inner",

@@ -98,6 +98,15 @@ def source_of(code: CodeType) -> Source | None:
     return source if source.fixed or _compiled_here(source, code) else None
 
 
+def tree_of(filename: str, word: str) -> ast.Module | None:
+    """A file's syntax tree; None where it doesn't hold the word, can't be read or is not Python."""
+    found = _entry(filename)
+    if found is None or not any(word in line for line in found[0]):
+        return None
+    source = _parse(filename, *found)
+    return None if source is None else source.tree
+
+
 def locate(code: CodeType, lasti: int) -> Located | None:
     """The expression or statement that the instruction at ``lasti`` belongs to, if certain."""
     span = span_of(code, lasti)

@@ -60,13 +60,16 @@ def find(levels: Sequence[Level]) -> Target | None:
         levels: The frames of the failed call, innermost first.
     """
     depth = next((i for i, level in enumerate(levels) if not is_library(level.frame.f_code)), None)
-    located = locate(levels[0].frame.f_code, levels[0].lasti)
-    inner = None if located is None else _written(located, levels[0])
+    inner = written_at(levels[0])
     if depth is None:
         return None if inner is None else Target(inner.operation, 0)
-    if depth == 0:
-        return inner if located is not None else None
-    return _from_outside(levels, depth, inner)
+    return inner if depth == 0 else _from_outside(levels, depth, inner)
+
+
+def written_at(level: Level) -> Target | None:
+    """What the failed instruction of one frame was to write."""
+    located = locate(level.frame.f_code, level.lasti)
+    return None if located is None else _written(located, level)
 
 
 def _from_outside(levels: Sequence[Level], depth: int, inner: Target | None) -> Target | None:
@@ -109,10 +112,13 @@ def _operands(call: ast.Call) -> Iterator[ast.expr]:
 def _written(located: Located, level: Level) -> Target | None:
     """What the instruction itself writes."""
     node = located.node
+    stored = node.target if isinstance(node, ast.AugAssign) else node
+    if isinstance(stored, ast.Subscript) and _stores_by_tensor(stored, level):
+        return _as_view(stored.value, located, level, "index_put_")  # no view is made: all of it is written
     if isinstance(node, ast.AugAssign):
         return _as_view(node.target, located, level, _AUGMENTED.get(type(node.op), "copy_"))
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-        return _as_view(node, located, level, _assigned(node, located.statement, level))
+        return _as_view(node, located, level, _assigned(located.statement, level))
     if isinstance(node, ast.Call):
         return _called(node, located, level)
     return None
@@ -153,10 +159,8 @@ def _as_view(node: ast.expr, located: Located, level: Level, operation: str, dep
             return Target(operation, depth, node, text)
 
 
-def _assigned(node: ast.Subscript, statement: ast.stmt, level: Level) -> str:
-    """Which operation ``x[i] = v`` is: a number fills, a tensor is copied, a tensor index puts."""
-    if _indexes_by_tensor(node.slice, level):
-        return "index_put_"
+def _assigned(statement: ast.stmt, level: Level) -> str:
+    """Which operation ``x[i] = v`` is: a number fills, a tensor is copied."""
     if isinstance(statement, ast.Assign):
         value = statement.value
         if isinstance(value, ast.UnaryOp):
@@ -165,6 +169,10 @@ def _assigned(node: ast.Subscript, statement: ast.stmt, level: Level) -> str:
         if isinstance(found, (bool, int, float, complex)):
             return "fill_"
     return "copy_"
+
+
+def _stores_by_tensor(node: ast.Subscript, level: Level) -> bool:
+    return isinstance(node.ctx, ast.Store) and _indexes_by_tensor(node.slice, level)
 
 
 def _indexes_by_tensor(index: ast.expr, level: Level) -> bool:

@@ -69,9 +69,12 @@ def sees_writes() -> bool:
 current_node = torch._C._current_autograd_node
 
 # Under these keys of ``Node.metadata`` (public since 1.7) a node carries our notes: of who asked for
-# what it saved, and of the last two backwards that began at it.
+# what it saved, of the last two backwards that began at it, and of a module's hooks.
 NODE_NOTE = "unclobber"
 ROOT_NOTE = "unclobber root"
+HOOKED_NOTE = "unclobber hooked"
+MODULE_HOOK = "BackwardHookFunction"
+"""The Function that makes views for full backward hooks (torch/nn/modules/_functions.py)."""
 
 # Number of active __torch_dispatch__ modes: with one active, kernels see other calling conventions.
 dispatch_modes = torch._C._len_torch_dispatch_stack

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from unclobber.judge.refusals import judge_refusal
-from unclobber.model import FreedEvidence, Need, RefusalEvidence, Save, Site, StaleEvidence, Write
+from unclobber.model import (
+    Frame,
+    FreedEvidence,
+    ModuleHook,
+    Need,
+    RefusalEvidence,
+    Save,
+    Site,
+    StaleEvidence,
+    Write,
+)
 
 
 def site(line: int, source: str = "x.mul_(2)", below: tuple = ()) -> Site:
@@ -183,3 +195,40 @@ def test_saved_before_watching():
     finding = judge_refusal(StaleEvidence("one of the variables …", AGAIN))
     assert (finding.code, finding.saved, finding.writes, finding.needed) == ("UC101", None, (), AGAIN)
     assert "before watching" in finding.message
+
+
+def test_the_first_help_is_no_alternative():
+    """``or`` joins a way out to the one before."""
+    finding = judge_refusal(evidence("UC203", write=write("x[mask]", "index_put_")))
+    assert finding.fixes[0].title.startswith("make a new tensor: `torch.where`")
+    assert finding.fixes[1].title.startswith("or ")
+
+
+@pytest.mark.parametrize(
+    ("hook", "said"),
+    [
+        (
+            ModuleHook("fc (Linear)", False, "note"),
+            "`fc (Linear)` returned because of its full backward hook `note`",
+        ),
+        (ModuleHook("fc (Linear)", True), "`fc (Linear)` was given because of its full backward hook"),
+        (ModuleHook(), "a module was given or returned because of its full backward hook"),
+    ],
+)
+def test_a_modules_hook_is_no_function_of_the_programs(hook, said):
+    """torch's sentence tells of a custom Function, and there is none whose forward could be changed."""
+    finding = judge_refusal(evidence("UC205", module_hook=hook, how=None))
+    assert finding.message == f"`x` is a view that {said}, and mul_ writes to it in place"
+    assert not any("custom Function" in fix.title or "ctx." in fix.title for fix in finding.fixes)
+    (copy,) = [fix.title for fix in finding.fixes if "clone" in fix.title]
+    assert copy.startswith(f"or write into a copy: clone {'the input' if hook.given else 'what the module'}")
+
+
+def test_a_library_that_writes_is_told_at_its_construction():
+    """Nobody can put a clone into ``nn.ReLU``'s forward."""
+    by_module = replace(
+        write("self.act(x)", "relu_"), site=site(9, below=(Frame("relu.py", 1, "forward", "", True),))
+    )
+    finding = judge_refusal(evidence("UC205", module_hook=ModuleHook("act (ReLU)", True), write=by_module))
+    assert "`inplace=True`" in finding.fixes[0].title
+    assert not any("clone" in fix.title for fix in finding.fixes)

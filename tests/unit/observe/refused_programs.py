@@ -668,6 +668,99 @@ net = nn.Sequential(nn.Linear(2, 2), Rev(), nn.ReLU(inplace=True))
 net(torch.randn(3, 2))  # write
 """,
     ),
+    "closure's variable, and a global of the same name": (
+        "UC203",
+        """
+a, b = torch.zeros(2).chunk(2)
+def fit(w):
+    a, b = (w * 2).split(1)  # made
+    def closure():
+        b.clamp_(-1, 1)  # write
+    closure()
+fit(torch.ones(2, requires_grad=True))
+""",
+    ),
+    "closure's variable that another closure sets": (
+        "UC203",
+        """
+def fit(w):
+    a, b = (w * 2).split(1)
+    def again():
+        nonlocal b
+        b = (w * 3).unbind()[0]
+    def closure():
+        b.clamp_(-1, 1)  # write
+    again()
+    closure()
+fit(torch.ones(2, requires_grad=True))
+""",
+    ),
+    "closure of an earlier call": (
+        "UC203",
+        """
+def fit(w, write):
+    a, b = (w * 2).split(1)
+    def closure():
+        b.clamp_(-1, 1)  # write
+    if write is not None:
+        write()
+    return closure
+w = torch.ones(2, requires_grad=True)
+fit(w, fit(w, None))
+""",
+    ),
+    "attribute that an outsider has set": (
+        "UC203",
+        """
+class Posterior:
+    def __init__(self, stats):
+        self.scale = stats.unbind()[0]
+    def squash(self):
+        self.scale.clamp_(-1, 1)  # write
+post = Posterior(torch.zeros(2))
+post.scale = (torch.ones(2, requires_grad=True) * 2).chunk(2)[1]
+post.squash()
+""",
+    ),
+    "element of a list": (
+        "UC203",
+        """
+moments = list((torch.ones(2, requires_grad=True) * 2).unbind())
+moments[1].clamp_(-1, 1)  # write
+""",
+    ),
+    "hooked conv": (
+        "UC205",
+        """
+net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+net[1].register_full_backward_hook(lambda module, grads_in, grads_out: None)
+h = net(torch.randn(3, 2))  # made
+h += 1  # write
+""",
+    ),
+    "hooked, then slice": (
+        "UC205",
+        """
+fc = nn.Linear(2, 2)
+fc.register_full_backward_pre_hook(lambda module, grads_out: None)
+h = fc(torch.randn(3, 2))  # made
+part = h[:, :1].squeeze(1)
+part.zero_()  # write
+""",
+    ),
+    "hooked module writes to its input": (
+        "UC205",
+        """
+class Shift(nn.Module):
+    def forward(self, x):
+        x += 1  # write
+        return x
+fc, shift = nn.Linear(2, 2), Shift()
+shift.register_full_backward_hook(lambda module, grads_in, grads_out: None)
+h = fc(torch.randn(3, 2))
+shift(h)  # made
+""",
+    ),
     "inference feats saved": (
         "UC206",
         """

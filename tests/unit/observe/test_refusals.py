@@ -82,6 +82,30 @@ def test_harmless_twin(name, tmp_path):
     assert run_watched(HEAD + TWINS[name], tmp_path) is None
 
 
+LEAF_PARTS = "a, b = (torch.ones(2, requires_grad=True) * 2).unbind()\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "subject", "code"),
+    [
+        pytest.param("b.clamp_(0, 1)", "`b`", "b = b.clamp(0, 1)", id="variable"),
+        pytest.param("p = [a, b]\np[1].clamp_(0, 1)", "`p[1]`", "p[1] = p[1].clamp(0, 1)", id="list"),
+        pytest.param("p = {'b': b}\np['b'] += a", "`p['b']`", "p['b'] = p['b'] + a", id="dictionary"),
+        pytest.param("c = [x.clamp_(0) for x in (a, b)]", "`x`", "x.clamp(0)", id="in an expression"),
+        pytest.param("def f():\n    b.neg_()\nf()", "`b`", "b.neg()", id="global of a function"),
+        pytest.param("b = b.view(1)\nb[b > 0] = 1", "`b`", None, id="by a mask"),
+        pytest.param("b = b.view(1)\nb[b > 0] += 1", "`b`", None, id="added by a mask"),
+        pytest.param("b = b.view(1)\nb[0] = 1", "`b[0]`", None, id="by an index"),
+    ],
+)
+def test_what_is_written_and_the_way_out(text, subject, code, tmp_path):
+    """An index by a tensor makes no view; an element of a list is a tensor; only its own variables can a
+    function set."""
+    finding = run_watched(HEAD + LEAF_PARTS + text, tmp_path).finding
+    assert finding.message.startswith(f"{subject} is one of several views")
+    assert finding.fixes[0].code == code
+
+
 # --- whose error it is ----------------------------------------------------------------------------
 
 SENTENCE = "a leaf Variable that requires grad is being used in an in-place operation."

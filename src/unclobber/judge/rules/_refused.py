@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...model import Finding, Fix, RefusalEvidence
 
 
@@ -42,12 +44,13 @@ def finding(
     labels = [("write", written)]
     if made is not None:
         labels.append(("saved", made))
+    first, *others = fixes
     return Finding(
         code=evidence.code,
         message=message,
         saved=evidence.made,
         writes=() if evidence.write is None else (evidence.write,),
-        fixes=fixes,
+        fixes=(replace(first, title=first.title.removeprefix("or ")), *others),
         notes=why,
         torch_message=evidence.torch_message,
         labels=tuple(labels),
@@ -96,9 +99,9 @@ def out_of_place(evidence: RefusalEvidence, otherwise: str) -> Fix:
     if evidence.out_of_place and not evidence.parameter:
         return Fix("make a new tensor", code=evidence.out_of_place)
     if evidence.out_of_place:
-        result = evidence.out_of_place.partition(" = ")[2]
+        result = evidence.out_of_place.partition(" = ")[2] or evidence.out_of_place
         return Fix("where gradients are to flow, use the result of the out-of-place operation", code=result)
     write = evidence.write
-    if write is not None and (write.expression or "").endswith("]"):
+    if write is not None and ((write.expression or "").endswith("]") or write.operation == "index_put_"):
         return Fix("or make a new tensor: `torch.where`, `torch.cat`, or `index_put` without the underscore")
     return Fix(otherwise)

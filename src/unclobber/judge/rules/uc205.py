@@ -6,11 +6,15 @@ write to the view would replace that backward by the one of the view, and gradie
 
 from __future__ import annotations
 
-from ...model import Finding, Fix, RefusalEvidence
+from collections.abc import Iterator
+
+from ...model import Finding, Fix, ModuleHook, RefusalEvidence
 from ._refused import finding, operation, out_of_place, subject
 
 
 def judge(evidence: RefusalEvidence) -> Finding:
+    if evidence.module_hook is not None:
+        return _through_hook(evidence, evidence.module_hook)
     function = f"`{evidence.how}`" if evidence.how else "a custom Function"
     view = subject(evidence)
     made = None
@@ -34,3 +38,44 @@ def judge(evidence: RefusalEvidence) -> Finding:
             Fix("if its forward is meant to work in place: `ctx.mark_dirty(x)` and return `x` itself"),
         ),
     )
+
+
+def _through_hook(evidence: RefusalEvidence, hook: ModuleHook) -> Finding:
+    """torch's own Function, which a module's full backward hooks bring along."""
+    module = f"`{hook.module}`" if hook.module else "a module"
+    passed = "was given" if hook.given else "returned"
+    if hook.module is None:
+        passed = "was given or returned"
+    its = f"its full backward hook{f' `{hook.name}`' if hook.name else ''}"
+    return finding(
+        evidence,
+        f"{subject(evidence)} is a view that {module} {passed} because of {its}, and {operation(evidence)} "
+        "writes to it in place",
+        made=None if evidence.made is None else f"{module} {passed} a view here",
+        written=f"written in place here ({operation(evidence)})",
+        why=(
+            "for a full backward hook torch passes what the module takes and returns through a Function of "
+            "its own, which makes views",
+            "the write would replace that Function's backward by that of a plain view, and the hook would "
+            "not be called",
+        ),
+        fixes=(*_without_view(evidence, hook), _BY_TENSOR_HOOK),
+    )
+
+
+_BY_TENSOR_HOOK = Fix(
+    "or see the gradient by a hook on the tensor: `output.register_hook(…)` in a function that "
+    "`register_forward_hook` is given"
+)
+
+
+def _without_view(evidence: RefusalEvidence, hook: ModuleHook) -> Iterator[Fix]:
+    in_library = evidence.write is not None and evidence.write.site is not None and evidence.write.site.below
+    if in_library:
+        yield Fix("make a new tensor: without `inplace=True` where the module that writes is constructed")
+    else:
+        yield out_of_place(evidence, "use the out-of-place operation (without the underscore)")
+    if not hook.given:
+        yield Fix("or write into a copy: clone what the module returned before writing to it")
+    elif not in_library:
+        yield Fix("or write into a copy: clone the input in the module's forward before writing to it")
