@@ -15,6 +15,7 @@ from typing import Any, Literal
 import torch
 
 from .judge import syncs_buffers
+from .knowledge import reads_shape_alone
 from .ledger import Ledger, SavedTensor, Standing, WriteEvent
 from .model import Evidence, GradientMemory, Need, Save, Site, Write
 from .observe import _backward, _frames, _owners, _sites, _spelling
@@ -59,6 +60,7 @@ def evidence(
         save=save,
         writes=_writes(standing, ledger, frames),
         need=need(node, backwards_before),
+        detached=_detached(saved),
         moved=standing.refused or (standing.moved and not standing.changed),
         unchecked=saved.unchecked,
         changed=standing.changed,
@@ -89,6 +91,28 @@ def _role(node: Any, saved: SavedTensor) -> str | None:
     return None
 
 
+def detached(saved: SavedTensor) -> _frames.Stack | None:
+    """Where ``saved`` lost its history, if the running node minds: a custom Function's doesn't."""
+    if saved.filing is None or saved.unchecked:
+        return None
+    function = isinstance(compat.current_node(), torch.autograd.function.BackwardCFunction)
+    return None if function else saved.filing.detached
+
+
+def _detached(saved: SavedTensor) -> Write | None:
+    stack = detached(saved)
+    if stack is None:
+        return None
+    site = _sites.resolve(stack)
+    return Write(
+        site=site,
+        operation="detach_",
+        bumps_version=True,
+        overlaps_needed=False,
+        expression=_spelling.spell_write(site, "detach_", stack),
+    )
+
+
 def is_own_result(saved: SavedTensor) -> bool:
     """Whether ``saved`` is what the operation of the running node computed."""
     origin, node = saved.origin(), compat.current_node()
@@ -107,7 +131,7 @@ _READ_FOR = {
 
 def never_read(saved: SavedTensor, ledger: Ledger) -> bool:
     """Whether the node that asks for ``saved`` has no use for its values: running statistics in training, the
-    weight of a first layer, whose input needs no gradient.
+    weight of a first layer, whose input needs no gradient, an input that is kept for its shape.
 
     Batch norm's kernel updates them itself, after they were saved; only in evaluation does its
     backward read them. It writes nothing else, so its writes tell them apart where the node's own
@@ -115,9 +139,13 @@ def never_read(saved: SavedTensor, ledger: Ledger) -> bool:
     """
     node = compat.current_node()
     role = _role(node, saved)
-    reader = None if node is None or role is None else _READ_FOR.get((_node_name(node), role))
-    if reader is not None:
-        return node.next_functions[reader][0] is None
+    if node is not None and role is not None:
+        name = _node_name(node)
+        if reads_shape_alone(name, role, compat.reduction_of(node)):
+            return True
+        reader = _READ_FOR.get((name, role))
+        if reader is not None:
+            return node.next_functions[reader][0] is None
     if not compat.trains(node):
         return False
     if role is not None:
@@ -342,6 +370,8 @@ def _way_past_the_counter(event: WriteEvent, site: Site | None) -> str:
 
 def _torch_message(standing: Standing, node: Any, role: str | None) -> str | None:
     """torch's own sentence for this tensor (torch/csrc/autograd/saved_variable.cpp)."""
+    if detached(standing.saved) is not None:
+        return compat.DETACHED_SENTENCE
     if not standing.refused:
         return None
     saved = standing.saved

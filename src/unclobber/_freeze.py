@@ -128,6 +128,9 @@ class _Keeper(Listener):
         """``tensor.data = …``."""
         self.before_write(tensor, "set_data", False, (tensor,), {})
 
+    def after_detach(self, tensor: torch.Tensor, node: Any) -> None:
+        """``tensor.detach_()`` leaves every value as it is."""
+
     def before_replay(self) -> None:
         """What a CUDA graph writes is not known."""
 

@@ -135,6 +135,8 @@ class Session:
         if saved.filing is not None and saved.filing.swap is not None and _describe.is_own_result(saved):
             saved.filing.swap = None  # torch keeps a result apart from the tensor that the program got
         standing = self.ledger.standing(saved)
+        if self.policy == "watch" and _describe.detached(saved) is not None:
+            raise self._refusal(standing)
         sealed = saved.filing.sealed if saved.filing is not None else None
         written_after_exit = sealed is not None and standing.version != sealed
         dirty = standing.moved or standing.changed
@@ -282,6 +284,7 @@ class Watcher(_writes.Listener, Protocol):
     """Who takes part in an installation: the ledger of a session, or the keeper of frozen tensors."""
 
     def before_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None: ...
+    def after_detach(self, tensor: torch.Tensor, node: Any) -> None: ...
     def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None: ...
     def before_replay(self) -> None: ...
     def anything_alive(self) -> bool: ...
@@ -306,7 +309,9 @@ class _Installation:
             if not self._ledgers:
                 _saves.install()
                 _backward.install()
-                _reach.install(self._before_swap, self._before_shrink, self._before_replay)
+                _reach.install(
+                    self._before_swap, self._after_detach, self._before_shrink, self._before_replay
+                )
                 _rest.install(self._anything_alive, self._saved_leaves)
                 _running_stats.install()
                 for stage in _BEYOND_SAVES:
@@ -340,6 +345,10 @@ class _Installation:
     def _before_replay(self) -> None:
         for ledger in self._ledgers:
             ledger.before_replay()
+
+    def _after_detach(self, tensor: torch.Tensor, node: Any) -> None:
+        for ledger in self._ledgers:
+            ledger.after_detach(tensor, node)
 
     def _before_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
         for ledger in self._ledgers:

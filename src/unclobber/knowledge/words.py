@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ._formulas import readable
 from ._helpers import JOINT, PROSE
+from ._sizes import reads_shape_alone
 from .derivatives import Gradient, Rule, by_node
 
 _LONGEST = 72
@@ -84,6 +85,8 @@ def why(node: str, role: str, needed: Iterable[str] | None = None) -> str | None
         >>> why("IndexBackward0", "indices[0]")
         'grad of self is grad added at these indices'
     """
+    if reads_shape_alone(node, role):
+        return "backward reads its shape alone"
     parts = []
     for reason in _reasons(node, role, needed):
         of = " and ".join(reason.of)
@@ -121,6 +124,8 @@ def why_words(
     reasons = _reasons(node, bare, needed)
     if own is None:
         return None
+    if reads_shape_alone(node, bare):
+        return f"backward reads the shape of `{own}` alone"
     if not reasons:
         return _unread(_reasons(node, bare, None), names)
     if node in _OWN_RESULT and bare == "result":
@@ -136,7 +141,7 @@ def read_for(node: str, role: str, needed: Iterable[str] | None = None) -> tuple
         >>> read_for("MmBackward0", "mat2"), read_for("ConvolutionBackward0", "weight", {"weight", "bias"})
         (('self',), ())
     """
-    reasons = _reasons(node, role, needed)
+    reasons = [] if reads_shape_alone(node, role) else _reasons(node, role, needed)
     return tuple(dict.fromkeys(of for reason in reasons if not reason.joint for of in reason.of))
 
 

@@ -379,6 +379,21 @@ class Ledger:
             )  # fmt: skip
             self._swap(book, tensor, event, new)
 
+    def after_detach(self, tensor: torch.Tensor, node: Any) -> None:
+        """``tensor.detach_()`` has dropped ``node``, which had made it.
+
+        torch asks a tensor that it has saved for its history, but for the result of the node that asks.
+        """
+        own = [kept for _, kept in compat.raw_saved(node)]
+        self._sort_pending()
+        key = compat.storage_key_or_none(tensor)
+        with self._lock:
+            book = None if key is None else self._filed(key)
+            for saved in () if book is None else book.saves():
+                is_own = any(one is saved for one in own)
+                if saved.filing is not None and saved.origin() is tensor and not is_own:
+                    saved.filing.detached = _frames.capture(4)
+
     def _swap(
         self, book: StorageBook, tensor: torch.Tensor, event: WriteEvent, new: torch.Tensor | None
     ) -> None:

@@ -61,7 +61,7 @@ class Swap(NamedTuple):
 class Filing:
     """Where a save stands in the log of its storage."""
 
-    __slots__ = ("book", "bumps", "cell", "moment", "nth", "sealed", "since", "swap", "unseen")
+    __slots__ = ("book", "bumps", "cell", "detached", "moment", "nth", "sealed", "since", "swap", "unseen")
 
     def __init__(self, book: StorageBook | None, since: int, bumps: int, nth: int, unseen: bool) -> None:
         self.book = book
@@ -76,6 +76,8 @@ class Filing:
         """The counter moved before any write that we saw."""
         self.swap: Swap | None = None
         """The last ``.data =`` or ``set_`` that gave the saved tensor other memory."""
+        self.detached: Stack | None = None
+        """Where ``detach_`` took the history of a tensor that another operation than its own saved."""
         self.cell: Cell | None = None
         self.moment: Moment | None = None
         """Where in its cell's log of overwritten values it was saved."""

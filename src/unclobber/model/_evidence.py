@@ -44,6 +44,8 @@ class Evidence:
     version_now: int
     torch_message: str | None
     """What torch's own check says of this tensor; None where it says nothing."""
+    detached: Write | None = None
+    """The ``detach_()`` that took the saved tensor's history, where torch minds."""
     kept_bytes: int = 0
     """Bytes of overwritten values that are kept for this save's storage."""
     repaired: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -15,19 +16,22 @@ _removals: list[Callable[[], None]] = []
 
 def install(
     swapped: Callable[[torch.Tensor, torch.Tensor], None],
+    detached: Callable[[torch.Tensor, Any], None],
     shrunk: Callable[[torch.UntypedStorage, int], None],
     replayed: Callable[[], None],
 ) -> None:
-    """Extend our sight to new threads, to ``.data =``, to ``storage.resize_()`` and to CUDA graphs.
+    """Extend our sight to new threads, ``.data =``, ``detach_()``, ``storage.resize_()`` and CUDA graphs.
 
     Args:
         swapped: Called with a tensor whose memory is about to be replaced by ``.data =``, and the tensor
             whose memory it gets.
+        detached: Called with a tensor that has lost its history, and the node that had made it.
         shrunk: Called with a storage that is about to lose memory, and the bytes that it will have left.
         replayed: Called before a CUDA graph is replayed, which writes memory past every operation.
     """
     _removals.append(_wrap_thread_start())
     _removals.append(_wrap_data_setter(swapped))
+    _removals.extend(_wrap_detach(home, detached) for home in (torch, torch.Tensor))
     _removals.append(_wrap_storage_resize(shrunk))
     _removals.append(_wrap_graph_replay(replayed))
 
@@ -88,6 +92,26 @@ def _wrap_data_setter(swapped: Callable[[torch.Tensor, torch.Tensor], None]) -> 
 
     def restore() -> None:
         del torch.Tensor.data  # the one of TensorBase shows again
+
+    return restore
+
+
+def _wrap_detach(home: Any, detached: Callable[[torch.Tensor, Any], None]) -> Callable[[], None]:
+    """``t.detach_()`` comes to its end in autograd: no kernel below sees it, and no counter moves."""
+    original = home.detach_
+
+    @functools.wraps(original)
+    def detach_(tensor: torch.Tensor) -> torch.Tensor:
+        node = tensor.grad_fn
+        result: torch.Tensor = original(tensor)
+        if node is not None:
+            detached(tensor, node)
+        return result
+
+    home.detach_ = detach_
+
+    def restore() -> None:
+        home.detach_ = original
 
     return restore
 

@@ -72,6 +72,11 @@ current_node = torch._C._current_autograd_node
 # what it saved, of the last two backwards that began at it, and of a module's hooks.
 NODE_NOTE = "unclobber"
 ROOT_NOTE = "unclobber root"
+DETACHED_SENTENCE = (
+    "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_()."
+    "This is not supported, please use out-of-place `.detach()` instead"
+)
+"""torch/csrc/autograd/saved_variable.cpp, ``SavedVariable::unpack``; torch forgets the space, too."""
 HOOKED_NOTE = "unclobber hooked"
 MODULE_HOOK = "BackwardHookFunction"
 """The Function that makes views for full backward hooks (torch/nn/modules/_functions.py)."""
@@ -612,3 +617,9 @@ def converting_fake_modules() -> Iterator[None]:
         yield
     finally:
         torch.nn.Module._apply = original  # type: ignore[method-assign]
+
+
+def reduction_of(node: Any) -> str | None:
+    """How a ``scatter_reduce`` or ``index_reduce`` combines what falls together; None for other nodes."""
+    found = getattr(node, "_saved_reduce", None)
+    return found if isinstance(found, str) else None

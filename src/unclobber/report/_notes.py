@@ -47,6 +47,8 @@ def _harmless(finding: Finding) -> str:
     same = "no element that backward needs was changed"
     if overwrites(finding.writes) > 1:
         same = "every element that backward needs holds its saved value"
+    if any(write.operation == "detach_" for write in finding.writes):
+        return f"{same}: torch refuses although the gradient would be right"
     if any(write.bumps_version for write in finding.writes) and not finding.repaired:
         return f"{same}: torch counts writes per storage, and refuses although the gradient would be right"
     return f"{same}: the gradient is right"

@@ -27,6 +27,9 @@ _WORDING: dict[str, tuple[str, str]] = {
 _DIRTY = ("{write} changes a tensor in place", " that is marked dirty and not returned")
 """UC103 where nothing was kept: a forward whose ``mark_dirty`` torch refuses."""
 
+_DETACHED = "{write} detaches"
+"""UC101 where ``detach_`` took a saved tensor's history."""
+
 _MISREAD = ("{write} overwrites", " what it still reads")
 """UC102 where nothing was saved: an operation that overlaps its own input."""
 
@@ -48,6 +51,8 @@ def summary_line(finding: Finding) -> str:
     if finding.harmless:
         first = _HARMLESS.get(finding.code, first)
     write = offending_write(finding)
+    if finding.code == "UC101" and write is not None and write.operation == "detach_":
+        first = _DETACHED
     sites = {
         "offending": offending(finding),
         "write": write.site if write else None,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...model import Evidence, Finding
-from . import uc101, uc102, uc103, uc105
+from . import uc101, uc101_detached, uc102, uc103, uc105
 
 RULES: tuple[Callable[[Evidence], Finding | None], ...] = (
     uc103.judge,
     uc105.judge,
+    uc101_detached.judge,
     uc101.judge,
     uc102.judge,
 )

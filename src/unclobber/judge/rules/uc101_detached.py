@@ -1,0 +1,34 @@
+"""A saved tensor was detached in place, told as UC101: no value is lost, and torch refuses all the same.
+
+torch keeps the tensor itself, where the operation didn't make it, and asks it for its history when
+backward needs it. ``detach_`` has dropped that.
+"""
+
+from __future__ import annotations
+
+from ...model import Evidence, Finding, Fix
+from .._words import sentence
+
+
+def judge(evidence: Evidence) -> Finding | None:
+    write = evidence.detached
+    if write is None or evidence.repaired:
+        return None
+    tensor = write.expression or "x"
+    alone = write.site is not None and write.site.statement == f"{tensor}.detach_()"
+    way_out = Fix(
+        "make a detached tensor and leave this one as it is",
+        code=f"{tensor} = {tensor}.detach()" if alone else f"{tensor}.detach()",
+    )
+    return Finding(
+        code="UC101",
+        message=sentence(evidence.save, "was detached in place"),
+        saved=evidence.save,
+        writes=(write,),
+        needed=evidence.need,
+        harmless=evidence.value_known and not evidence.changed and not evidence.moved,
+        fixes=(way_out,),
+        notes=("torch asks a tensor that it has saved for its history, which `detach_` has dropped",),
+        torch_message=evidence.torch_message,
+        labels=(("write", f"detached in place here ({write.operation})"),),
+    )
