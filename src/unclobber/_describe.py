@@ -18,7 +18,7 @@ from .judge import syncs_buffers
 from .knowledge import reads_shape_alone
 from .ledger import Ledger, SavedTensor, Standing, WriteEvent
 from .model import Evidence, GradientMemory, Need, Save, Site, Write
-from .observe import _backward, _frames, _owners, _sites, _spelling
+from .observe import _backward, _frames, _freed, _owners, _sites, _spelling
 from .observe import _torch_compat as compat
 from .observe import _writes as _writes_table
 
@@ -64,6 +64,7 @@ def evidence(
         moved=standing.refused or (standing.moved and not standing.changed),
         unchecked=saved.unchecked,
         changed=standing.changed,
+        others_changed=standing.refused and not standing.changed and _others_changed(saved, ledger),
         value_known=saved.filing is not None and not standing.unseen and saved.filing.book is not None,
         unread=held is None and never_read(saved, ledger),
         unseen=standing.unseen,
@@ -76,6 +77,21 @@ def evidence(
         stretch=stretch,
         read=read,
         gradient_memory=None if gradient is None else GradientMemory(*gradient),
+    )
+
+
+def _others_changed(saved: SavedTensor, ledger: Ledger) -> bool:
+    """Whether the running backward has yet to read another saved tensor whose values have changed."""
+    call = _backward.current()
+    graph = None if call is None else _freed.reachable(call)
+    return any(
+        isinstance(kept, SavedTensor)
+        and kept is not saved
+        and kept.filing is not None
+        and ledger.standing(kept).changed
+        and not never_read(kept, ledger, node)
+        for node in (graph or {}).values()
+        for _, kept in compat.raw_saved(node)
     )
 
 
@@ -129,15 +145,16 @@ _READ_FOR = {
 """By node and role, the one input whose gradient is computed from the tensor: it is saved always."""
 
 
-def never_read(saved: SavedTensor, ledger: Ledger) -> bool:
-    """Whether the node that asks for ``saved`` has no use for its values: running statistics in training, the
-    weight of a first layer, whose input needs no gradient, an input that is kept for its shape.
+def never_read(saved: SavedTensor, ledger: Ledger, node: Any = None) -> bool:
+    """Whether a node that asks for ``saved`` (the running one, if none is given) has no use for its values:
+    running statistics in training, the weight of a first layer, whose input needs no gradient, an input that
+    is kept for its shape.
 
     Batch norm's kernel updates them itself, after they were saved; only in evaluation does its
     backward read them. It writes nothing else, so its writes tell them apart where the node's own
     name for the tensor is hidden by inner hooks.
     """
-    node = compat.current_node()
+    node = compat.current_node() if node is None else node
     role = _role(node, saved)
     if node is not None and role is not None:
         name = _node_name(node)

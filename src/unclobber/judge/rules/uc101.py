@@ -16,9 +16,10 @@ from .._words import after_backward, culprit, sentence
 def judge(evidence: Evidence) -> Finding | None:
     if not evidence.moved or evidence.stretch is not None:
         return None
-    harmless = _harmless(evidence)
+    kept = _harmless(evidence)
+    harmless = kept and not evidence.others_changed
     how = "was overwritten"
-    if harmless and not evidence.changed:
+    if kept and not evidence.changed:
         how = "shares its storage with memory that was written"
     if not evidence.writes:
         how = "was modified"
@@ -46,6 +47,11 @@ def _harmless(evidence: Evidence) -> bool:
 
 def _notes(evidence: Evidence) -> tuple[str, ...]:
     notes = []
+    if evidence.others_changed and _harmless(evidence):
+        notes.append(
+            "no element that backward needs of this tensor was changed, but the same backward needs another "
+            "saved tensor that was: run under unclobber.guard() to see both"
+        )
     if evidence.unseen:
         notes.append(
             "the version counter moved without a write that unclobber could see; "

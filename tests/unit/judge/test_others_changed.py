@@ -1,0 +1,41 @@
+"""What is harmless to one saved tensor is not to the gradient, if the same backward needs a changed one."""
+
+import pytest
+import torch
+
+import unclobber
+
+ANOTHER = "the same backward needs another saved tensor"
+
+
+def refused(*, change=False, norm=False):
+    """``s`` gets the values that it had, and backward asks for it first."""
+    w, s, t = torch.rand(4, 2, requires_grad=True), torch.rand(2), torch.rand(2)
+    batch_norm = torch.nn.BatchNorm1d(2) if norm else torch.nn.Identity()
+    with pytest.raises(unclobber.InplaceError) as caught, unclobber.watch():
+        y = batch_norm(batch_norm(w * t)) * s
+        s.mul_(1)
+        if change:
+            t.mul_(2)
+        y.sum().backward()
+    return caught.value.finding
+
+
+def test_alone():
+    """Nothing else was written to."""
+    finding = refused()
+    assert finding.harmless
+    assert not any(ANOTHER in note for note in finding.notes)
+
+
+def test_with_a_changed_one():
+    """The note says so, and nothing claims that the gradient would be right."""
+    finding = refused(change=True)
+    assert not finding.harmless
+    assert any(ANOTHER in note for note in finding.notes)
+
+
+def test_what_backward_never_reads_does_not_count():
+    """Batch norm keeps its running statistics and updates them in each forward."""
+    assert refused(norm=True).harmless
+    assert not refused(norm=True, change=True).harmless
