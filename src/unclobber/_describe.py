@@ -64,6 +64,7 @@ def evidence(
         moved=standing.refused or (standing.moved and not standing.changed),
         unchecked=saved.unchecked,
         changed=standing.changed,
+        went_before=_went_before(node),
         others_changed=standing.refused and not standing.changed and _others_changed(saved, ledger),
         value_known=saved.filing is not None and not standing.unseen and saved.filing.book is not None,
         unread=held is None and never_read(saved, ledger),
@@ -78,6 +79,16 @@ def evidence(
         read=read,
         gradient_memory=None if gradient is None else GradientMemory(*gradient),
     )
+
+
+def _went_before(node: Any) -> bool:
+    """Whether the line that runs backward ran the one before, too, and kept the graph that ``node`` was in
+    already: ``loss.backward(retain_graph=True)`` in a loop, over a state that nobody detaches."""
+    if node is None or len(_backward.last_two()) < 2:
+        return False
+    before, now = _backward.last_two()
+    same = before.keeps_graph and user_place(before.stack) == user_place(now.stack)
+    return same and compat.sequence_number(node) < before.before
 
 
 def _others_changed(saved: SavedTensor, ledger: Ledger) -> bool:

@@ -50,8 +50,18 @@ def touching(writes: tuple[Write, ...]) -> tuple[Write, ...]:
     return tuple(write for write in writes if write.overlaps_needed)
 
 
-def after_backward(step: str) -> Fix:
-    """The way out for weights that an optimizer's ``step`` wrote."""
+def after_backward(step: str, *, in_loop: bool = False) -> Fix:
+    """The way out for weights that an optimizer's ``step`` wrote.
+
+    Args:
+        step: ``opt.step()``.
+        in_loop: Whether each backward goes through the graphs of the steps before.
+    """
+    if in_loop:
+        return Fix(
+            "detach what is carried over from the step before, and leave out `retain_graph=True`: it makes "
+            f"each backward go through earlier steps, too, whose weights `{step}` has changed since"
+        )
     return Fix(
         f"call `{step}` after the backward that still needs these weights, "
         "or run the forward again after the step"

@@ -35,6 +35,8 @@ class Evidence:
     """At least one saved element is known to differ from what was saved."""
     value_known: bool
     """What was saved is known exactly: the memory as it is, or rebuilt from undo records."""
+    went_before: bool
+    """The backward call before, from the same line, kept this part of the graph (``retain_graph=True``)."""
     others_changed: bool
     """Another saved tensor that the same backward reads holds other values than were saved."""
     unread: bool

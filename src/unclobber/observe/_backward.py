@@ -48,6 +48,8 @@ class Mark(NamedTuple):
     keeps_graph: bool
     chosen: bool = False
     """Whether only some inputs' gradients were asked for, so that it may have left nodes out."""
+    before: int = 0
+    """Nodes of its thread with smaller sequence numbers were there when it began."""
 
 
 class _Marker:
@@ -140,6 +142,11 @@ def only_earlier(call: BackwardCall, graph: Mapping[int, Any]) -> Mark | None:
     return _thread.recent[0] if graph else None
 
 
+def last_two() -> tuple[Mark, ...]:
+    """The newest backward calls of this thread, the running one among them."""
+    return _thread.recent
+
+
 def call_in(frame: FrameType) -> BackwardCall | None:
     """The call that a frame of the wrapper below is making; None for any other frame."""
     if frame.f_code is not _code[0]:
@@ -178,7 +185,7 @@ def _wrapped(original: Any) -> Any:
         _thread.calls.append(call)
         _running.append(call)
         alone = all(other in _thread.calls for other in _running)
-        mark = Mark(nth, call.stack, keeps_graph, bool(call.inputs))
+        mark = Mark(nth, call.stack, keeps_graph, bool(call.inputs), compat.next_sequence_number())
         outer, marker.now, marker.node = marker.now, mark if alone else None, None
         _thread.recent = (*_thread.recent[-1:], mark)
         _leave_mark(outputs, mark)

@@ -59,8 +59,8 @@ def saved_label(finding: Finding, save: Save) -> str:
 
 def write_label(finding: Finding, write: Write, *, again: bool = False) -> str:
     """``overwritten here (fill_, version 0 -> 1)``; ``again`` for all writes but the first."""
-    if (text := override(finding, "write")) is not None and not again:
-        return text
+    if (text := override(finding, "write")) is not None:
+        return f"and here ({write.operation})" if again else text
     if finding.code.startswith("UC2"):
         return f"written in place here ({write.operation})"
     if not write.overlaps_needed:

@@ -10,14 +10,18 @@ ANOTHER = "the same backward needs another saved tensor"
 
 def refused(*, change=False, norm=False):
     """``s`` gets the values that it had, and backward asks for it first."""
-    w, s, t = torch.rand(4, 2, requires_grad=True), torch.rand(2), torch.rand(2)
-    batch_norm = torch.nn.BatchNorm1d(2) if norm else torch.nn.Identity()
-    with pytest.raises(unclobber.InplaceError) as caught, unclobber.watch():
+
+    def program():
+        w, s, t = torch.rand(4, 2, requires_grad=True), torch.rand(2), torch.rand(2)
+        batch_norm = torch.nn.BatchNorm1d(2) if norm else torch.nn.Identity()
         y = batch_norm(batch_norm(w * t)) * s
         s.mul_(1)
         if change:
             t.mul_(2)
         y.sum().backward()
+
+    with pytest.raises(unclobber.InplaceError) as caught, unclobber.watch():
+        program()
     return caught.value.finding
 
 

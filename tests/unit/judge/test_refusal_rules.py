@@ -227,8 +227,27 @@ def test_a_modules_hook_is_no_function_of_the_programs(hook, said):
 def test_a_library_that_writes_is_told_at_its_construction():
     """Nobody can put a clone into ``nn.ReLU``'s forward."""
     by_module = replace(
-        write("self.act(x)", "relu_"), site=site(9, below=(Frame("relu.py", 1, "forward", "", True),))
+        write("self.act(x)", "relu_"), site=site(9, below=(Frame("relu.py", 1, "ReLU.forward", "", True),))
     )
     finding = judge_refusal(evidence("UC205", module_hook=ModuleHook("act (ReLU)", True), write=by_module))
     assert "`inplace=True`" in finding.fixes[0].title
     assert not any("clone" in fix.title for fix in finding.fixes)
+
+
+@pytest.mark.parametrize(
+    ("node", "by", "advice"),
+    [
+        ("UnbindBackward0", "`unbind`, or a loop over a tensor,", "`x[i]`"),
+        ("Split", "`split` or `chunk`", "`x.narrow("),
+        ("FusedQKV", "one call", "clone the view"),
+    ],
+)
+def test_the_maker_by_torchs_own_message(node, by, advice):
+    """Where the line isn't known, torch still says whose output the view is."""
+    unknown = replace(
+        evidence("UC203", how=None, made=None),
+        torch_message=f"Output 1 of {node} is a view and is being modified inplace.",
+    )
+    finding = judge_refusal(unknown)
+    assert f"several views that {by} returned" in finding.message
+    assert advice in finding.fixes[1].title

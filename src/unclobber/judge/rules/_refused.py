@@ -94,6 +94,13 @@ def without_grad(evidence: RefusalEvidence) -> Fix:
     )
 
 
+def by_module(evidence: RefusalEvidence) -> bool:
+    """Whether a library's module wrote, such as ``nn.ReLU(inplace=True)``."""
+    site = None if evidence.write is None else evidence.write.site
+    frames = () if site is None else site.below
+    return any(frame.library and frame.function.endswith(".forward") for frame in frames)
+
+
 def out_of_place(evidence: RefusalEvidence, otherwise: str) -> Fix:
     """The cure where gradients are to flow: a new tensor."""
     if evidence.out_of_place and not evidence.parameter:
@@ -101,6 +108,8 @@ def out_of_place(evidence: RefusalEvidence, otherwise: str) -> Fix:
     if evidence.out_of_place:
         result = evidence.out_of_place.partition(" = ")[2] or evidence.out_of_place
         return Fix("where gradients are to flow, use the result of the out-of-place operation", code=result)
+    if by_module(evidence):
+        return Fix("make a new tensor: without `inplace=True` where the module that writes is constructed")
     write = evidence.write
     if write is not None and ((write.expression or "").endswith("]") or write.operation == "index_put_"):
         return Fix("or make a new tensor: `torch.where`, `torch.cat`, or `index_put` without the underscore")

@@ -75,7 +75,7 @@ def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     if theirs := _data_parallel.ways_out(evidence):
         fixes.extend(theirs)
     elif last is not None and last.optimizer:
-        fixes.append(after_backward(last.optimizer))
+        fixes.append(after_backward(last.optimizer, in_loop=evidence.went_before))
     elif last is not None and last.operation == "embedding_renorm_":
         fixes.append(Fix("look up without max_norm, and bound the norms after the backward"))
     elif last is not None and last.module and _takes_inplace(last.module):

@@ -64,7 +64,7 @@ def _by_content(evidence: Evidence, stretch: str) -> Finding:
 def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     last = culprit(evidence.writes)
     if last is not None and last.optimizer:
-        return (after_backward(last.optimizer),)
+        return (after_backward(last.optimizer, in_loop=evidence.went_before),)
     later = Fix("write after the backward that needs the old values, or clone the tensor before it is saved")
     if last is None or last.through is None or not last.through.startswith(".data"):
         return (later,)

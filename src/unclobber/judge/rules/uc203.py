@@ -6,17 +6,19 @@ node. Writing to one of them would have to change that node for the others, too;
 
 from __future__ import annotations
 
+import re
+
 from ...model import Finding, Fix, RefusalEvidence
 from ._refused import finding, operation, out_of_place, subject
 
 
 def judge(evidence: RefusalEvidence) -> Finding:
     view = subject(evidence)
-    made = evidence.how
-    by = {None: "one call", "iteration": "iterating over a tensor"}.get(made, f"`{made}`")
+    made = evidence.how or _MAKERS.get(_node(evidence) or "")
+    by = _BY.get(made, f"`{made}`")
     fixes = [
         out_of_place(evidence, "make a new tensor with the out-of-place operation, and use that"),
-        Fix(_one_at_a_time(made)),
+        Fix(_one_at_a_time(made) if made else "or write into a copy: clone the view before writing to it"),
     ]
     if operation(evidence) in ("fill_", "zero_", "copy_", "normal_", "uniform_"):
         fixes.insert(0, Fix("to set start values, put the whole block under `with torch.no_grad():`"))
@@ -30,7 +32,23 @@ def judge(evidence: RefusalEvidence) -> Finding:
     )
 
 
-def _one_at_a_time(made: str | None) -> str:
-    if made in ("unbind", "iteration"):
+_MAKERS = {"Unbind": "unbinding", "Split": "splitting", "SplitWithSizes": "splitting"}
+"""What is known of the maker by its node's name alone: ``chunk`` is a split, a loop unbinds."""
+_BY = {
+    None: "one call",
+    "iteration": "iterating over a tensor",
+    "unbinding": "`unbind`, or a loop over a tensor,",
+    "splitting": "`split` or `chunk`",
+}
+
+
+def _node(evidence: RefusalEvidence) -> str | None:
+    """Of which function torch's message says that the view is an output: ``Unbind``."""
+    found = re.match(r"Output \d+ of (\w+?)(?:Backward\d*)? is a view", evidence.torch_message)
+    return found[1] if found else None
+
+
+def _one_at_a_time(made: str) -> str:
+    if made in ("unbind", "unbinding", "iteration"):
         return "or take one view at a time, which may be written: `x[i]` instead of unbind or a loop over `x`"
     return "or take one view at a time, which may be written: `x.narrow(dim, start, length)` or `x[..., a:b]`"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...model import Finding, Fix, ModuleHook, RefusalEvidence
-from ._refused import finding, operation, out_of_place, subject
+from ._refused import by_module, finding, operation, out_of_place, subject
 
 
 def judge(evidence: RefusalEvidence) -> Finding:
@@ -70,12 +70,8 @@ _BY_TENSOR_HOOK = Fix(
 
 
 def _without_view(evidence: RefusalEvidence, hook: ModuleHook) -> Iterator[Fix]:
-    in_library = evidence.write is not None and evidence.write.site is not None and evidence.write.site.below
-    if in_library:
-        yield Fix("make a new tensor: without `inplace=True` where the module that writes is constructed")
-    else:
-        yield out_of_place(evidence, "use the out-of-place operation (without the underscore)")
+    yield out_of_place(evidence, "use the out-of-place operation (without the underscore)")
     if not hook.given:
         yield Fix("or write into a copy: clone what the module returned before writing to it")
-    elif not in_library:
+    elif not by_module(evidence):
         yield Fix("or write into a copy: clone the input in the module's forward before writing to it")

@@ -31,7 +31,7 @@ def judge(evidence: RefusalEvidence) -> Finding:
         why=("tensors made in inference mode have no version counter, so autograd can't watch over them",),
         fixes=(
             Fix("make it under `torch.no_grad()` instead of `torch.inference_mode()`"),
-            Fix(f"or take a normal copy first, outside of inference mode: {_clone(name)}"),
+            Fix(f"or take a normal copy first, outside of inference mode{_clone(name)}"),
         ),
     )
 
@@ -39,4 +39,4 @@ def judge(evidence: RefusalEvidence) -> Finding:
 def _clone(name: str) -> str:
     bare = name.strip("`")
     simple = name.startswith("`") and bare.replace(".", "").isidentifier()
-    return f"`{bare} = {bare}.clone()`" if simple else "`x = x.clone()`"
+    return f": `{bare} = {bare}.clone()`" if simple else ", by its `.clone()`"
