@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Literal
 
 from .._errors import UnclobberError
+from ._sizes import reads_shape_alone
 from .derivatives import Argument, Kept, Rule, by_node, by_operation, table
 from .rules_parts import ALIASES, PARTS
 from .rules_spellings import function_name, spellings, variant_exists
@@ -339,6 +340,8 @@ def _overwrites(rule: Rule, saves: tuple[Saved, ...]) -> Iterable[Overwrite]:
                 "depends",
                 f"if no gradient of {_listed(saved.only_if)} is needed, which reads it",
             )
+        elif reads_shape_alone(rule.node or "", name):
+            yield Overwrite(name, output, "no", "kept for its shape: no value is read, and torch refuses")
         else:
             readers = ", ".join(f"`{one}`" for one in saved.gradients)
             yield Overwrite(name, output, "no", f"read for the gradient of {readers}")

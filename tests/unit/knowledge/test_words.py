@@ -23,12 +23,13 @@ from unclobber.knowledge import read_for, table, why, why_words
         ("ConvolutionBackward0", "weight", {"input"}, "grad of input is grad convolved back with the weight"),
         ("HardshrinkBackward0", "self", None, "grad of self = grad * hardshrink′(self)"),
         (
-            "ReflectionPad1DBackward0",
+            "RenormBackward0",
             "self",
             None,
             "the derivative with respect to self reads it "
-            "(torch formula: reflection_pad1d_backward_symint(grad, self, padding))",
+            "(torch formula: renorm_backward(grad, self, p, dim, maxnorm))",
         ),
+        ("ReflectionPad1DBackward0", "self", None, "backward reads its shape alone"),
         ("MmBackward0", "nothing", None, None),
         ("NoSuchBackward0", "self", None, None),
     ],
