@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import types
+from collections import namedtuple
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
@@ -28,6 +29,9 @@ class _Unknown:
 
 UNKNOWN: Final = _Unknown()
 """Not to be known without running something."""
+
+_FIELDS = (types.MemberDescriptorType, type(vars(namedtuple("_", "field"))["field"]))
+"""What stands in a class for the fields of a named tuple and for slots: reading one runs no Python."""
 
 _CONTAINERS = (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)
 
@@ -102,6 +106,11 @@ def attribute_of(value: Any, name: str) -> Any:
     if is_a(value, torch.Tensor):
         return UNKNOWN  # .data, .T, .real: new tensors
     found = _of_class(type(value), name)
+    if is_a(found, _FIELDS):
+        try:
+            return found.__get__(value, type(value))
+        except AttributeError:  # a slot that was never set
+            return UNKNOWN
     return found if isinstance(found, types.FunctionType) else UNKNOWN
 
 

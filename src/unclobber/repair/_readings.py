@@ -140,21 +140,42 @@ _VIEWS = _MANY_VIEWS | {
 
 @contextmanager
 def _outputs_copied() -> Iterator[None]:
-    """A view that a custom Function returns is a copy, as torch's own message advises."""
-    home: Any = torch.autograd.Function
-    original = home.__dict__["apply"]
+    """A view that a custom Function returns is a copy, as torch's own message advises; so is one that
+    torch's own Function makes for a module's full backward hooks, which look for its node first."""
+    function: Any = torch.autograd.Function
+    hooks: Any = torch.utils.hooks.BackwardHook
+    originals = {name: hooks.__dict__[name] for name in ("setup_input_hook", "setup_output_hook")}
+    original = function.__dict__["apply"]
+    within: list[Any] = []
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         answer = original.__get__(None, cls)(*args, **kwargs)
-        if isinstance(answer, tuple):
-            return tuple(_copied(item) for item in answer)
-        return _copied(answer)
+        return answer if within else _all_copied(answer)
 
-    home.apply = classmethod(apply)
+    def copying(setup: Callable[..., Any]) -> Callable[..., Any]:
+        def setup_copied(self: Any, args: Any) -> Any:
+            within.append(self)
+            try:
+                answer = setup(self, args)
+            finally:
+                within.pop()
+            return _all_copied(answer)
+
+        return setup_copied
+
+    function.apply = classmethod(apply)
+    for name, setup in originals.items():
+        setattr(hooks, name, copying(setup))
     try:
         yield
     finally:
-        home.apply = original
+        function.apply = original
+        for name, setup in originals.items():
+            setattr(hooks, name, setup)
+
+
+def _all_copied(answer: Any) -> Any:
+    return tuple(_copied(item) for item in answer) if type(answer) is tuple else _copied(answer)
 
 
 def _copied(item: Any) -> Any:

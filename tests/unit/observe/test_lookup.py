@@ -2,6 +2,7 @@
 
 import ast
 import sys
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -87,3 +88,27 @@ def test_a_module_with_hooks_does_more_than_its_forward():
     assert function_of(module) is Own.forward
     module.register_forward_hook(lambda *_: None)
     assert function_of(module) is None
+
+
+class Pair(NamedTuple):
+    first: int
+    second: int
+
+
+class Slotted:
+    __slots__ = ("never", "set_")
+
+    def __init__(self):
+        self.set_ = 5
+
+
+def test_fields_of_named_tuples_and_slots():
+    """They lie in the object, though not in a ``__dict__``."""
+    pair, slotted = Pair(1, 2), Slotted()
+    frame = sys._getframe()
+
+    def value(text):
+        return value_of(ast.parse(text, mode="eval").body, frame)
+
+    assert (value("pair.second"), value("slotted.set_")) == (pair.second, slotted.set_)
+    assert value("slotted.never") is UNKNOWN

@@ -178,6 +178,26 @@ def test_a_custom_functions_output_copied():
     assert torch.equal(_under(names.COPIED_OUTPUT, lambda: program(False)), _plain(lambda: program(True)))
 
 
+def test_what_a_hooked_module_returns_is_copied():
+    """torch's own Function for full backward hooks: the hook still sees the gradient of the output."""
+
+    def program(copy):
+        fc = torch.nn.Linear(2, 2)
+        seen = []
+        fc.register_full_backward_hook(lambda module, grads_in, grads_out: seen.append(grads_out[0]))
+        y = fc(_leaf().view(2, 2))
+        y = y.clone() if copy else y
+        y.mul_(3)
+        y.exp().sum().backward()
+        return torch.cat([fc.weight.grad.flatten(), seen[0].flatten()])
+
+    with pytest.raises(RuntimeError):
+        _plain(lambda: program(False))
+    before = torch.utils.hooks.BackwardHook.setup_output_hook
+    assert torch.equal(_under(names.COPIED_OUTPUT, lambda: program(False)), _plain(lambda: program(True)))
+    assert torch.utils.hooks.BackwardHook.setup_output_hook is before
+
+
 def test_tensors_on_ctx_stay_what_they_were():
     """As ``save_for_backward`` with a copy would have it."""
 

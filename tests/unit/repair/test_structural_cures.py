@@ -247,6 +247,13 @@ def test_modules_are_constructed_without_inplace(proposed):
     assert "ReLU(inplace=True)" in texts[2]
 
 
+def test_a_class_that_inherits_its_forward(proposed):
+    """``ReLU6`` runs the forward of ``Hardtanh``, which is all that the stack shows."""
+    text = "from torch import nn\nr = nn.ReLU6(inplace=True)\ny = r(x)\n"
+    texts = proposed(inplace_modules, "UC101", text, write="r(x)", write_facts={"module": "act (Hardtanh)"})
+    assert texts == [text.replace("inplace=True", "")]
+
+
 def test_another_modules_constructor_stays(proposed):
     """A class that didn't write is none of our business."""
     text = "from torch import nn\nr = nn.ReLU(inplace=True)\ny = r(x)\n"

@@ -36,10 +36,14 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             yield Proposal("inplace-modules", f"construct every {kind} without `inplace`", texts)
 
 
+_INHERIT_FORWARD = {"Hardtanh": ("ReLU6",)}
+"""torch's classes with ``inplace`` whose ``forward`` is another one's (torch/nn/modules/activation.py)."""
+
+
 def constructors(source: Source, kind: str) -> Iterator[tuple[cst.Call, cst.Call]]:
     """Calls of a class by its last name that say ``inplace=True``, each with its plain form."""
     for node in source.positions:
-        if isinstance(node, cst.Call) and _last_name(node.func) == kind:
+        if isinstance(node, cst.Call) and _last_name(node.func) in (kind, *_INHERIT_FORWARD.get(kind, ())):
             plain = without_inplace(node)
             if plain is not None:
                 yield node, plain
