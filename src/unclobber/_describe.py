@@ -122,6 +122,9 @@ def detached(saved: SavedTensor) -> _frames.Stack | None:
     """Where ``saved`` lost its history, if the running node minds: a custom Function's doesn't."""
     if saved.filing is None or saved.unchecked:
         return None
+    origin = saved.origin()
+    if origin is not None and origin.grad_fn is not None:
+        return None  # a later write has given it a history again
     function = isinstance(compat.current_node(), torch.autograd.function.BackwardCFunction)
     return None if function else saved.filing.detached
 

@@ -35,6 +35,22 @@ def test_refused_as_by_torch(home):
     assert finding.saved.site.source == "h.sin()"
 
 
+def test_a_write_after_it_is_told_as_a_write():
+    """It gives the tensor a history again, and torch's version check speaks."""
+
+    def detach(h):
+        h.detach_()
+        h.mul_(torch.full((2,), 3.0, requires_grad=True))
+
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        recurrence(detach)
+    with pytest.raises(unclobber.InplaceError, match="modified by an inplace operation") as watched:
+        with unclobber.watch():
+            recurrence(detach)
+    assert watched.value.finding.writes[-1].operation == "mul_"
+    assert not watched.value.finding.harmless
+
+
 def test_right_under_guard():
     """The gradient of the program as written: the history that each operation saw."""
     with unclobber.guard():

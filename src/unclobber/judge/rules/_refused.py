@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...model import Finding, Fix, RefusalEvidence
+from .._inplace_modules import INPLACE_POSITION
 
 
 def subject(evidence: RefusalEvidence) -> str:
@@ -95,10 +96,12 @@ def without_grad(evidence: RefusalEvidence) -> Fix:
 
 
 def by_module(evidence: RefusalEvidence) -> bool:
-    """Whether a library's module wrote, such as ``nn.ReLU(inplace=True)``."""
+    """Whether one of torch's modules wrote that can be told not to: ``nn.ReLU(inplace=True)``."""
     site = None if evidence.write is None else evidence.write.site
-    frames = () if site is None else site.below
-    return any(frame.library and frame.function.endswith(".forward") for frame in frames)
+    methods = [
+        frame.function.rpartition(".") for frame in (() if site is None else site.below) if frame.library
+    ]
+    return any(owner in INPLACE_POSITION and name == "forward" for owner, _, name in methods)
 
 
 def out_of_place(evidence: RefusalEvidence, otherwise: str) -> Fix:
