@@ -99,8 +99,8 @@ def _others_changed(saved: SavedTensor, ledger: Ledger) -> bool:
         isinstance(kept, SavedTensor)
         and kept is not saved
         and kept.filing is not None
-        and ledger.standing(kept).changed
         and not never_read(kept, ledger, node)
+        and ledger.standing(kept).changed
         for node in (graph or {}).values()
         for _, kept in compat.raw_saved(node)
     )

@@ -121,11 +121,11 @@ def why_words(
     """
     bare = role.partition("[")[0]
     own = names.get(role, names.get(bare))
-    reasons = _reasons(node, bare, needed)
     if own is None:
         return None
     if reads_shape_alone(node, bare):
         return f"backward reads the shape of `{own}` alone"
+    reasons = _reasons(node, bare, needed)
     if not reasons:
         return _unread(_reasons(node, bare, None), names)
     if node in _OWN_RESULT and bare == "result":

@@ -384,15 +384,19 @@ class Ledger:
 
         torch asks a tensor that it has saved for its history, but for the result of the node that asks.
         """
-        own = [kept for _, kept in compat.raw_saved(node)]
         self._sort_pending()
         key = compat.storage_key_or_none(tensor)
+        if key is None:
+            return
         with self._lock:
-            book = None if key is None else self._filed(key)
-            for saved in () if book is None else book.saves():
-                is_own = any(one is saved for one in own)
-                if saved.filing is not None and saved.origin() is tensor and not is_own:
-                    saved.filing.detached = _frames.capture(4)
+            book = self._filed(key)
+            if book is None:
+                return
+            own = {id(kept) for _, kept in compat.raw_saved(node)}
+            stack = _frames.capture(4)
+            for saved in book.saves():
+                if saved.filing is not None and saved.origin() is tensor and id(saved) not in own:
+                    saved.filing.detached = stack
 
     def _swap(
         self, book: StorageBook, tensor: torch.Tensor, event: WriteEvent, new: torch.Tensor | None

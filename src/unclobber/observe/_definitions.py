@@ -101,11 +101,6 @@ def _parameters(scope: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     return {one.arg for one in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}
 
 
-def is_set_within(name: str, scope: Scope) -> bool:
-    """Whether a function inside of ``scope`` may set its variable: ``nonlocal name``."""
-    return any(isinstance(node, ast.Nonlocal) and name in node.names for node in ast.walk(scope))
-
-
 def _is_declared(name: str, scope: Scope) -> bool:
     """Whether another scope may set the name: ``global name``, ``nonlocal name``."""
     return any(

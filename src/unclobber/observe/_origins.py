@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ._callables import VIEW_ATTRIBUTES, VIEWS
-from ._definitions import Definition, at_the_end, is_local, is_set_within, reaching, scope_of
+from ._definitions import Definition, at_the_end, is_local, reaching, scope_of
 from ._lookup import UNKNOWN, function_of, is_in_place, value_of
 from ._operands import bind_code, bind_exact
 from ._outsiders import may_set
@@ -308,7 +308,7 @@ class Finder:
         return self._of_definition(definition, Place(code, place.source, place.at, depth), element, steps)
 
     def _of_enclosing(self, name: str, place: Place, element: tuple[int, ...], steps: int) -> Origin | None:
-        """A closure's variable: in the function around it, if that is still running and alone sets it."""
+        """A closure's variable: in the function around it, if that is still running."""
         if place.depth is None:
             return None
         mine = value_of(ast.Name(name, ast.Load()), self.levels[place.depth].frame)
@@ -316,14 +316,10 @@ class Finder:
             level = self.levels[depth]
             if name not in level.frame.f_code.co_cellvars:
                 continue
-            outer = self.place(depth)
-            scope = None if outer is None else scope_of(outer.source.tree, outer.code)
             # another function's variable of that name, or an earlier call's of the same function
-            if value_of(ast.Name(name, ast.Load()), level.frame) is not mine:
-                continue
-            if outer is None or scope is None or is_set_within(name, scope):
-                return None
-            return self._of_name(name, outer, element, steps)
+            if value_of(ast.Name(name, ast.Load()), level.frame) is mine:
+                outer = self.place(depth)
+                return None if outer is None else self._of_name(name, outer, element, steps)
         return None
 
     def _module_code(self, place: Place) -> CodeType | None:
