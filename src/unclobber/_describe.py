@@ -56,6 +56,7 @@ def evidence(
         role = held.role
         save = _held(saved, held, frames)
     gradient = _owners.gradient_owner(saved.alias, frames) if standing.unseen else None
+    unread = held is None and never_read(saved, ledger)
     return Evidence(
         save=save,
         writes=_writes(standing, ledger, frames),
@@ -65,9 +66,11 @@ def evidence(
         unchecked=saved.unchecked,
         changed=standing.changed,
         went_before=_went_before(node),
-        others_changed=standing.refused and not standing.changed and _others_changed(saved, ledger),
+        others_changed=standing.refused
+        and (unread or not standing.changed)
+        and _others_changed(saved, ledger),
         value_known=saved.filing is not None and not standing.unseen and saved.filing.book is not None,
-        unread=held is None and never_read(saved, ledger),
+        unread=unread,
         unseen=standing.unseen,
         swapped=standing.swapped,
         version_now=standing.version,

@@ -43,3 +43,21 @@ def test_what_backward_never_reads_does_not_count():
     """Batch norm keeps its running statistics and updates them in each forward."""
     assert refused(norm=True).harmless
     assert not refused(norm=True, change=True).harmless
+
+
+def test_an_unread_one_beside_a_changed_one():
+    """``gather`` keeps what softmax has computed for its shape; softmax itself reads it."""
+
+    def program():
+        x = torch.rand(3, 4, requires_grad=True)
+        weights = x.softmax(-1)
+        kept = weights.gather(1, torch.tensor([[1], [2], [3]]))
+        weights[:, 0] = 0
+        kept.sum().backward()
+
+    with pytest.raises(unclobber.InplaceError) as caught, unclobber.watch():
+        program()
+    finding = caught.value.finding
+    assert finding.needed.node == "GatherBackward0"
+    assert not finding.harmless
+    assert any(ANOTHER in note for note in finding.notes)
