@@ -156,7 +156,7 @@ def _perform(job: Job) -> Ran:
     ending, error = "finished", ""
     findings: list[Finding] = []
     base = _peak()
-    began = time.perf_counter()
+    began, cpu_began = time.perf_counter(), time.process_time()
     with contextlib.ExitStack() as stack:
         stack.enter_context(session)
         # Entering a session may probe torch with backward calls of its own.
@@ -176,7 +176,7 @@ def _perform(job: Job) -> Ran:
             ending = "error" if finding is None else "finding"
             findings = [] if finding is None else [finding]
             error = "".join(traceback.format_exception_only(failure)).strip()
-        seconds = time.perf_counter() - began
+        seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
         leftovers = {} if reads is None else dict(reads.found)
     found = (*session.findings, *(f for f in findings if f not in session.findings))
     return Ran(
@@ -186,6 +186,7 @@ def _perform(job: Job) -> Ran:
         failed_at=recorder.failed_at if recorder.failed_at is not None else recorder.begun + 1,
         error=error,
         seconds=seconds,
+        cpu_seconds=cpu_seconds,
         peak_bytes=max(0, _peak() - base),
         loaded=_loaded(),
         comparison=_record_and_compare(job, recorder, ending),

@@ -62,6 +62,7 @@ class Ran:
     """The backward call that was running when the first finding was raised, or the next one to come."""
     error: str = ""
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     peak_bytes: int = 0
     loaded: tuple[str, ...] = ()
     """Files that the program has loaded modules from, and the script."""

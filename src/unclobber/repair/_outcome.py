@@ -22,6 +22,8 @@ class Proof:
     """Largest difference relative to the largest gradient element of its tensor; 0 if bit-equal."""
     seconds: float = 0.0
     """Wall time of the candidate's run minus that of the reference."""
+    cpu_seconds: float = 0.0
+    """The same of processor time, all threads: what else the machine does is not in it."""
     extra_bytes: int = 0
     """Peak memory of the candidate's process minus that of the reference's."""
 
