@@ -124,13 +124,14 @@ class Ledger:
     def prune(self) -> None:
         """Forget queued saves that have died; the queue then doubles before it is looked at again."""
         with self._lock:
-            for _ in range(len(self.pending)):
-                ref = self.pending.popleft()
-                if ref() is not None:
-                    self.pending.append(ref)
-                else:
-                    self._saves_taken += 1
-            self.pending_limit = 2 * len(self.pending) + _FIRST_PRUNE
+            pending = self.pending
+            looked_at = pending.copy()  # in one piece: other threads append meanwhile
+            alive = [ref for ref in looked_at if ref() is not None]
+            pending.extend(alive)  # first: a write in another thread must not find the queue without them
+            for _ in looked_at:
+                pending.popleft()
+            self._saves_taken += len(looked_at) - len(alive)
+            self.pending_limit = 2 * len(pending) + _FIRST_PRUNE
 
     def take_own_saves(self, tensors: list[torch.Tensor]) -> list[weakref.ref[SavedTensor]]:
         """Take what the running operation has just saved of ``tensors`` off the queue.
@@ -411,7 +412,7 @@ class Ledger:
 
     def unwritten_leaves(self) -> list[torch.Tensor]:
         """Leaves that are saved, or whose views are, in storages that weren't written to since."""
-        refs = list(itertools.chain(list(self.pending), *list(self.watched.values())))
+        refs = list(itertools.chain(self.pending.copy(), *list(self.watched.values())))
         leaves = []
         dead = 0
         for ref in refs:
@@ -420,7 +421,7 @@ class Ledger:
                 dead += 1
                 continue
             # Never a view: asking one for `is_leaf` makes torch bring its grad_fn up to date.
-            tensor = saved.origin() if saved.base is None else saved.base()
+            tensor = (saved.base or saved.origin)()
             if tensor is not None and tensor.is_leaf:
                 leaves.append(tensor)
         if 2 * dead > len(refs):  # asked at each backward: the dead must not add up

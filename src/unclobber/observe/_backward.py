@@ -55,12 +55,12 @@ class Mark(NamedTuple):
 class _Marker:
     """The mark of the call that is running; None while several threads run one, or none."""
 
-    __slots__ = ("node", "now")
+    __slots__ = ("now", "told")
 
     def __init__(self) -> None:
         self.now: Mark | None = None
-        self.node: Any = None
-        """The node that was told of it last; forgotten when the call returns."""
+        self.told: Stack | None = None
+        """The stack of the saves whose node was told of it last."""
 
 
 marker = _Marker()
@@ -186,7 +186,7 @@ def _wrapped(original: Any) -> Any:
         _running.append(call)
         alone = all(other in _thread.calls for other in _running)
         mark = Mark(nth, call.stack, keeps_graph, bool(call.inputs), compat.next_sequence_number())
-        outer, marker.now, marker.node = marker.now, mark if alone else None, None
+        outer, marker.now, marker.told = marker.now, mark if alone else None, None
         _thread.recent = (*_thread.recent[-1:], mark)
         _leave_mark(outputs, mark)
         seen = compat.sees_writes()
@@ -197,7 +197,7 @@ def _wrapped(original: Any) -> Any:
             return original(outputs, *args, **kwargs)
         finally:
             marker.now = outer if len(_thread.calls) > 1 else None
-            marker.node = None
+            marker.told = None
             # The engine runs nodes under the thread-local state that it found at the start.
             if seen:
                 compat.see_writes()

@@ -249,17 +249,19 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
     """The unpack hook: nothing happened since the save in almost all cases.
 
     The node is told where its operation ran and which backward asked: once its saves are freed,
-    nothing else knows (``_freed``). The note dies with the node.
+    nothing else knows (``_freed``). The note dies with the node. A node asks for several tensors in a
+    row, which share one stack object (``_make_pack``): it is told once.
     """
     current_node: Any = compat.current_node
     marker, key = _backward.marker, compat.NODE_NOTE
 
     def unpack(saved: SavedTensor) -> torch.Tensor:
-        node = current_node()
-        if node is not marker.node:  # a node asks for several tensors in a row
-            marker.node = node
+        stack = saved.stack
+        if stack is not marker.told:
+            marker.told = stack or None  # the empty one of an engine's thread is everybody's
+            node = current_node()
             if node is not None:
-                node.metadata[key] = (saved.stack, marker.now)
+                node.metadata[key] = (stack, marker.now)
         if saved.filing is None:
             alias = saved.alias
             if alias._version == saved.version:
