@@ -16,8 +16,9 @@ def tensor_name(save: Save) -> str:
         return f"`{save.name}`"
     if save.expression:
         return f"`{save.expression}`"
-    shape = "x".join(map(str, save.shape)) or "scalar"
-    return f"a {shape} {save.dtype} tensor"
+    if not save.shape:
+        return f"a {save.dtype} scalar"
+    return f"a {save.dtype} tensor of shape {'x'.join(map(str, save.shape))}"
 
 
 def saver(save: Save) -> str:

@@ -37,6 +37,8 @@ class Form:
     required: int = 1
     """How many parameters have no default."""
     told_as_linear: bool = False
+    given: Mapping[str, str] = field(default_factory=dict)
+    """What the function itself gives to its operation, by that operation's argument."""
 
 
 def _unary(operation: str, *more: str) -> Form:
@@ -86,7 +88,7 @@ FUNCTIONS: dict[str, Form] = {
             "clamp_max": {"self": "input", "max": "max"},
         },
     ),
-    "square": _unary("pow"),
+    "square": Form(("input",), {"pow": _RESULT_ONLY}, given={"exponent": "2"}),
     "selu": Form(("input",), {"elu": {"self": "input", "result": RESULT}}),
     "relu6": Form(("input",), {"hardtanh": {"self": "input", "result": RESULT}}),
     "logsigmoid": Form(("input",), {"log_sigmoid_forward": {"self": "input"}}),

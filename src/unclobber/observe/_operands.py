@@ -57,6 +57,8 @@ class Operands:
     """Roles that are what the expression returns."""
     target: ast.expr | None = None
     """What an in-place operation wrote, or ``out=``: the result under another name."""
+    given: Mapping[str, str] = field(default_factory=dict)
+    """Arguments that the called function gives by itself: the 2 of ``square``."""
     linear: bool = False
     """Whether it is ``linear`` that ran the operation."""
 
@@ -220,7 +222,7 @@ def _call(node: ast.Call, source: Source, rule: Rule, edges: Edges | None) -> Op
     if in_place:
         target = arguments.get("self", arguments.get("input"))
     results = frozenset(role for role, given in roles.items() if given == RESULT)
-    return Operands(arguments, results=results, target=target, linear=form.told_as_linear)
+    return Operands(arguments, results=results, target=target, given=form.given, linear=form.told_as_linear)
 
 
 def callee(node: ast.Call) -> str | None:

@@ -151,7 +151,7 @@ def _names(rule: Rule, role: str, stack: Stack, edges: Edges | None, shape: Sequ
         return _Names({})
     found, between = place
     matched = operands(found, between, rule, edges)
-    texts: dict[str, str] = {}
+    texts = dict(matched.given)
     for key, node in matched.arguments.items():
         text = _text(node, found.source)
         if text is not None and _fits(node, shape, key):

@@ -299,6 +299,8 @@ def test_the_transposed_weight_of_a_swap_is_not_named():
             "x",
             "grad of `x` is loss * (grad - (grad * loss).sum(-1, keepdim=True))",
         ),
+        ("loss = x.square()", "PowBackward0", "self", "x", "grad of `x` is grad * 2 * x"),
+        ("loss = torch.square(x)", "PowBackward0", "self", "x", "grad of `x` is grad * 2 * x"),
         ("loss = F.linear(x, w)", "MmBackward0", "mat2", "x", "grad of `x` is grad @ w"),
         ("loss = F.linear(x, w, b)", "AddmmBackward0", "mat2", "x", "grad of `x` is grad @ w"),
         ("loss = torch.addmm(b, x, w)", "AddmmBackward0", "mat2", "x", "grad of `x` is grad @ wᵀ"),
