@@ -114,7 +114,13 @@ class _Refused:
             case Kind.LEAF_VIEW:
                 leaf = tensor if base is None else base
                 return leaf.is_leaf and leaf.requires_grad and (base is not None or target.made_here)
-            case Kind.MULTI_VIEW | Kind.NO_GRAD_VIEW | Kind.INFERENCE_VIEW | Kind.FUNCTION_VIEW:
+            case (
+                Kind.MULTI_VIEW
+                | Kind.NO_GRAD_VIEW
+                | Kind.INFERENCE_VIEW
+                | Kind.FUNCTION_VIEW
+                | Kind.VIEW_DETACHED
+            ):
                 return base is not None or target.made_here
             case Kind.INFERENCE_WRITE | Kind.INFERENCE_LEAF:
                 return tensor.is_inference()
@@ -324,6 +330,7 @@ _ACCEPTED: dict[Kind, _origins.Accepts] = {
     Kind.INFERENCE_SAVE: _origins.anything,
     Kind.INFERENCE_LEAF: _origins.anything,
     Kind.SELF_OVERLAP: _origins.expanded,
+    Kind.VIEW_DETACHED: _origins.view,
 }
 """What made the tensor that each kind speaks of."""
 

@@ -58,6 +58,26 @@ def test_an_alias_that_is_relied_on(fix):
     assert any("w.exp().clone()" in f["diff"] for f in fixes)
 
 
+def test_a_view_detached_in_place(fix):
+    """The state of a recurrent net, cut off by ``detach_``, which torch refuses for views."""
+    text = """
+    import torch
+
+    torch.manual_seed(0)
+    rnn = torch.nn.RNN(4, 8)
+    state = torch.zeros(1, 2, 8)
+    for _ in range(2):
+        out, last = rnn(torch.randn(5, 2, 4), state)
+        state = last.view(1, 2, 8)
+        state.detach_()
+        (out.sum() + state.sum()).backward()
+    """
+    done = fix(text)
+    assert "error[UC208]" in done.out
+    assert "+    state = state.detach()" in done.out
+    assert "proved: loss and gradients of 4 leaves equal" in done.out
+
+
 def test_a_script_that_is_not_deterministic(fix):
     """Nothing can be compared, and that is what is said."""
     text = """

@@ -66,6 +66,7 @@ REFUSALS = {
     "inference tensor to train": (lambda: made_in_inference_mode().requires_grad_(), Kind.INFERENCE_LEAF),
     "expanded": (lambda: torch.ones(1).expand(3).add_(1), Kind.SELF_OVERLAP),
     "overlapping input": (through_out, Kind.INPUT_OVERLAP),
+    "view detached": (lambda: leaf()[0].detach_(), Kind.VIEW_DETACHED),
     "second backward": (twice, Kind.FREED),
     "version": (stale, Kind.VERSION),
 }

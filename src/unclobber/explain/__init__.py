@@ -27,6 +27,7 @@ GISTS: dict[str, str] = {
     "UC205": "in-place on a view from a custom Function",
     "UC206": "an inference tensor was saved or written",
     "UC207": "in-place on an expanded tensor",
+    "UC208": "detach_() on a view",
     "UC301": "backward through a graph that was freed",
 }
 """Each code in so few words that a list of all keeps to 80 columns."""

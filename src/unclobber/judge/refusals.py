@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..model import Finding, FreedEvidence, RefusalEvidence, StaleEvidence
-from .rules import _refused, uc101_stale, uc201, uc202, uc203, uc204, uc205, uc206, uc207, uc301
+from .rules import _refused, uc101_stale, uc201, uc202, uc203, uc204, uc205, uc206, uc207, uc208, uc301
 
 _AT_THE_WRITE: dict[str, Callable[[RefusalEvidence], Finding]] = {
     "UC201": uc201.judge,
@@ -15,6 +15,7 @@ _AT_THE_WRITE: dict[str, Callable[[RefusalEvidence], Finding]] = {
     "UC205": uc205.judge,
     "UC206": uc206.judge,
     "UC207": uc207.judge,
+    "UC208": uc208.judge,
 }
 
 

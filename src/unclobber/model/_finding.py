@@ -24,6 +24,7 @@ CODES: dict[str, str] = {
     "UC205": "function-view-written",
     "UC206": "inference-tensor",
     "UC207": "overlapping-memory",
+    "UC208": "view-detached",
     "UC301": "graph-freed",
 }
 """Every code with its name; stable."""

@@ -23,7 +23,7 @@ class ModuleHook:
 
 @dataclass(frozen=True, slots=True)
 class RefusalEvidence:
-    """Facts for the codes UC201 to UC207: torch has raised, and this is what it left out."""
+    """Facts for the codes UC201 to UC208: torch has raised, and this is what it left out."""
 
     code: str
     """The code that torch's message belongs to."""

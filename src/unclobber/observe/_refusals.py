@@ -1,7 +1,8 @@
 """torch's own refusals, told from errors of the program that only look like them.
 
-The sentences stand in torch/csrc/autograd/variable.cpp, VariableTypeUtils.h, saved_variable.cpp,
-custom_function.cpp, the version counter's header and ATen's MemoryOverlap; torch_facts checks each.
+The sentences stand in torch/csrc/autograd/variable.cpp, VariableTypeUtils.h, VariableTypeManual.cpp,
+saved_variable.cpp, custom_function.cpp, the version counter's header and ATen's MemoryOverlap;
+torch_facts checks each.
 An error counts as torch's only if it came out of a call into C: Python code that raises the same
 words is somebody's own.
 """
@@ -31,6 +32,7 @@ class Kind(Enum):
     INFERENCE_LEAF = "UC206 leaf"
     SELF_OVERLAP = "UC207 self"
     INPUT_OVERLAP = "UC207 input"
+    VIEW_DETACHED = "UC208"
     FREED = "UC301"
     VERSION = "UC101"
 
@@ -53,6 +55,7 @@ _SENTENCES: tuple[tuple[str, Kind], ...] = (
     ("Setting requires_grad=True on inference tensor outside InferenceMode", Kind.INFERENCE_LEAF),
     ("more than one element of the written-to tensor refers to a single memory location", Kind.SELF_OVERLAP),
     ("some elements of the input tensor and the written-to tensor refer to a single", Kind.INPUT_OVERLAP),
+    ("Can't detach views in-place", Kind.VIEW_DETACHED),
     ("Trying to backward through the graph a second time", Kind.FREED),
     (
         "one of the variables needed for gradient computation has been modified by an inplace operation",

@@ -12,6 +12,7 @@ ONE_BY_ONE = "with each view taken on its own"
 VIEW_RECORDED = "with the view taken in normal mode"
 COPIED_OUTPUT = "with the custom Function's output copied"
 NO_GRAD = "with no_grad for inference_mode"
+VIEW_DETACHED = "with the view detached alone"
 KEPT_ON_CTX = "with the tensors on ctx as they were in forward"
 CUT = "with the gradient stopped at the graph that was freed"
 
@@ -25,6 +26,7 @@ READINGS = {
     "UC204": VIEW_RECORDED,
     "UC205": COPIED_OUTPUT,
     "UC206": NO_GRAD,
+    "UC208": VIEW_DETACHED,
     "UC301": CUT,
 }
 """What a program is taken to mean where torch refuses it, by code. Every reading is run from the

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from ..observe._torch_compat import tree_map
 from . import _proposal as names
 
 Context = Callable[[], Any]
@@ -138,6 +139,24 @@ _VIEWS = _MANY_VIEWS | {
 }  # fmt: skip
 
 
+class _ViewsDetached(TorchFunctionMode):
+    """``view.detach_()``, which torch refuses: whatever reads the view afterwards reads a detached one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._detached: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") == "detach_" and args and args[0]._is_view():
+            self._detached[id(args[0])] = args[0], args[0].detach()
+            return args[0]
+        return func(*tree_map(self._now, args), **tree_map(self._now, kwargs or {}))
+
+    def _now(self, argument: Any) -> Any:
+        known = self._detached.get(id(argument))
+        return argument if known is None else known[1]
+
+
 @contextmanager
 def _outputs_copied() -> Iterator[None]:
     """A view that a custom Function returns is a copy, as torch's own message advises; so is one that
@@ -221,6 +240,7 @@ _CONTEXTS: dict[str, Context] = {
     names.RECORDED: _LeavesAsValues,
     names.ONE_BY_ONE: _ViewsOneByOne,
     names.VIEW_RECORDED: _ViewsRecorded,
+    names.VIEW_DETACHED: _ViewsDetached,
     names.COPIED_OUTPUT: _outputs_copied,
     names.KEPT_ON_CTX: _kept_on_ctx,
     names.NO_GRAD: _no_grad_for_inference_mode,

@@ -55,6 +55,10 @@ ABOUT: dict[str, tuple[str, str]] = {
         "A tensor of which several elements share memory, such as an expanded one, was written in place.",
         "Clone the tensor before the write.",
     ),
+    "UC208": (
+        "A view was detached in place.",
+        "Use the out-of-place detach(): it gives a tensor of its own that shares the memory.",
+    ),
     "UC301": (
         "Backward went through a graph whose saved tensors an earlier backward had freed.",
         "Compute the shared part anew, add up the losses and call backward once, or detach what ties the "

@@ -15,6 +15,7 @@ _MADE = {
     "UC205": "a view made inside a custom Function",
     "UC206": "an inference tensor",
     "UC207": "several of its elements share memory",
+    "UC208": "a view",
 }
 """What the tensor of ``Finding.saved`` is, for the errors raised at the write."""
 

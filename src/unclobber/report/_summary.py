@@ -20,6 +20,7 @@ _WORDING: dict[str, tuple[str, str]] = {
     "UC205": ("{write} writes to a view from a custom Function", ", made at {saved}"),
     "UC206": ("{offending} uses an inference tensor", " made at {saved}"),
     "UC207": ("{write} writes to an expanded tensor", ", made at {saved}"),
+    "UC208": ("{write} detaches a view in place", ", made at {saved}"),
     "UC301": ("{needed} needs the graph", " that {freed} freed"),
 }
 """For each code the sentence, and its second half, left out where its place is not known."""

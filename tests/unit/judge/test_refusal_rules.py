@@ -37,7 +37,7 @@ def evidence(code: str, **facts) -> RefusalEvidence:
     return RefusalEvidence(code=code, torch_message="torch's own sentence", **given)
 
 
-CODES = ["UC201", "UC202", "UC203", "UC204", "UC205", "UC206", "UC207"]
+CODES = ["UC201", "UC202", "UC203", "UC204", "UC205", "UC206", "UC207", "UC208"]
 
 
 @pytest.mark.parametrize("code", CODES)

@@ -855,6 +855,32 @@ x = torch.arange(5.)
 x[1:] += x[:-1]  # write
 """,
     ),
+    "last state detached": (
+        "UC208",
+        """
+out = torch.randn(2, 5, 4, requires_grad=True).exp()
+last = out[:, -1]  # made
+last.detach_()  # write
+""",
+    ),
+    "states of an LSTM detached": (
+        "UC208",
+        """
+rnn = torch.nn.LSTM(4, 8, num_layers=2)
+out, (h, c) = rnn(torch.randn(5, 2, 4))
+top = h.select(0, -1)  # made
+torch.detach_(top)  # write
+""",
+    ),
+    "gradient that is a view": (
+        "UC208",
+        """
+w = torch.nn.Parameter(torch.ones(3))
+opt = torch.optim.SGD([w], lr=0.1)
+w.grad = torch.ones(2, 3, requires_grad=True).exp()[0]
+opt.zero_grad(set_to_none=False)  # write
+""",
+    ),
     "cost loop": (
         "UC301",
         """

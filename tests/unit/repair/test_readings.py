@@ -71,7 +71,13 @@ def test_the_programs_own_errors_pass():
     def wrong():
         torch.ones(2) + torch.ones(3)
 
-    for reading in (names.NOT_RECORDED, names.RECORDED, names.ONE_BY_ONE, names.VIEW_RECORDED):
+    for reading in (
+        names.NOT_RECORDED,
+        names.RECORDED,
+        names.ONE_BY_ONE,
+        names.VIEW_RECORDED,
+        names.VIEW_DETACHED,
+    ):
         with pytest.raises(RuntimeError, match="must match"):
             _under(reading, wrong)
 
@@ -116,6 +122,24 @@ def test_views_one_by_one(split):
     with pytest.raises(RuntimeError):
         _plain(program)
     assert torch.equal(_under(names.ONE_BY_ONE, program), _plain(indexed))
+
+
+def test_a_view_detached():
+    """Gradients stop at the view that was detached, and flow through its base as before."""
+
+    def program(detach):
+        w = _leaf()
+        x = w * 1
+        part = x[:2]
+        part = detach(part)
+        (torch.cat([part, x]).exp().sum() + (part * x[2:]).sum()).backward()
+        return w.grad
+
+    with pytest.raises(RuntimeError):
+        program(torch.Tensor.detach_)
+    found = _under(names.VIEW_DETACHED, lambda: program(torch.Tensor.detach_))
+    assert torch.equal(found, _plain(lambda: program(torch.Tensor.detach)))
+    assert not torch.equal(found, _plain(lambda: program(lambda part: part)))
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
