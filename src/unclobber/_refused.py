@@ -6,13 +6,14 @@ Runs once, when an exception leaves the watched code. The frames of its tracebac
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from . import _spent
 from .model import FreedEvidence, ModuleHook, RefusalEvidence, Save, StaleEvidence, Write
-from .observe import _module_hooks, _modules, _origins, _owners, _sites, _source, _targets
+from .observe import _module_hooks, _modules, _origins, _owners, _sites, _source, _targets, _view_writes
 from .observe import _torch_compat as compat
 from .observe._origins import Finder, Level, Origin, Place
 from .observe._refusals import Kind, kind_of, levels_of
@@ -51,13 +52,7 @@ class _Refused:
 
     def evidence(self) -> RefusalEvidence:
         if _WRITTEN_BEFORE in str(self.error):
-            return RefusalEvidence(
-                code=self.kind.code,
-                torch_message=str(self.error),
-                write=None,
-                grad_off=self._grad_off(),
-                used=_spent.need(self.levels, 0),
-            )
+            return self._use()
         target = self._target()
         leaf_shown = False
         origin: Origin | None = None
@@ -91,6 +86,23 @@ class _Refused:
             in_no_grad=self._in_no_grad(),
         )
 
+    def _use(self) -> RefusalEvidence:
+        """A view is only used, after its memory was written."""
+        target = self._operand(_is_stale, first=True)
+        view = None if target is None else target.tensor
+        origin = None if target is None or view is None else self._origin(target, leaf_shown=False)
+        wrote = None if view is None else _view_writes.last(view)
+        site = None if wrote is None else _sites.resolve(wrote.stack)
+        return RefusalEvidence(
+            code=self.kind.code,
+            torch_message=str(self.error),
+            write=None if wrote is None or site is None else Write(site, wrote.operation, True, True),
+            made=None if origin is None else self._made(origin.stack, origin.how, target, view),
+            how=None if origin is None else origin.how,
+            grad_off=self._grad_off(),
+            used=_spent.need(self.levels, 0),
+        )
+
     def _grad_off(self) -> str | None:
         return self.kind.value.partition(" ")[2] if self.kind.code == "UC204" else None
 
@@ -98,7 +110,7 @@ class _Refused:
 
     def _target(self) -> Target | None:
         if self.kind is Kind.INFERENCE_SAVE:
-            return self._read_inference_tensor()
+            return self._operand(torch.Tensor.is_inference)
         target = _targets.find(self.levels)
         return target if target is None or self._fits(target) else _without_tensor(target)
 
@@ -130,8 +142,8 @@ class _Refused:
     def _is_wanted_leaf(self, tensor: torch.Tensor | None) -> bool:
         return self.kind is Kind.LEAF_VIEW and tensor is not None and tensor.is_leaf and not tensor._is_view()
 
-    def _read_inference_tensor(self) -> Target | None:
-        """The one operand of the user's line that inference mode made."""
+    def _operand(self, is_meant: Callable[[torch.Tensor], bool], *, first: bool = False) -> Target | None:
+        """The one operand of the user's line that torch can mean, or the first, where any of them will do."""
         depth = next(
             (i for i, one in enumerate(self.levels) if not _sites.is_library(one.frame.f_code)), None
         )
@@ -147,13 +159,13 @@ class _Refused:
         place = Place(level.frame.f_code, located.source, located.statement, depth)
         found: dict[int, tuple[ast.expr, torch.Tensor]] = {}
         for node in ast.walk(located.node):
-            if isinstance(node, (ast.Name, ast.Attribute)):
+            if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
                 value = finder.value(node, place)
-                if isinstance(value, torch.Tensor) and value.is_inference():
+                if isinstance(value, torch.Tensor) and is_meant(value):
                     found.setdefault(id(value), (node, value))
-        if len(found) != 1:
+        if not found or (len(found) > 1 and not first):
             return Target(operation, depth)
-        node, tensor = next(iter(found.values()))
+        node, tensor = min(found.values(), key=lambda one: (one[0].lineno, one[0].col_offset))
         return Target(operation, depth, node, _source.text_of(node, located.source), tensor, node)
 
     def _write(self, target: Target | None) -> Write | None:
@@ -283,7 +295,7 @@ class _Refused:
         )
 
     def _may_have_owner(self, tensor: torch.Tensor) -> bool:
-        return tensor.is_leaf and not tensor._is_view()
+        return not tensor._is_view() and tensor.is_leaf  # a view may refuse to say
 
     def _leaf_name(self, tensor: torch.Tensor | None) -> str | None:
         if tensor is None or self.kind not in (Kind.LEAF, Kind.LEAF_VIEW):
@@ -300,6 +312,15 @@ def _binds_tighter(value: ast.expr, operator: ast.operator) -> bool:
         products = (ast.Mult, ast.Div, ast.MatMult)
         return isinstance(operator, (ast.Add, ast.Sub)) and isinstance(value.op, products)
     return isinstance(value, _ATOMS)
+
+
+def _is_stale(tensor: torch.Tensor) -> bool:
+    """Whether torch refuses to say what became of a view since its memory was written."""
+    try:
+        _ = tensor.grad_fn
+    except RuntimeError as error:
+        return _WRITTEN_BEFORE in str(error)
+    return False
 
 
 def _without_tensor(target: Target) -> Target:

@@ -38,6 +38,7 @@ from .observe import (
     _running_stats,
     _saves,
     _selftest,
+    _view_writes,
     _write_log,
     _writes,
 )
@@ -276,7 +277,9 @@ class Session:
         )
 
 
-_BEYOND_SAVES = (_write_log, _functions, _gradients, _module_hooks, _recompute, _registrations)
+_BEYOND_SAVES = (
+    _write_log, _functions, _gradients, _module_hooks, _recompute, _registrations, _view_writes,
+)  # fmt: skip
 """What sees conflicts that no saved tensor shows, in the order in which they are installed."""
 
 

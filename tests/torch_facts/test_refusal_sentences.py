@@ -26,6 +26,14 @@ def view_under(mode) -> torch.Tensor:
         return h[0]
 
 
+def used_after_a_write(mode) -> torch.Tensor:
+    h = leaf() * 1
+    with mode:
+        view = h[0]
+    h.mul_(2)
+    return view * leaf()
+
+
 def made_in_inference_mode() -> torch.Tensor:
     with torch.inference_mode():
         return torch.ones(2, 2)
@@ -64,6 +72,8 @@ REFUSALS = {
     "inference tensor written": (lambda: made_in_inference_mode().add_(1), Kind.INFERENCE_WRITE),
     "inference tensor saved": (lambda: made_in_inference_mode() * leaf(), Kind.INFERENCE_SAVE),
     "inference tensor to train": (lambda: made_in_inference_mode().requires_grad_(), Kind.INFERENCE_LEAF),
+    "no_grad view used": (lambda: used_after_a_write(torch.no_grad()), Kind.NO_GRAD_VIEW),
+    "inference view used": (lambda: used_after_a_write(torch.inference_mode()), Kind.INFERENCE_VIEW),
     "expanded": (lambda: torch.ones(1).expand(3).add_(1), Kind.SELF_OVERLAP),
     "overlapping input": (through_out, Kind.INPUT_OVERLAP),
     "view detached": (lambda: leaf()[0].detach_(), Kind.VIEW_DETACHED),

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from ..observe import _frames
+from ..observe import _frames, _view_writes
 from ..observe import _torch_compat as compat
 from ..observe._content import same_bits
 from ._doubt import Doubt, Input
@@ -187,10 +187,15 @@ class Ledger:
         if self.misread is not None and misreads(operation, tensor, key, args, kwargs):
             self.misread(operation, _frames.capture(3))
         book = self._filed(key)
+        by_views = _view_writes.concerns(tensor)
+        if book is None and not by_views:
+            return None
+        stack = _frames.capture(3)
+        if by_views:
+            _view_writes.note(tensor, _version(tensor), operation, stack)
         if book is None:
             return None
-        stack, actor = _frames.capture(3), _frames.actor(3)
-        return self._enter(tensor, book, operation, stack, actor, bumps, args, kwargs)
+        return self._enter(tensor, book, operation, stack, _frames.actor(3), bumps, args, kwargs)
 
     def _enter(
         self,

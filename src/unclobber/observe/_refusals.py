@@ -45,8 +45,8 @@ _SENTENCES: tuple[tuple[str, Kind], ...] = (
     # several views at once comes first: torch adds it to the sentence about no_grad
     ("This view is the output of a function that returns multiple views", Kind.MULTI_VIEW),
     ("This view was created inside a custom Function", Kind.FUNCTION_VIEW),
-    ("created in no_grad mode and is being modified inplace", Kind.NO_GRAD_VIEW),
-    ("created in inference mode and is being modified inplace", Kind.INFERENCE_VIEW),
+    ("created in no_grad mode and", Kind.NO_GRAD_VIEW),
+    ("created in inference mode and", Kind.INFERENCE_VIEW),
     ("a view of a leaf Variable that requires grad is being used in an in-place operation", Kind.LEAF_VIEW),
     ("a leaf Variable that requires grad is being used in an in-place operation", Kind.LEAF),
     ("a leaf Variable that requires grad has been used in an in-place operation", Kind.LEAF),

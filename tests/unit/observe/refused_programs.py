@@ -1132,10 +1132,66 @@ net.w.add_(1)  # write
         "UC203",
         """
 x = torch.ones(2, requires_grad=True) * 1
-a, b = x.unbind()
+a, b = x.unbind()  # made
 with torch.no_grad():
     a.zero_()
 y = b * 2  # needed
+""",
+    ),
+    "views used after a write to another": (
+        "UC203",
+        """
+x = torch.ones(2, requires_grad=True).exp()
+a, b = x.unbind()  # made
+with torch.no_grad():
+    a.zero_()  # write
+y = b * 2  # needed
+""",
+    ),
+    "views used after a write to their base": (
+        "UC203",
+        """
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(6, 18)
+    def forward(self, x):
+        h = self.qkv(x)
+        q, k, v = h.chunk(3, dim=-1)  # made
+        h += 1  # write
+        return nn.functional.scaled_dot_product_attention(q, k, v)  # needed
+Attention()(torch.randn(2, 4, 6))
+""",
+    ),
+    "the last of several writes": (
+        "UC203",
+        """
+h = torch.randn(4, 6, requires_grad=True).exp()
+parts = h.split(3, dim=1)  # made
+for i in range(2):
+    h[i] = 0.
+h[3].mul_(2)  # write
+y = parts[1].sum()  # needed
+""",
+    ),
+    "a view made under no_grad used after a write": (
+        "UC204",
+        """
+h = torch.randn(4, 6, requires_grad=True).exp()
+with torch.no_grad():
+    first = h[0]  # made
+h.mul_(2)  # write
+y = first * torch.ones(6, requires_grad=True)  # needed
+""",
+    ),
+    "a write that nobody sees after one that is seen": (
+        "UC203",
+        """
+h = torch.randn(4, 6, requires_grad=True).exp()
+a, b = h.unbind(1)[:2]  # made
+h.mul_(2)
+torch.autograd.graph.increment_version(h)
+y = a * b  # needed
 """,
     ),
 }

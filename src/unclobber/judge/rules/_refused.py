@@ -59,30 +59,50 @@ def finding(
 
 
 _VIEWS = {
-    "UC203": "one of several views that one call returned (unbind, split, chunk, a loop over a tensor)",
+    "UC203": "one of several views that one call returned",
     "UC204": "a view that was made with grad mode off",
     "UC205": "a view that a custom Function returned",
 }
 
 
 def judge_use(evidence: RefusalEvidence) -> Finding:
-    """A view is used after its memory was written: torch notices late, and who wrote isn't known."""
+    """A view is used after its memory was written: torch notices late, at the line that reads it."""
+    view = subject(evidence)
+    kind = _VIEWS[evidence.code]
+    named = view != "the tensor"
+    if evidence.code == "UC203" and evidence.made is None:
+        kind += " (unbind, split, chunk, a loop over a tensor)"
+    unknown = (
+        "the write went to this view, to its base or to another view of it, on an earlier line that is not "
+        "known"
+    )
     return Finding(
         code=evidence.code,
-        message=f"{_VIEWS[evidence.code]} is used after its memory was written in place",
+        message=f"{view} is {kind}, used after its memory was written in place"
+        if named
+        else f"{kind} is used after its memory was written in place",
+        saved=evidence.made,
+        writes=() if evidence.write is None else (evidence.write,),
         needed=evidence.used,
         fixes=(
-            Fix("write to a copy: clone the tensor, or the view, before the write"),
-            Fix("or make a new tensor with the out-of-place operation"),
+            Fix("write before the view is made, if it is to hold the new values"),
+            Fix("or write to a copy (`clone()`), or out of place, if it is to keep the old ones"),
         ),
         notes=(
-            "the write went to this view, to its base or to another view of it, on an earlier line that is "
-            "not known",
+            *(() if evidence.write is not None else (unknown,)),
             "autograd can't tell what became of such a view once its memory was written",
         ),
         torch_message=evidence.torch_message,
-        labels=(("needed", "the view is used here, after the write"),),
+        labels=(
+            ("saved", f"{_maker(evidence)} makes the view here"),
+            ("write", f"its memory is written in place here ({operation(evidence)})"),
+            ("needed", f"{view if named else 'the view'} is used here, after the write"),
+        ),
     )
+
+
+def _maker(evidence: RefusalEvidence) -> str:
+    return f"`{evidence.how}`" if evidence.how and evidence.how != "[]" else "this line"
 
 
 def without_grad(evidence: RefusalEvidence) -> Fix:
