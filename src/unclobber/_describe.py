@@ -287,10 +287,14 @@ def _writes(standing: Standing, ledger: Ledger, frames: list[FrameType]) -> tupl
     if any(event.stack for event, _ in history):
         # What a library's own thread wrote, it did for an operation that was seen, too (collectives).
         history = [entry for entry in history if entry[0].stack]
-    for event, overlaps in history:
+    counters = ledger.counters(standing.saved, [event for event, _ in history]) if standing.moved else None
+    for nth, (event, overlaps) in enumerate(history):
         site = _sites.resolve(event.stack)
         key = (_place(site), event.operation if site is None or not site.below else None)
         after = version + event.count * event.bumps if standing.moved else version
+        if counters is not None:
+            version = counters[nth]
+            after = version + min(event.bumps, counters[nth + 1] - version)
         earlier = folded.get(key)
         if earlier is not None:
             folded[key] = _merged(earlier, overlaps, after, event.count)
@@ -325,7 +329,7 @@ def _write(
     ledger: Ledger,
     frames: list[FrameType],
 ) -> Write:
-    bumped = standing.moved and event.bumps > 0
+    bumped = after > before
     actor = event.actor() if event.actor is not None else None
     optimizer = module = None
     parameters: tuple[str, ...] = ()

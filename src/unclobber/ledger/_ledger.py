@@ -12,7 +12,7 @@ import itertools
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -212,7 +212,8 @@ class Ledger:
         with self._lock:
             self.write_count += 1
             region = None if operation in METADATA_ONLY else region_of(tensor)
-            event = WriteEvent(book.serial, operation, stack, region, _version(tensor), bumps, actor)
+            version, counter = _version(tensor), book.counter()
+            event = WriteEvent(book.serial, operation, stack, region, version, bumps, actor, counter)
             if region is not None and not tensor.is_meta and compat.is_plain(tensor):
                 with compat.unseen_by_torch():
                     selection = select(operation, args, kwargs or {}) if args and tensor is args[0] else None
@@ -533,12 +534,25 @@ class Ledger:
                 if event.last >= filing.since
             ]
             swap = filing.swap
-            if swap is None or (swap.to is not None and _same_memory(swap.to.alias, saved.alias)):
+            if swap is None or _keeps_memory(saved, swap):
                 return events
             # What happened to the memory that it had before is not what backward reads.
             before = [(event, False) for event, _ in events if event is not swap.event]
             after = [] if swap.to is None else self.history(swap.to)
             return [*before, (swap.event, self._standing(saved).swapped), *after]
+
+    def counters(self, saved: SavedTensor, events: Sequence[WriteEvent]) -> list[int] | None:
+        """Version counter of ``saved`` before each of the writes of its ``history``, and now.
+
+        None where they can't be told: the log was folded, or tells of other memory.
+        """
+        filing = saved.filing
+        if filing is None or (filing.swap is not None and not _keeps_memory(saved, filing.swap)):
+            return None
+        found = [event.counter for event in events if event.counter is not None and event.count == 1]
+        found.append(_version(saved.alias))
+        in_order = all(one <= other for one, other in itertools.pairwise([saved.version, *found]))
+        return found if in_order and len(found) == len(events) + 1 else None
 
     @property
     def save_count(self) -> int:
@@ -604,6 +618,11 @@ def _memory_of(saved: SavedTensor, swap: Swap) -> torch.Tensor:
         with torch.no_grad():
             return origin.detach()
     return saved.alias if swap.to is None else swap.to.alias
+
+
+def _keeps_memory(saved: SavedTensor, swap: Swap) -> bool:
+    """Whether a tensor was given the memory that it had already, as ``w.data -= 1`` does."""
+    return swap.to is not None and _same_memory(swap.to.alias, saved.alias)
 
 
 def _same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -75,6 +75,14 @@ class StorageBook:
             if saved is not None:
                 yield saved
 
+    def counter(self) -> int | None:
+        """Version counter of the newest live save."""
+        for ref in reversed(self._saves):
+            saved = ref()
+            if saved is not None:
+                return None if saved.alias.is_inference() else saved.alias._version
+        return None
+
     def note(self, event: WriteEvent) -> None:
         """Enter a write that is about to happen."""
         self.serial += 1

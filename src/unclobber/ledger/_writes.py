@@ -15,7 +15,9 @@ class WriteEvent:
     an endless loop keeps a bounded log; ``first`` and ``last`` then span all of them.
     """
 
-    __slots__ = ("actor", "bumps", "count", "first", "last", "operation", "region", "stack", "version")
+    __slots__ = (
+        "actor", "bumps", "count", "counter", "first", "last", "operation", "region", "stack", "version",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -26,6 +28,7 @@ class WriteEvent:
         version: int,
         bumps: int,
         actor: Any,
+        counter: int | None = None,
     ) -> None:
         self.first = self.last = serial
         self.count = 1
@@ -37,7 +40,10 @@ class WriteEvent:
         self.version = version
         """Version counter of the written tensor before the write."""
         self.bumps = bumps
-        """By how much it moves the version counter."""
+        """By how much it moves the version counter of the written tensor."""
+        self.counter = counter
+        """Version counter of the newest live save before the write: what was written may have one of its
+        own (``.data``)."""
         self.actor = actor
         """Weak reference to the module or optimizer whose code wrote, or None."""
 

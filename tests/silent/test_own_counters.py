@@ -1,0 +1,50 @@
+"""Writes through a tensor with a version counter of its own, among writes that torch counts."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import unclobber
+
+
+def _versions(write):
+    """What a finding says of the writes: the version counter before and after each, None for unseen ones."""
+    w = torch.ones(3, requires_grad=True)
+    x = torch.ones(3, requires_grad=True)
+    with pytest.raises(unclobber.InplaceError) as info, unclobber.watch():
+        y = (x * w).sum()
+        with torch.no_grad():
+            write(w)
+        now = w._version
+        y.backward()
+    found = [(one.version_before, one.version_after) for one in info.value.finding.writes]
+    assert max(after for _, after in found if after is not None) == now
+    return found
+
+
+def test_through_data():
+    def write(w):
+        w.data.mul_(2)
+        w.add_(1)
+        w.data.mul_(3)
+
+    assert _versions(write) == [(None, None), (0, 1), (None, None)]
+
+
+def test_assigned_through_data():
+    def write(w):
+        w.add_(1)
+        w.data -= 0.5
+        w.add_(1)
+
+    assert _versions(write) == [(0, 1), (None, None), (1, 2)]
+
+
+def test_all_of_them_counted():
+    def write(w):
+        w.add_(1)
+        w[0] = 5.0
+        w.detach().mul_(2)
+
+    assert _versions(write) == [(0, 1), (1, 2), (2, 3)]
