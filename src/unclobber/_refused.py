@@ -83,6 +83,7 @@ class _Refused:
             input_overlaps=self.kind is Kind.INPUT_OVERLAP,
             out_of_place=None if target is None else self._out_of_place(target),
             parameter=isinstance(tensor, torch.nn.Parameter),
+            expanded=target is not None and _is_expanded(target),
             in_no_grad=self._in_no_grad(),
         )
 
@@ -314,6 +315,16 @@ def _binds_tighter(value: ast.expr, operator: ast.operator) -> bool:
     return isinstance(value, _ATOMS)
 
 
+def _is_expanded(target: Target) -> bool:
+    """Whether torch refuses the write for the memory's sake, too."""
+    tensor = target.tensor
+    if tensor is None or target.made_here or target.operation in _EXPANDED_ALL_THE_SAME:
+        return False
+    if tensor.layout is not torch.strided:
+        return False
+    return any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
 def _is_stale(tensor: torch.Tensor) -> bool:
     """Whether torch refuses to say what became of a view since its memory was written."""
     try:
@@ -377,6 +388,9 @@ _SYMBOLS: dict[type[ast.operator], str] = {
     ast.Div: "/",
     ast.Pow: "**",
 }
+
+_EXPANDED_ALL_THE_SAME = frozenset(("fill_", "zero_", "masked_fill_", "index_put_"))
+"""Writes that torch allows where elements share their memory."""
 
 _ATOMS = (ast.Name, ast.Attribute, ast.Constant, ast.Call, ast.Subscript)
 """Expressions that need no parentheses."""

@@ -54,6 +54,8 @@ class RefusalEvidence:
     """The refused statement as one that makes a new tensor: ``h = h.clamp(0)``."""
     parameter: bool = False
     """The leaf is an ``nn.Parameter``: its name can't be given to a plain tensor."""
+    expanded: bool = False
+    """Elements of what was to be written share their memory: grad mode is not all that forbids it."""
     in_no_grad: str | None = None
     """The refused statement in a ``with torch.no_grad():`` of one line, where it fits in one."""
 

@@ -106,6 +106,24 @@ def test_what_is_written_and_the_way_out(text, subject, code, tmp_path):
     assert finding.fixes[0].code == code
 
 
+@pytest.mark.parametrize(
+    ("write", "advised"),
+    [("v += 1", False), ("v.zero_()", True), ("v[0].mul_(2)", True)],
+)
+def test_no_grad_is_advised_where_it_helps(write, advised, tmp_path):
+    """torch allows few writes to an expanded tensor, whatever the grad mode."""
+    make = "w = torch.ones(1, 3, requires_grad=True)\nv = w.expand(2, 3)\n"
+    finding = run_watched(f"{HEAD}{make}{write}", tmp_path).finding
+    assert finding.code == "UC202"
+    assert any(f"torch.no_grad(): {write}" in (fix.code or "") for fix in finding.fixes) == advised
+    assert any("refuses this under no_grad" in note for note in finding.notes) != advised
+    under = f"{HEAD}{make}with torch.no_grad():\n    {write}"
+    if advised:
+        assert run_watched(under, tmp_path) is None
+    else:
+        assert run_watched(under, tmp_path).finding.code == "UC207"
+
+
 # --- whose error it is ----------------------------------------------------------------------------
 
 SENTENCE = "a leaf Variable that requires grad is being used in an in-place operation."

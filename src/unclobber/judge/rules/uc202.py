@@ -30,14 +30,23 @@ def judge(evidence: RefusalEvidence) -> Finding:
     # `net.0.weight` is a name, but no expression
     speakable = evidence.leaf is not None and not re.search(r"\.\d", evidence.leaf)
     clone = f"x = {evidence.leaf}.clone()" if speakable else None
+    if evidence.expanded:
+        clone = f"x = {view.strip('`')}.clone()" if evidence.write and evidence.write.expression else None
     return finding(
         evidence,
         message,
         made=made,
         written=f"written in place here ({operation(evidence)})",
-        why=("a view shares the leaf's memory: this would change the leaf itself, where gradients end up",),
+        why=(
+            "a view shares the leaf's memory: this would change the leaf itself, where gradients end up",
+            *(
+                (f"{view} is expanded: torch refuses this under no_grad as well",)
+                if evidence.expanded
+                else ()
+            ),
+        ),
         fixes=(
-            without_grad(evidence),
+            *(() if evidence.expanded else (without_grad(evidence),)),
             Fix("where gradients are to flow, write into a copy and use that", code=clone),
             out_of_place(evidence, "or use the out-of-place operation (without the underscore)"),
         ),
