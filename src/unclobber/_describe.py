@@ -66,9 +66,9 @@ def evidence(
         unchecked=saved.unchecked,
         changed=standing.changed,
         went_before=_went_before(node),
-        others_changed=standing.refused
-        and (unread or not standing.changed)
-        and _others_changed(saved, ledger),
+        changed_too=_changed_too(saved, ledger)
+        if standing.refused and (unread or not standing.changed)
+        else (),
         value_known=saved.filing is not None and not standing.unseen and saved.filing.book is not None,
         unread=unread,
         unseen=standing.unseen,
@@ -94,18 +94,19 @@ def _went_before(node: Any) -> bool:
     return same and compat.sequence_number(node) < before.before
 
 
-def _others_changed(saved: SavedTensor, ledger: Ledger) -> bool:
-    """Whether the running backward has yet to read another saved tensor whose values have changed."""
+def _changed_too(saved: SavedTensor, ledger: Ledger) -> tuple[Site | None, ...]:
+    """Where the other tensors were saved that the running backward has yet to read, and that have changed."""
     call = _backward.current()
     graph = None if call is None else _freed.reachable(call)
-    return any(
-        isinstance(kept, SavedTensor)
+    return tuple(
+        _sites.resolve(kept.stack)
+        for node in (graph or {}).values()
+        for _, kept in compat.raw_saved(node)
+        if isinstance(kept, SavedTensor)
         and kept is not saved
         and kept.filing is not None
         and not never_read(kept, ledger, node)
         and ledger.standing(kept).changed
-        for node in (graph or {}).values()
-        for _, kept in compat.raw_saved(node)
     )
 
 

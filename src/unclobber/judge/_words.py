@@ -71,9 +71,13 @@ def after_backward(step: str, *, in_loop: bool = False) -> Fix:
 
 def place(site: Site, shown: Sequence[Save | Need | None]) -> str:
     """``line 19: `z = h * w```, with the file's name where it isn't the one of the places that are shown."""
+    return f"{line(site, shown)}: `{' '.join(site.statement.split())}`"
+
+
+def line(site: Site, shown: Sequence[Save | Need | None]) -> str:
+    """``line 19``, or ``net.py:19`` where that isn't the file of the places that are shown."""
     paths = {one.site.path for one in shown if one is not None and one.site is not None}
-    line = f"line {site.line}" if paths == {site.path} else f"{PurePath(site.path).name}:{site.line}"
-    return f"{line}: `{' '.join(site.statement.split())}`"
+    return f"line {site.line}" if paths == {site.path} else f"{PurePath(site.path).name}:{site.line}"
 
 
 def listing(items: Sequence[str], limit: int = 4) -> str:

@@ -37,8 +37,8 @@ class Evidence:
     """What was saved is known exactly: the memory as it is, or rebuilt from undo records."""
     went_before: bool
     """The backward call before, from the same line, kept this part of the graph (``retain_graph=True``)."""
-    others_changed: bool
-    """Another saved tensor that the same backward reads holds other values than were saved."""
+    changed_too: tuple[Site | None, ...]
+    """Where other tensors were saved that the same backward has yet to read, and that have changed."""
     unread: bool
     """No gradient that is computed reads its values."""
     unseen: bool

@@ -10,14 +10,14 @@ from __future__ import annotations
 from ...model import Evidence, Finding, Fix
 from .. import _data_parallel
 from .._inplace_modules import INPLACE_POSITION
-from .._words import after_backward, culprit, sentence
+from .._words import after_backward, culprit, line, listing, sentence
 
 
 def judge(evidence: Evidence) -> Finding | None:
     if not evidence.moved or evidence.stretch is not None:
         return None
     kept = _harmless(evidence)
-    harmless = kept and not evidence.others_changed
+    harmless = kept and not evidence.changed_too
     how = "was overwritten"
     if kept and not evidence.changed:
         how = "shares its storage with memory that was written"
@@ -47,10 +47,10 @@ def _harmless(evidence: Evidence) -> bool:
 
 def _notes(evidence: Evidence) -> tuple[str, ...]:
     notes = []
-    if evidence.others_changed and _harmless(evidence):
+    if evidence.changed_too and _harmless(evidence):
         notes.append(
-            "no element that backward needs of this tensor was changed, but the same backward needs another "
-            "saved tensor that was: run under unclobber.guard() to see both"
+            "no element that backward needs of this tensor was changed, but the same backward needs what "
+            f"{_others(evidence)} saved, too, and that was"
         )
     if evidence.unseen:
         notes.append(
@@ -61,6 +61,11 @@ def _notes(evidence: Evidence) -> tuple[str, ...]:
             "wrote is not known"
         )
     return (*notes, *_data_parallel.notes(evidence))
+
+
+def _others(evidence: Evidence) -> str:
+    lines = [line(site, (evidence.save, evidence.need)) for site in evidence.changed_too if site is not None]
+    return listing(list(dict.fromkeys(lines)), limit=3) or "another operation"
 
 
 def _takes_inplace(module: str) -> bool:
