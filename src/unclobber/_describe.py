@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import torch
 
-from .judge import syncs_buffers
+from .judge import syncs_buffers, written_by_backward
 from .knowledge import reads_shape_alone
 from .ledger import Ledger, SavedTensor, Standing, WriteEvent
 from .model import Evidence, GradientMemory, Need, Save, Site, Write
@@ -55,11 +55,13 @@ def evidence(
     else:
         role = held.role
         save = _held(saved, held, frames)
-    gradient = _owners.gradient_owner(saved.alias, frames) if standing.unseen else None
+    writes = _writes(standing, ledger, frames)
+    by_backward = standing.unseen or any(map(written_by_backward, writes))
+    gradient = _owners.gradient_owner(saved.alias, frames) if by_backward else None
     unread = held is None and never_read(saved, ledger)
     return Evidence(
         save=save,
-        writes=_writes(standing, ledger, frames),
+        writes=writes,
         need=need(node, backwards_before),
         detached=_detached(saved),
         moved=standing.refused or (standing.moved and not standing.changed),

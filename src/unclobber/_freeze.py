@@ -144,7 +144,7 @@ class _Keeper(Listener):
         """Whether an optimizer's step must be looked at."""
         return bool(self.watched)
 
-    def unwritten_leaves(self) -> Iterable[torch.Tensor]:
+    def saved_leaves(self) -> Iterable[torch.Tensor]:
         return ()
 
 

@@ -291,7 +291,7 @@ class Watcher(_writes.Listener, Protocol):
     def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None: ...
     def before_replay(self) -> None: ...
     def anything_alive(self) -> bool: ...
-    def unwritten_leaves(self) -> Iterable[torch.Tensor]: ...
+    def saved_leaves(self) -> Iterable[torch.Tensor]: ...
 
 
 class _Installation:
@@ -339,7 +339,7 @@ class _Installation:
 
     def _saved_leaves(self) -> Iterator[torch.Tensor]:
         for ledger in self._ledgers:
-            yield from ledger.unwritten_leaves()
+            yield from ledger.saved_leaves()
 
     def _before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
         for ledger in self._ledgers:

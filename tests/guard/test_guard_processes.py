@@ -67,7 +67,7 @@ def test_child_forked_inside():
 
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch was built without distributed")
-def test_data_parallel_on_two_processes(tmp_path):
+def test_own_writes_on_two_processes(tmp_path):
     """DDP's gradients are those of the weights and activations that the forward saw; a collective's write
     is seen."""
     script = Path(__file__).parent / "guarded_ranks.py"

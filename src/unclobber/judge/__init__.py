@@ -8,9 +8,9 @@ One file in ``rules/`` is one way to be wrong; ``RULES`` is the order in which t
 from __future__ import annotations
 
 from ..model import Evidence, Finding
-from ._data_parallel import syncs_buffers
 from ._inplace_modules import INPLACE_POSITION
 from ._outcome import outcome
+from ._own_writes import syncs_buffers, written_by_backward
 from ._words import culprit, listing, overwrites
 from .rules import RULES
 from .rules.frozen import judge_frozen
@@ -30,6 +30,7 @@ __all__ = [
     "outcome",
     "overwrites",
     "syncs_buffers",
+    "written_by_backward",
 ]
 
 

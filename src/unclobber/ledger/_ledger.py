@@ -416,8 +416,8 @@ class Ledger:
                     to = self.file(new, event.stack)
                 saved.filing.swap = Swap(event, to)
 
-    def unwritten_leaves(self) -> list[torch.Tensor]:
-        """Leaves that are saved, or whose views are, in storages that weren't written to since."""
+    def saved_leaves(self) -> list[torch.Tensor]:
+        """Leaves that are saved, or whose views are, each as often as it is."""
         refs = list(itertools.chain(self.pending.copy(), *list(self.watched.values())))
         leaves = []
         dead = 0
@@ -427,6 +427,10 @@ class Ledger:
                 dead += 1
                 continue
             # Never a view: asking one for `is_leaf` makes torch bring its grad_fn up to date.
+            tensor = (saved.base or saved.origin)()
+            if tensor is not None and tensor.is_leaf:
+                leaves.append(tensor)
+        for saved in self.live_saves() if self.books else ():
             tensor = (saved.base or saved.origin)()
             if tensor is not None and tensor.is_leaf:
                 leaves.append(tensor)

@@ -3,8 +3,9 @@
 Seeing a write costs a few microseconds. An optimizer writes every parameter in up to ten
 operations each, and in a usual step nothing saved is alive then. Backward adds up gradients,
 in place, in C++; what could overwrite a saved tensor there is the user's Python: hooks, custom
-Functions, inner unpack hooks (checkpoint). So backward runs unseen only while no Python hook is
-known, and is seen again wherever one of the others begins.
+Functions, inner unpack hooks (checkpoint); and the adding up itself, where somebody has computed with a
+``.grad``. So backward runs unseen only while no Python hook is known and nothing saved may be a ``.grad``,
+and is seen again wherever one of the others begins.
 
 A hook put on a node itself (``grad_fn.register_hook``) can't be known of: what it overwrites in
 place is then noticed by its version bump alone, without a line.
@@ -52,9 +53,11 @@ def install(anything_alive: Callable[[], bool], saved_leaves: Callable[[], Itera
         _removals.append(_wrapped(compat.context_home(), name, before=_look_in_backward))
 
     def may_rest() -> bool:
-        if not known.hooks and any(_has_hooks(leaf) for leaf in saved_leaves()):
-            known.hooks = True
-        return not known.hooks and not _saves.kept_looking()
+        if known.hooks or _saves.kept_looking():
+            return False
+        leaves = list(saved_leaves())
+        known.hooks = any(map(_has_hooks, leaves))
+        return not known.hooks and not _may_be_gradients(leaves)
 
     _backward.may_rest = may_rest
 
@@ -80,6 +83,22 @@ def _look_in_backward() -> None:
 
 def _has_hooks(leaf: torch.Tensor) -> bool:
     return bool(leaf._backward_hooks) or bool(compat.post_accumulate_hooks(leaf))
+
+
+def _may_be_gradients(leaves: Iterable[torch.Tensor]) -> bool:
+    """Whether one that needs no gradient may be some tensor's ``.grad``, which backward itself adds to: more
+    hold its memory than itself and its saves.
+
+    Args:
+        leaves: Saved ones, each as often as it was saved.
+    """
+    saves: dict[int, list[torch.Tensor]] = {}
+    for leaf in leaves:
+        if not leaf.requires_grad and (leaf.is_floating_point() or leaf.is_complex()):
+            saves.setdefault(id(leaf), []).append(leaf)
+    return any(
+        compat.use_count(same[0]) > 1 or compat.holders(same[0]) > 1 + len(same) for same in saves.values()
+    )
 
 
 def _wrapped(home: Any, name: str, before: Callable[[], None]) -> Callable[[], None]:

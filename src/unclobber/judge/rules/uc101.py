@@ -8,7 +8,7 @@ changed is said beside it (``harmless``).
 from __future__ import annotations
 
 from ...model import Evidence, Finding, Fix
-from .. import _data_parallel
+from .. import _own_writes
 from .._inplace_modules import INPLACE_POSITION
 from .._words import after_backward, culprit, line, listing, sentence
 
@@ -60,7 +60,7 @@ def _notes(evidence: Evidence) -> tuple[str, ...]:
             else "the version counter moved without a write that unclobber could see, so the line that "
             "wrote is not known"
         )
-    return (*notes, *_data_parallel.notes(evidence))
+    return (*notes, *_own_writes.notes(evidence))
 
 
 def _others(evidence: Evidence) -> str:
@@ -77,7 +77,7 @@ def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     save = evidence.save
     last = culprit(evidence.writes)
     fixes: list[Fix] = []
-    if theirs := _data_parallel.ways_out(evidence):
+    if theirs := _own_writes.ways_out(evidence):
         fixes.extend(theirs)
     elif last is not None and last.optimizer:
         fixes.append(after_backward(last.optimizer, in_loop=evidence.went_before))

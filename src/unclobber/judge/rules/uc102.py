@@ -7,7 +7,7 @@ Only a changed value is a finding: writing the same values back, or other elemen
 from __future__ import annotations
 
 from ...model import Evidence, Finding, Fix
-from .. import _data_parallel
+from .. import _own_writes
 from .._words import after_backward, culprit, sentence, touching
 
 _UNCHECKED = (
@@ -29,7 +29,7 @@ def judge(evidence: Evidence) -> Finding | None:
 
 
 def _finding(evidence: Evidence, how: str) -> Finding:
-    notes = _data_parallel.notes(evidence)
+    notes = _own_writes.notes(evidence)
     if evidence.unchecked:
         notes = (*notes, _UNCHECKED)
     note = "torch reports nothing here: backward would go on with the changed values"
@@ -39,7 +39,7 @@ def _finding(evidence: Evidence, how: str) -> Finding:
         saved=evidence.save,
         writes=touching(evidence.writes),
         needed=evidence.need,
-        fixes=() if evidence.repaired else _data_parallel.ways_out(evidence) or _ways_out(evidence),
+        fixes=() if evidence.repaired else _own_writes.ways_out(evidence) or _ways_out(evidence),
         notes=notes if evidence.repaired else (*notes, note),
         kept_bytes=evidence.kept_bytes,
         repaired=evidence.repaired,

@@ -1,4 +1,4 @@
-"""What DistributedDataParallel writes by itself, told by its name.
+"""What DistributedDataParallel and backward write by themselves, told by their names.
 
 Known from the frames below the user's line and from who owns the memory, never from shapes.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ..model import Evidence, Fix, Site, Write
 
+_ENGINE = ("torch/autograd/graph.py", "torch\\autograd\\graph.py")
 _HOME = ("torch/nn/parallel/distributed.py", "torch\\nn\\parallel\\distributed.py")
 
 
@@ -23,6 +24,14 @@ def syncs_buffers(site: Site | None) -> bool:
     )
 
 
+def written_by_backward(write: Write) -> bool:
+    """Whether backward itself wrote: it adds gradients up in place."""
+    return write.site is not None and any(
+        frame.path.endswith(_ENGINE) and frame.function == "_engine_run_backward"
+        for frame in write.site.below[-1:]
+    )
+
+
 def notes(evidence: Evidence) -> tuple[str, ...]:
     """The mechanism, where it is one of DistributedDataParallel's or of gradients themselves."""
     found = []
@@ -33,7 +42,7 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
             "saved has changed"
         )
     gradient = evidence.gradient_memory
-    if evidence.unseen and gradient is not None:
+    if gradient is not None:
         found.append(
             f"this memory is the gradient of `{gradient.parameter}`, a view of a bucket of "
             "DistributedDataParallel (gradient_as_bucket_view=True): every backward writes to it, "
@@ -41,6 +50,8 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
             if gradient.in_bucket
             else f"this memory is the gradient of `{gradient.parameter}`: every backward adds to it in place"
         )
+    elif _overwritten_by_backward(evidence):
+        found.append("this memory is some tensor's `.grad`: every backward adds to it in place")
     return tuple(found)
 
 
@@ -54,11 +65,19 @@ def ways_out(evidence: Evidence) -> tuple[Fix, ...]:
                 "(broadcast_buffers=False in older torch)"
             ),
         )
-    if evidence.unseen and evidence.gradient_memory is not None:
+    if evidence.gradient_memory is not None:
         return (
             Fix(f"save a copy: use `{evidence.gradient_memory.parameter}.grad.clone()` where it is read"),
         )
+    if _overwritten_by_backward(evidence):
+        gradient = evidence.save.expression or evidence.save.name
+        copy = f"use `{gradient}.clone()` where it is read" if gradient else "clone it where it is read"
+        return (Fix(f"save a copy: {copy}"),)
     return ()
+
+
+def _overwritten_by_backward(evidence: Evidence) -> bool:
+    return any(write.overlaps_needed and written_by_backward(write) for write in evidence.writes)
 
 
 def _overwritten_by_broadcast(evidence: Evidence) -> bool:
