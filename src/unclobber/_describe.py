@@ -16,7 +16,7 @@ import torch
 
 from .judge import syncs_buffers, written_by_backward
 from .knowledge import reads_shape_alone
-from .ledger import Ledger, SavedTensor, Standing, WriteEvent
+from .ledger import METADATA_ONLY, Ledger, SavedTensor, Standing, WriteEvent
 from .model import Evidence, GradientMemory, Need, Save, Site, Write
 from .observe import _backward, _frames, _freed, _owners, _sites, _spelling
 from .observe import _torch_compat as compat
@@ -351,6 +351,7 @@ def _write(
         operation=event.operation,
         bumps_version=bumped,
         overlaps_needed=overlaps,
+        shape_only=event.operation in METADATA_ONLY and not standing.swapped,
         version_before=before if bumped else None,
         version_after=after if bumped else None,
         expression=_spelling.spell_write(site, event.operation, event.stack),

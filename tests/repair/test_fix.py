@@ -78,6 +78,24 @@ def test_a_view_detached_in_place(fix):
     assert "proved: loss and gradients of 4 leaves equal" in done.out
 
 
+def test_a_transform_before(fix):
+    """What ``torch.func`` runs inside of a transform is no backward call of the script's."""
+    text = """
+    import torch
+    from torch.func import grad, vmap
+
+    w = torch.tensor([0.5, 1.0], requires_grad=True)
+    vmap(grad(lambda x: x.sin().sum()))(torch.ones(3, 2))
+    y = w.exp()
+    y += 1
+    y.sum().backward()
+    """
+    done = fix(text)
+    assert "+y = y + 1" in done.out
+    assert "bit for bit, at 1 backward call" in done.out
+    assert "by the 2nd backward" not in done.out
+
+
 def test_a_script_that_is_not_deterministic(fix):
     """Nothing can be compared, and that is what is said."""
     text = """

@@ -32,6 +32,8 @@ class Write:
     """The module that wrote: ``trunk.2 (Dropout)``."""
     through: str | None = None
     """How it got past torch's counter, where it did: ``.data``, ``detach()``, a fused optimizer."""
+    shape_only: bool = False
+    """No element was written: the operation changed shape and strides (``t_``, ``squeeze_``)."""
 
     @property
     def library(self) -> bool:

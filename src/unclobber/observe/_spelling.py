@@ -191,7 +191,8 @@ def _expression(rule: Rule, role: str, names: _Names) -> str | None:
 
 def _result_texts(rule: Rule, matched: Operands, found: Located) -> dict[str, str]:
     texts: dict[str, str] = {}
-    if matched.target is not None:
+    # `x.div_(2).tanh_()` is not called `x.div_(2)`, though that is what it wrote
+    if isinstance(matched.target, (ast.Name, ast.Attribute, ast.Subscript)):
         text = _text(matched.target, found.source)
         return {} if text is None else dict.fromkeys(matched.results, text)
     outputs = [name for name in rule.returns if name in matched.results] or sorted(matched.results)

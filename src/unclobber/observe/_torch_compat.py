@@ -12,7 +12,7 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import CodeType
 from typing import Any
 
@@ -165,6 +165,13 @@ def key_of_storage(storage: torch.UntypedStorage) -> int:
 def is_functorch_wrapper(tensor: torch.Tensor) -> bool:
     """Whether ``tensor`` is a ``torch.func`` level wrapper, which has no memory of its own."""
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
+
+
+def in_transform(outputs: Sequence[Any]) -> bool:
+    """Whether it is a ``torch.func`` transform that runs backward: its tensors are wrappers, and its backward
+    is a part of one operation of the program, of which no saved tensor comes to us."""
+    first = outputs[0] if outputs else None
+    return isinstance(first, torch.Tensor) and is_functorch_wrapper(first)
 
 
 class unseen_by_torch:  # noqa: N801  (a context manager; a class costs a third of a generator)

@@ -58,6 +58,8 @@ class Recorder:
 
     def _wrapped(self, original: Any) -> Any:
         def run_backward(outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+            if compat.in_transform(outputs):
+                return original(outputs, *args, **kwargs)
             self.begun += 1
             nth = self.begun
             roots = [root for root in outputs if isinstance(root, torch.Tensor)]

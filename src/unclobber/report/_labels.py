@@ -64,7 +64,9 @@ def write_label(finding: Finding, write: Write, *, again: bool = False) -> str:
         return f"and here ({write.operation})" if again else text
     if finding.code.startswith("UC2"):
         return f"written in place here ({write.operation})"
-    if not write.overlaps_needed:
+    if write.shape_only and not write.overlaps_needed:
+        text = "changed in shape or strides here, not in any element"
+    elif not write.overlaps_needed:
         text = "written here, to other elements of the same memory"
     elif finding.harmless and overwrites(finding.writes) == 1:
         text = "written here, without a change to a needed value"
