@@ -60,8 +60,9 @@ def after_backward(step: str, *, in_loop: bool = False) -> Fix:
     """
     if in_loop:
         return Fix(
-            "detach what is carried over from the step before, and leave out `retain_graph=True`: it makes "
-            f"each backward go through earlier steps, too, whose weights `{step}` has changed since"
+            "compute anew in each step, or detach, what is carried over from the step before, and leave out "
+            "`retain_graph=True`: it makes each backward go through earlier steps, too, whose weights "
+            f"`{step}` has changed since"
         )
     return Fix(
         f"call `{step}` after the backward that still needs these weights, "

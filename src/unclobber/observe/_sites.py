@@ -57,6 +57,7 @@ _PLUMBING = frozenset(
         "_handle_torch_function_and_wrap_type_error_to_not_implemented.<locals>.wrapped",
         "_disable_dynamo.<locals>.inner",
         "DisableContext.__call__.<locals>._fn",
+        "handle_torch_function",
     }
 )
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ..judge import overwrites
 from ..model import Finding, Fix, Frame, Site, Write
 from . import _words as words
+from ._callers import callers
 from ._ranks import on_ranks
 
 _PLUMBING = ("_call_impl", "_wrapped_call_impl", "wrapper", "_use_grad", "decorate_context", "_fn")
@@ -30,6 +31,7 @@ def notes(finding: Finding, hidden: Sequence[Write] = ()) -> list[str]:
         lines = list(dict.fromkeys(place(write.site) for write in hidden))
         texts.append(f"{words.plural(len(hidden), 'more write')} between these: {words.listing(lines)}")
     texts += _library(finding)
+    texts += callers(finding)
     texts += finding.notes
     texts += _unknown(finding)
     if finding.repaired:

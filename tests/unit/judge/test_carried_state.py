@@ -31,7 +31,7 @@ def test_a_state_that_is_carried_over():
             loss.backward(retain_graph=retain)
             opt.step()
 
-    assert advice(program).startswith("detach what is carried over from the step before")
+    assert advice(program).startswith("compute anew in each step, or detach, what is carried over")
     with unclobber.watch(strict=True):  # what is advised runs
         program(torch.Tensor.detach, retain=False)
 

@@ -85,6 +85,8 @@ def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
         fixes.append(Fix("look up without max_norm, and bound the norms after the backward"))
     elif last is not None and last.module and _takes_inplace(last.module):
         fixes.append(Fix(f"construct {last.module} without inplace=True"))
+    elif last is not None and last.site is not None and "inplace=True" in last.site.source:
+        fixes.append(Fix("call it without `inplace=True`, and use what it returns"))
     elif save.expression and save.expression.isidentifier():
         copy = f"save a copy: use `{save.expression}.clone()` where it is read, or write into a new tensor"
         fixes.append(Fix(copy))

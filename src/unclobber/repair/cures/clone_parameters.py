@@ -17,7 +17,7 @@ from .._proposal import Proposal
 from .._syntax import Source, is_place, root_name, walk
 from ._sites import callers
 
-_NOTE = "keeps the gradient of the parameters as they were before the step"
+_NOTE = "keeps the gradient of the parameters as the forward read them"
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:

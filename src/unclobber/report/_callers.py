@@ -1,0 +1,81 @@
+"""Which call of a helper it was: its line alone doesn't say where a program calls it in several places."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections import Counter
+from functools import lru_cache
+
+from ..model import Finding, Frame, Site
+from . import _words as words
+from ._sources import read_lines
+
+_HIGHEST = 4
+"""Levels above the line that are looked at."""
+_LONGEST = 50
+
+
+def callers(finding: Finding) -> list[str]:
+    """``` `renorm` was called from model.py:14 (`u = renorm(x)`) ```, where that tells something."""
+    saved = None if finding.saved is None else finding.saved.site
+    found = [("saved", _call(saved)), *(("overwritten", _call(write.site)) for write in finding.writes)]
+    calls = list(dict.fromkeys(call for _, call in found if call is not None))
+    shown = {(site.path, site.line) for site in (saved, *(write.site for write in finding.writes)) if site}
+    if finding.needed is not None and finding.needed.site is not None:
+        shown.add((finding.needed.site.path, finding.needed.site.line))
+    if finding.code.startswith("UC2") or len(calls) == 1:
+        return [
+            f"{words.tick(name)} was called from {_place(frame)}"
+            for name, frame in calls
+            if (frame.path, frame.line) not in shown
+        ]
+    return list(
+        dict.fromkeys(
+            f"it was {what} when {words.tick(call[0])} was called from {_place(call[1])}"
+            for what, call in found
+            if call is not None
+        )
+    )
+
+
+def _place(frame: Frame) -> str:
+    where = f"{words.path(frame.path)}:{frame.line}"
+    return f"{where} ({words.tick(frame.source)})" if 0 < len(frame.source) <= _LONGEST else where
+
+
+def _call(site: Site | None) -> tuple[str, Frame] | None:
+    """The innermost function around a site that is called in several places, and the frame that called it."""
+    if site is None or site.library:
+        return None
+    frames = list(site.stack)
+    while frames and (frames[0].path, frames[0].function) != (site.path, site.function):
+        del frames[0]
+    decorated: list[tuple[str, str]] = []
+    for callee, caller in list(itertools.pairwise(frames))[:_HIGHEST]:
+        name = callee.function.rpartition(".")[2]
+        if caller.library or not name.isidentifier() or name.startswith("__"):
+            return None
+        names = [*decorated, (name, callee.path)]
+        counts = [sum(_calls(path)[one] for path in {home, caller.path}) for one, home in names]
+        for (one, _), count in zip(names, counts, strict=True):
+            if count > 1:
+                return one, caller
+        # called by another name: what a decorator has put in its place is what the program calls
+        decorated = [] if any(counts) else names
+    return None
+
+
+@lru_cache(maxsize=64)
+def _calls(path: str) -> Counter[str]:
+    """How often a file calls each name, as a function or as a method."""
+    try:
+        tree = ast.parse("\n".join(read_lines(path) or ()))
+    except (SyntaxError, ValueError):
+        return Counter()
+    functions = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return Counter(
+        one.id if isinstance(one, ast.Name) else one.attr
+        for one in functions
+        if isinstance(one, (ast.Name, ast.Attribute))
+    )
