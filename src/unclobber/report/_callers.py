@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import re
 from collections import Counter
 from functools import lru_cache
 
@@ -57,12 +58,12 @@ def _call(site: Site | None) -> tuple[str, Frame] | None:
         if caller.library or not name.isidentifier() or name.startswith("__"):
             return None
         names = [*decorated, (name, callee.path)]
-        counts = [sum(_calls(path)[one] for path in {home, caller.path}) for one, home in names]
-        for (one, _), count in zip(names, counts, strict=True):
-            if count > 1:
+        called = [one for one in names if re.search(rf"\b{one[0]}\b", caller.source)]
+        for one, home in called:
+            if sum(_calls(path)[one] for path in {home, caller.path}) > 1:
                 return one, caller
         # called by another name: what a decorator has put in its place is what the program calls
-        decorated = [] if any(counts) else names
+        decorated = [] if called else names
     return None
 
 
