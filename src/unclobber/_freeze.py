@@ -17,7 +17,7 @@ import torch
 from ._errors import InplaceError, UnclobberError
 from ._session import _installation
 from .judge import judge_frozen
-from .ledger import METADATA_ONLY, overlap, region_of
+from .ledger import METADATA_ONLY, SavedTensor, overlap, region_of
 from .model import Save, Write
 from .observe import _frames, _saves, _sites, _spelling
 from .observe import _torch_compat as compat
@@ -143,7 +143,7 @@ class _Keeper(Listener):
         """Whether an optimizer's step must be looked at."""
         return bool(self.watched)
 
-    def saved_leaves(self) -> Iterable[torch.Tensor]:
+    def saves(self) -> Iterable[SavedTensor]:
         return ()
 
 

@@ -7,9 +7,10 @@ story; ``guard`` hands back the value as it was saved; ``audit`` does that too a
 
 from __future__ import annotations
 
+import itertools
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import ContextDecorator
 from types import TracebackType
 from typing import Any, Literal, Protocol, TypeVar
@@ -291,7 +292,7 @@ class Watcher(_writes.Listener, Protocol):
     def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None: ...
     def before_replay(self) -> None: ...
     def anything_alive(self) -> bool: ...
-    def saved_leaves(self) -> Iterable[torch.Tensor]: ...
+    def saves(self) -> Iterable[SavedTensor]: ...
 
 
 class _Installation:
@@ -315,7 +316,7 @@ class _Installation:
                 _reach.install(
                     self._before_swap, self._after_detach, self._before_shrink, self._before_replay
                 )
-                _rest.install(self._anything_alive, self._saved_leaves)
+                _rest.install(self._anything_alive, self._saves)
                 _running_stats.install()
                 for stage in _BEYOND_SAVES:
                     stage.install()
@@ -337,9 +338,8 @@ class _Installation:
             else:
                 _writes.unlisten(ledger)
 
-    def _saved_leaves(self) -> Iterator[torch.Tensor]:
-        for ledger in self._ledgers:
-            yield from ledger.saved_leaves()
+    def _saves(self) -> list[SavedTensor]:
+        return list(itertools.chain.from_iterable(ledger.saves() for ledger in self._ledgers))
 
     def _before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
         for ledger in self._ledgers:

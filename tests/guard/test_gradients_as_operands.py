@@ -32,10 +32,11 @@ READS = {
     "itself": lambda p: p.grad,
     "detached": lambda p: p.grad.detach(),
     "a view": lambda p: p.grad[1:],
+    "data": lambda p: p.grad.data,
 }
 
 
-@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("read", [name for name in READS if name != "data"])
 def test_the_line_that_ran_the_backward(read):
     with pytest.raises(unclobber.InplaceError) as caught, unclobber.watch():
         _hypergradient(READS[read])
@@ -44,6 +45,20 @@ def test_the_line_that_ran_the_backward(read):
     assert lines == {"net(torch.randn(4, 3)).square().sum().backward()  # adds"}
     assert any("every backward adds to it in place" in note for note in finding.notes)
     assert not any("could see" in note for note in finding.notes)
+
+
+def test_a_line_that_torch_does_not_see():
+    """``.data`` of a gradient has a counter of its own: torch would hand out the sum of two gradients."""
+    with pytest.warns(unclobber.SilentWriteWarning), unclobber.watch() as session:
+        _hypergradient(READS["data"])
+    codes = {finding.code for finding in session.findings}
+    lines = {
+        linecache.getline(write.site.path, write.site.line).strip()
+        for finding in session.findings
+        for write in finding.writes
+    }
+    assert codes == {"UC102"}
+    assert lines == {"net(torch.randn(4, 3)).square().sum().backward()  # adds"}
 
 
 @pytest.mark.parametrize("between", [None, torch.nn.Module.zero_grad, "zero"])
@@ -61,10 +76,12 @@ def test_guarded(read, between):
 def test_other_programs_rest():
     """What is saved of a usual step, inputs and running statistics among it, is nobody's gradient."""
     net = torch.nn.Sequential(torch.nn.Conv2d(2, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.ReLU(inplace=True))
-    images = torch.randn(2, 2, 5, 5)
+    images = torch.randn(4, 2, 5, 5)
     with unclobber.watch():
-        for _ in range(2):
-            loss = net(images * images).square().mean()
+        for i in range(2):
+            batch = images[2 * i : 2 * i + 2]
+            scale = torch.full((2, 1, 3, 3), 0.5).detach()
+            loss = (net(batch * batch) * scale).square().mean()
             assert _backward.may_rest()
             loss.backward()
         loss = (net(images) * net[0].bias.grad[:, None, None]).sum()

@@ -416,28 +416,16 @@ class Ledger:
                     to = self.file(new, event.stack)
                 saved.filing.swap = Swap(event, to)
 
-    def saved_leaves(self) -> list[torch.Tensor]:
-        """Leaves that are saved, or whose views are, each as often as it is."""
+    def saves(self) -> list[SavedTensor]:
+        """All live saves, of storages that were written to or not."""
         refs = list(itertools.chain(self.pending.copy(), *list(self.watched.values())))
-        leaves = []
-        dead = 0
-        for ref in refs:
-            saved = ref()
-            if saved is None:
-                dead += 1
-                continue
-            # Never a view: asking one for `is_leaf` makes torch bring its grad_fn up to date.
-            tensor = (saved.base or saved.origin)()
-            if tensor is not None and tensor.is_leaf:
-                leaves.append(tensor)
-        for saved in self.live_saves() if self.books else ():
-            tensor = (saved.base or saved.origin)()
-            if tensor is not None and tensor.is_leaf:
-                leaves.append(tensor)
-        if 2 * dead > len(refs):  # asked at each backward: the dead must not add up
+        alive = [saved for ref in refs if (saved := ref()) is not None]
+        if 2 * len(alive) < len(refs):  # asked at each backward: the dead must not add up
             self.prune()
             self._forget_dead_watched()
-        return leaves
+        if self.books:
+            alive.extend(self.live_saves())
+        return alive
 
     def anything_alive(self) -> bool:
         """Whether any save is alive. Forgets the dead ones while it looks."""
@@ -474,6 +462,7 @@ class Ledger:
         with torch.no_grad():
             saved.alias = tensor.detach()
         saved.version = _version(tensor)
+        saved.requires_grad = tensor.requires_grad
         saved.origin = weakref.ref(tensor)
         saved.base = None
         saved.stack = stack

@@ -23,11 +23,16 @@ class SavedTensor:
     operation's own output would be a cycle through C++ that nothing can free.
     """
 
-    __slots__ = ("__weakref__", "alias", "base", "filing", "fingerprint", "origin", "stack", "version")
+    __slots__ = (
+        "__weakref__", "alias", "base", "filing", "fingerprint", "origin", "requires_grad", "stack",
+        "version",
+    )  # fmt: skip
 
     # Made by the pack hook with ``__new__`` alone: an ``__init__`` would cost as much as all the rest.
     alias: torch.Tensor
     version: int
+    requires_grad: bool
+    """Of the tensor itself: the alias has no history."""
     origin: weakref.ref[torch.Tensor]
     """The tensor itself, for its name and its present grad_fn, and because ``.data =`` may swap a
     leaf's memory. Weak: an output is held by the node that saves it, and even a leaf can get a

@@ -23,6 +23,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from ..ledger._saved import SavedTensor
 from . import _backward, _saves
 from . import _torch_compat as compat
 
@@ -38,12 +39,12 @@ class _Known:
         self.hooks = False
 
 
-def install(anything_alive: Callable[[], bool], saved_leaves: Callable[[], Iterable[torch.Tensor]]) -> None:
+def install(anything_alive: Callable[[], bool], live_saves: Callable[[], list[SavedTensor]]) -> None:
     """Begin to look away where that is safe.
 
     Args:
         anything_alive: Whether any save is alive.
-        saved_leaves: Leaves among the live saves: their hooks may be older than the session.
+        live_saves: All of them. The hooks of leaves among them may be older than the session.
     """
     _removals.append(_rest_in_steps(anything_alive))
     known = _Known()
@@ -55,9 +56,17 @@ def install(anything_alive: Callable[[], bool], saved_leaves: Callable[[], Itera
     def may_rest() -> bool:
         if known.hooks or _saves.kept_looking():
             return False
-        leaves = list(saved_leaves())
-        known.hooks = any(map(_has_hooks, leaves))
-        return not known.hooks and not _may_be_gradients(leaves)
+        shared = []
+        for saved in live_saves():
+            if saved.requires_grad:
+                # Never a view: asking one for `is_leaf` makes torch bring its grad_fn up to date.
+                tensor = (saved.base or saved.origin)()
+                if tensor is not None and tensor.is_leaf and _has_hooks(tensor):
+                    known.hooks = True
+                    return False
+            elif compat.holders(saved.alias) > 1:
+                shared.append(saved)
+        return not _may_hold_gradients(shared)
 
     _backward.may_rest = may_rest
 
@@ -85,19 +94,36 @@ def _has_hooks(leaf: torch.Tensor) -> bool:
     return bool(leaf._backward_hooks) or bool(compat.post_accumulate_hooks(leaf))
 
 
-def _may_be_gradients(leaves: Iterable[torch.Tensor]) -> bool:
-    """Whether one that needs no gradient may be some tensor's ``.grad``, which backward itself adds to: more
-    hold its memory than itself and its saves.
+def _may_hold_gradients(saves: Iterable[SavedTensor]) -> bool:
+    """Whether the memory of one of these, which need no gradient, may be some tensor's ``.grad``, which
+    backward itself adds to: others hold it than what is known of the saves.
 
-    Args:
-        leaves: Saved ones, each as often as it was saved.
+    That memory is held by the tensor that was saved, by what it is a view of, and by each save's alias. A
+    gradient is held by its leaf, too: the same tensor object, or, where ``.data`` of it was saved, another.
     """
-    saves: dict[int, list[torch.Tensor]] = {}
-    for leaf in leaves:
-        if not leaf.requires_grad and (leaf.is_floating_point() or leaf.is_complex()):
-            saves.setdefault(id(leaf), []).append(leaf)
+    memory: dict[int, dict[int, torch.Tensor]] = {}
+    views: dict[int, int] = {}
+    for saved in saves:
+        alias = saved.alias
+        if not (alias.is_floating_point() or alias.is_complex()):
+            continue
+        address = compat.storage_address(alias)
+        if address is None:
+            continue
+        known = memory.setdefault(address, {})
+        known[id(alias)] = alias
+        origin = saved.origin()
+        base = None if saved.base is None else saved.base()
+        if base is not None:
+            known[id(base)] = base
+            if origin is not None and id(origin) not in known:
+                views[id(base)] = views.get(id(base), 0) + 1
+        if origin is not None:
+            known[id(origin)] = origin
     return any(
-        compat.use_count(same[0]) > 1 or compat.holders(same[0]) > 1 + len(same) for same in saves.values()
+        compat.holders_at(address) > len(known)
+        or any(compat.use_count(tensor) > 1 + views.get(one, 0) for one, tensor in known.items())
+        for address, known in memory.items()
     )
 
 

@@ -206,6 +206,7 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
         saved = new(SavedTensor)
         saved.alias = tensor.detach()
         saved.version = tensor._version
+        saved.requires_grad = tensor.requires_grad
         saved.origin = ref(tensor)
         base = tensor._base
         saved.base = None if base is None else ref(base)

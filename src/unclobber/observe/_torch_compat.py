@@ -130,6 +130,19 @@ _storage_address = torch._C._storage_address  # type: ignore[attr-defined]
 _storage_holders = torch._C._storage_Use_Count
 
 
+def storage_address(tensor: torch.Tensor) -> int | None:
+    """The address of the tensor's StorageImpl, for ``holders_at``; None for tensors without storage."""
+    try:
+        return int(_storage_address(tensor))
+    except RuntimeError:
+        return None
+
+
+def holders_at(address: int) -> int:
+    """``holders`` of a storage that something keeps alive."""
+    return int(_storage_holders(address))
+
+
 def holders(tensor: torch.Tensor) -> int:
     """How many tensors and Python storages hold the storage of ``tensor``, itself included.
 
