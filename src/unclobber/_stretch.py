@@ -34,6 +34,11 @@ def between(good: Place | None, bad: Place | None) -> str:
             f"its content changed while `{_one_line(start.source)}` ran, at {_line(start)}; no write was seen"
         )
     if (start.path, start.line) == (end.path, end.line):
+        if _may_come_again(start, good.stack):
+            return (
+                f"its content changed between two calls of torch at {_line(start)}, in one pass of it or "
+                "between two; no write was seen"
+            )
         return f"its content changed within {_line(start)}; no write was seen"
     text = f"its content changed between {_line(start)} and {_line(end)}; no write was seen"
     suspect = _suspect(start, end, good.stack)
@@ -45,6 +50,21 @@ def between(good: Place | None, bad: Place | None) -> str:
     return f"{text}: probably line {line}" + ("" if shared else f", `{_one_line(statement)}`")
 
 
+def _may_come_again(site: Site, stack: Stack) -> bool:
+    """Whether the line may have run more than once: in a function, in a loop, or where that isn't known."""
+    index = _sites.innermost_user(stack)
+    source = None if index is None else source_of(stack[2 * index])
+    if source is None or site.function != "<module>":
+        return True
+    return any(
+        isinstance(node, _LOOPS) and node.lineno <= site.line <= (node.end_lineno or node.lineno)
+        for node in ast.walk(source.tree)
+    )
+
+
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
 def _suspect(start: Site, end: Site, stack: Stack) -> tuple[int, str] | None:
     """The one statement of the stretch that can have done it, None where there are several or none.
 
@@ -54,8 +74,10 @@ def _suspect(start: Site, end: Site, stack: Stack) -> tuple[int, str] | None:
         return None  # elsewhere, or round a loop
     first = (start.statement_line, start.statement)
     inside = list(_statements_between(stack, start.statement_line, end.statement_line))
-    if not inside or not _only_names_a_value(start.statement):
+    if not _only_names_a_value(start.statement):
         inside.insert(0, first)
+    if not inside:  # what the last statement does before the call in it
+        inside.append((end.statement_line, end.statement))
     if len(inside) > 1:
         inside = [entry for entry in inside if _REACHES_MEMORY.search(entry[1])]
     return inside[0] if len(inside) == 1 else None

@@ -1,10 +1,13 @@
 """``fingerprint``: writes that no dispatch sees, and the stretch of lines that they lie in."""
 
+import os
 import re
 
 import pytest
 import torch
 from _programs import Program, assert_told, watched
+
+import unclobber
 
 UNDISPATCHED = {
     "NumPy": """\
@@ -128,6 +131,27 @@ def test_a_stretch_of_one_line():
     """)
     (finding,) = watched(program, fingerprint=1.0).findings
     assert re.match(r"its content changed within line \d+ of .+; no write was seen$", finding.notes[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("torch.ones(1), a.fill(5), torch.ones(1)", "within line 5 of"),
+        ("for i in range(2): torch.ones(1), a.fill(i)", "between two calls of torch at line 5 of"),
+        ("for i in range(2): a.fill(i), torch.ones(1)", "probably line 5"),
+    ],
+)
+def test_a_line_of_a_module(text, words, tmp_path):
+    """It runs once, unless it is in a loop: then what came between two passes may have done it."""
+    path = tmp_path / "program.py"
+    path.write_text(
+        "import torch\nx = torch.ones(3, requires_grad=True)\ny = x.exp()\n"
+        f"a = y.detach().numpy()\n{text}\ny.sum().backward()\n"
+    )
+    os.utime(path, (1, 1))  # older than this process: its text is what runs
+    with pytest.warns(unclobber.SilentWriteWarning), unclobber.watch(fingerprint=1.0) as session:
+        exec(compile(path.read_text(), str(path), "exec"), {"__name__": "program"})
+    assert words in session.findings[0].notes[0]
 
 
 def test_a_loop_gives_a_stretch_without_a_guess():
