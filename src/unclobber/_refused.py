@@ -212,7 +212,10 @@ class _Refused:
             value = _source.text_of(statement.value, source)
             if not _binds_tighter(statement.value, statement.op):
                 value = f"({value})"
-            return None if operator is None else f"{name} = {name} {operator} {value}"
+            if operator is None:
+                return None
+            made = f"{name} {operator} {value}"
+            return made if self._is_lost(target.node, statement, source) else f"{name} = {made}"
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             return None
         if node.func.value is not target.node:
@@ -225,10 +228,23 @@ class _Refused:
         made = f"{name}.{method}({words})"
         if not isinstance(statement, ast.Expr) or statement.value is not node:
             return made
-        if isinstance(target.node, ast.Name) and not self._is_own(target.node.id):
-            return made  # another function's variable: an assignment would make a new one
+        if self._is_lost(target.node, statement, source):
+            return made
         is_place = isinstance(target.node, (ast.Name, ast.Attribute, ast.Subscript))
         return f"{name} = {made}" if is_place else None
+
+    def _is_lost(self, target: ast.expr, statement: ast.stmt, source: _source.Source) -> bool:
+        """Whether a new tensor by this name would get nowhere: the name is another function's, or a loop is
+        about to give it its next value."""
+        if not isinstance(target, ast.Name):
+            return False
+        return not self._is_own(target.id) or any(
+            target.id in {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)}
+            and loop.lineno <= statement.lineno <= (loop.end_lineno or loop.lineno)
+            and not _read_after(target.id, loop, statement)
+            for loop in ast.walk(source.tree)
+            if isinstance(loop, (ast.For, ast.AsyncFor))
+        )
 
     def _is_own(self, name: str) -> bool:
         """Whether the function that was refused may give a variable another value."""
@@ -305,6 +321,15 @@ class _Refused:
         if leaf is None:
             return None
         return _owners.owner_name(leaf, self.frames) or _owners.variable_name(leaf, self.frames)
+
+
+def _read_after(name: str, loop: ast.AST, statement: ast.stmt) -> bool:
+    """Whether a loop's body reads a name on a line after a statement."""
+    last = statement.end_lineno or statement.lineno
+    return any(
+        isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Load) and one.lineno > last
+        for one in ast.walk(loop)
+    )
 
 
 def _binds_tighter(value: ast.expr, operator: ast.operator) -> bool:

@@ -93,6 +93,11 @@ LEAF_PARTS = "a, b = (torch.ones(2, requires_grad=True) * 2).unbind()\n"
         pytest.param("p = {'b': b}\np['b'] += a", "`p['b']`", "p['b'] = p['b'] + a", id="dictionary"),
         pytest.param("c = [x.clamp_(0) for x in (a, b)]", "`x`", "x.clamp(0)", id="in an expression"),
         pytest.param("def f():\n    b.neg_()\nf()", "`b`", "b.neg()", id="global of a function"),
+        pytest.param("for c in (a, b):\n    c += 1", "`c`", "c + 1", id="a loop's variable"),
+        pytest.param("for c in (a, b):\n    c.exp_()", "`c`", "c.exp()", id="by a method"),
+        pytest.param(
+            "for c in (a, b):\n    c += 1\n    d = c * 2", "`c`", "c = c + 1", id="a loop's, which reads it"
+        ),
         pytest.param("b = b.view(1)\nb[b > 0] = 1", "`b`", None, id="by a mask"),
         pytest.param("b = b.view(1)\nb[b > 0] += 1", "`b`", None, id="added by a mask"),
         pytest.param("b = b.view(1)\nb[0] = 1", "`b[0]`", None, id="by an index"),

@@ -127,7 +127,11 @@ def by_module(evidence: RefusalEvidence) -> bool:
 def out_of_place(evidence: RefusalEvidence, otherwise: str) -> Fix:
     """The cure where gradients are to flow: a new tensor."""
     if evidence.out_of_place and not evidence.parameter:
-        return Fix("make a new tensor", code=evidence.out_of_place)
+        kept = " = " in evidence.out_of_place
+        return Fix(
+            "make a new tensor" if kept else "make a new tensor, and use it in place of the old one",
+            code=evidence.out_of_place,
+        )
     if evidence.out_of_place:
         result = evidence.out_of_place.partition(" = ")[2] or evidence.out_of_place
         return Fix("where gradients are to flow, use the result of the out-of-place operation", code=result)
