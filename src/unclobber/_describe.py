@@ -395,6 +395,8 @@ def _way_past_the_counter(event: WriteEvent, site: Site | None) -> str:
     """How a write that we saw left the saved tensor's counter where it was."""
     if event.operation.startswith("_fused_"):
         return "a fused optimizer, which moves no version counter"
+    if event.operation in compat.WRITES_PAST_OPERATIONS:
+        return f"{event.operation}, which runs a Python function on each element and moves no version counter"
     if event.operation == "set_data":
         return ".data =, which leaves the version counter as it is"
     for name, packet in _writes_table.caught.items():

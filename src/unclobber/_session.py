@@ -314,7 +314,11 @@ class _Installation:
                 _saves.install()
                 _backward.install()
                 _reach.install(
-                    self._before_swap, self._after_detach, self._before_shrink, self._before_replay
+                    self._before_swap,
+                    self._after_detach,
+                    self._before_shrink,
+                    self._before_replay,
+                    self._before_write,
                 )
                 _rest.install(self._anything_alive, self._saves)
                 _running_stats.install()
@@ -348,6 +352,10 @@ class _Installation:
     def _before_replay(self) -> None:
         for ledger in self._ledgers:
             ledger.before_replay()
+
+    def _before_write(self, tensor: torch.Tensor, method: str) -> None:
+        for ledger in self._ledgers:
+            ledger.before_write(tensor, method, False, (), {})
 
     def _after_detach(self, tensor: torch.Tensor, node: Any) -> None:
         for ledger in self._ledgers:

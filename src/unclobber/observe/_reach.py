@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from . import _saves
+from . import _torch_compat as compat
 
 _removals: list[Callable[[], None]] = []
 
@@ -19,8 +20,10 @@ def install(
     detached: Callable[[torch.Tensor, Any], None],
     shrunk: Callable[[torch.UntypedStorage, int], None],
     replayed: Callable[[], None],
+    written: Callable[[torch.Tensor, str], None],
 ) -> None:
-    """Extend our sight to new threads, ``.data =``, ``detach_()``, ``storage.resize_()`` and CUDA graphs.
+    """Extend our sight to new threads, ``.data =``, ``detach_()``, ``storage.resize_()``, CUDA graphs and
+    ``apply_()``.
 
     Args:
         swapped: Called with a tensor whose memory is about to be replaced by ``.data =``, and the tensor
@@ -28,12 +31,14 @@ def install(
         detached: Called with a tensor that has lost its history, and the node that had made it.
         shrunk: Called with a storage that is about to lose memory, and the bytes that it will have left.
         replayed: Called before a CUDA graph is replayed, which writes memory past every operation.
+        written: Called with a tensor that is about to be written past every operation, and the method.
     """
     _removals.append(_wrap_thread_start())
     _removals.append(_wrap_data_setter(swapped))
     _removals.extend(_wrap_detach(home, detached) for home in (torch, torch.Tensor))
     _removals.append(_wrap_storage_resize(shrunk))
     _removals.append(_wrap_graph_replay(replayed))
+    _removals.extend(_wrap_elementwise(name, written) for name in compat.WRITES_PAST_OPERATIONS)
 
 
 def uninstall() -> None:
@@ -112,6 +117,24 @@ def _wrap_detach(home: Any, detached: Callable[[torch.Tensor, Any], None]) -> Ca
 
     def restore() -> None:
         home.detach_ = original
+
+    return restore
+
+
+def _wrap_elementwise(name: str, written: Callable[[torch.Tensor, str], None]) -> Callable[[], None]:
+    """``t.apply_(f)`` and its like write element by element, without any dispatch, and move no counter."""
+    inherited: Any = getattr(torch.Tensor, name)  # of TensorBase
+
+    @functools.wraps(inherited)
+    def method(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if not tensor.requires_grad:  # torch refuses
+            written(tensor, name)
+        return inherited(tensor, *args, **kwargs)
+
+    setattr(torch.Tensor, name, method)
+
+    def restore() -> None:
+        delattr(torch.Tensor, name)  # the inherited one shows again
 
     return restore
 

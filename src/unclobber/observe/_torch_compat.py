@@ -403,6 +403,9 @@ def backward_homes() -> tuple[tuple[Any, str], ...]:
     )
 
 
+WRITES_PAST_OPERATIONS = ("apply_", "map_", "map2_")
+"""Methods that run a Python function on each element (torch/csrc/utils/tensor_apply.cpp)."""
+
 # --- custom Functions ----------------------------------------------------------------------------
 # Each custom Function has a class of its own for its node and `ctx`, below BackwardCFunction; the
 # engine calls these two of its methods. Seen in torch/autograd/function.py, stable since 2.0
