@@ -64,6 +64,9 @@ _PLUMBING = frozenset(
 _PLUMBING_FILES = (os.path.join("torch", "_ops.py"), os.path.join("torch", "_library", ""))
 """What calls a registered operation's kernel."""
 
+_RELAYS = frozenset(("__torch_function__", "__torch_dispatch__"))
+"""Methods through which every operation of a subclass or under a mode goes."""
+
 _RUNS_PROGRAM = "_run_as_main"
 """The command's function that runs the user's script or module (`cli/_target.py`)."""
 
@@ -92,8 +95,13 @@ def is_ours(code: CodeType) -> bool:
 
 
 def is_plumbing(code: CodeType) -> bool:
-    """Whether ``code`` is a frame of torch's that every module call or operator passes through."""
-    return code.co_qualname in _PLUMBING or any(part in code.co_filename for part in _PLUMBING_FILES)
+    """Whether ``code`` is a frame that every module call or operator passes through: torch's, or a relay of
+    the program's between its line and the operation."""
+    return (
+        code.co_qualname in _PLUMBING
+        or code.co_name in _RELAYS
+        or any(part in code.co_filename for part in _PLUMBING_FILES)
+    )
 
 
 def is_library_path(name: str) -> bool:
@@ -134,11 +142,31 @@ def pairs(stack: Stack) -> list[tuple[CodeType, int]]:
 
 
 def innermost_user(stack: Stack) -> int | None:
-    """Index of the innermost frame of the user's own code; None where there is none."""
+    """Index of the innermost frame of the user's own code; None where there is none.
+
+    A ``__torch_function__`` of the user's that passes a call on is not meant, where there is another.
+    """
+    relay: int | None = None
     for index, code in enumerate(stack[::2]):
-        if not is_library(code):
-            return index
-    return None
+        if is_library(code):
+            continue
+        if code.co_name in _RELAYS and _passes_on(code, stack[2 * index + 1]):
+            relay = index if relay is None else relay
+            continue
+        return index
+    return relay
+
+
+def _passes_on(code: CodeType, lasti: int) -> bool:
+    """Whether an instruction of a ``__torch_function__`` calls what it was given, or the one above it."""
+    found = locate(code, lasti)
+    if found is None or not isinstance(found.node, ast.Call):
+        return False
+    function = found.node.func
+    if isinstance(function, ast.Attribute):
+        return function.attr in _RELAYS
+    given = code.co_varnames[1] if code.co_argcount > 1 else None  # after `cls` or `self`
+    return isinstance(function, ast.Name) and function.id == given
 
 
 def all_found(found: Located) -> Span:
