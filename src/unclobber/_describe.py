@@ -16,7 +16,8 @@ import torch
 
 from .judge import syncs_buffers, written_by_backward
 from .knowledge import reads_shape_alone
-from .ledger import METADATA_ONLY, Ledger, SavedTensor, Standing, WriteEvent
+from .ledger import Ledger, SavedTensor, Standing, WriteEvent
+from .ledger._ledger import METADATA_ONLY
 from .model import Evidence, GradientMemory, Need, Save, Site, Write
 from .observe import _backward, _frames, _freed, _owners, _sites, _spelling
 from .observe import _torch_compat as compat

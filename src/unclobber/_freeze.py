@@ -17,7 +17,8 @@ import torch
 from ._errors import InplaceError, UnclobberError
 from ._session import _installation
 from .judge import judge_frozen
-from .ledger import METADATA_ONLY, SavedTensor, overlap, region_of
+from .ledger import SavedTensor, overlap, region_of
+from .ledger._ledger import METADATA_ONLY
 from .model import Save, Write
 from .observe import _frames, _saves, _sites, _spelling
 from .observe import _torch_compat as compat

@@ -28,7 +28,7 @@ def penalty(model, parameter, keep):
         saved = (w * parameter.grad).sum()
         if not keep:
             parameter.grad = None
-        model(torch.full((2, 3), 2.0)).sum().backward()
+        model(torch.full((2, 3), 3.0)).sum().backward()
         saved.backward()
 
     return unclobber.audit(train).findings

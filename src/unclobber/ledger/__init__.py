@@ -5,14 +5,13 @@ need; it decides nothing. Everything in it dies with the graph nodes that autogr
 """
 
 from ._fingerprints import Fingerprint, Fingerprints, Place
-from ._ledger import METADATA_ONLY, Ledger, Standing
+from ._ledger import Ledger, Standing
 from ._region import Region, overlap, region_of
 from ._saved import SavedTensor
 from ._saved_bytes import SavedBytes
 from ._writes import WriteEvent
 
 __all__ = [
-    "METADATA_ONLY",
     "Fingerprint",
     "Fingerprints",
     "Ledger",
