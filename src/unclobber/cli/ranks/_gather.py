@@ -17,7 +17,7 @@ from unclobber.report import summary_line
 from .._output import usable, write_text
 from .._program import Ending
 from ._merge import merge
-from ._records import Record, Records
+from .._records import Record, Records, path_of
 from ._termination import Termination
 from ._world import World
 
@@ -47,7 +47,7 @@ class Ranks:
         if world is None:
             return None
         try:
-            return cls(world, Records(world.run, world.rank))
+            return cls(world, Records(path_of(world.run), world.rank))
         except (ImportError, AttributeError, BlockingIOError):  # no POSIX, or started by a rank
             return None
         except OSError as error:
@@ -120,10 +120,10 @@ class Ranks:
         return _AFTER_A_FAILURE if ending.exit_code else _AFTER_SUCCESS
 
     def _reporter(self) -> int:
-        return min([self.world.rank, *self.world.expected, *self._records.ranks()])
+        return min([self.world.rank, *self.world.expected, *self._records.numbers()])
 
     def _others(self) -> list[int]:
-        ranks = self.world.expected or self._records.ranks()
+        ranks = self.world.expected or self._records.numbers()
         return [rank for rank in ranks if rank != self.world.rank]
 
     def _wait(self, seconds: float) -> None:
@@ -148,16 +148,16 @@ class Ranks:
         waits = records.state(reporter) == "ended" and records.alive(reporter) and told is None
         if waits or any(records.state(rank) == "running" for rank in self._others()):
             return False
-        counts = {record.rank: len(record.findings) for record in self._all()}
+        counts = {record.number: len(record.findings) for record in self._all()}
         return told is None or any(count > told.get(rank, 0) for rank, count in counts.items())
 
     def _all(self) -> list[Record]:
-        ranks = sorted({self.world.rank, *self.world.expected, *self._records.ranks()})
+        ranks = sorted({self.world.rank, *self.world.expected, *self._records.numbers()})
         return [self._records.read(rank) for rank in ranks]
 
     def _whole(self, own: Report) -> Report:
         records = self._all()
-        self._records.tell({record.rank: len(record.findings) for record in records})
+        self._records.tell({record.number: len(record.findings) for record in records})
         self._tidy(records)
         return merge(records, torch_version=own.torch_version, command=own.command)
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from unclobber.judge import outcome
 from unclobber.model import Finding, Outcome, RankEnd, Report, Site, Totals
 
-from ._records import Record
+from .._records import Record
 
 _WORST_FIRST: tuple[Outcome, ...] = ("refused", "silent", "script-error", "clean")
 
@@ -21,7 +21,7 @@ def merge(records: Sequence[Record], *, torch_version: str, command: tuple[str, 
     isn't 0: what a launcher ends with.
     """
     reports = [record.report for record in records if record.report is not None]
-    findings = fold((record.rank, record.findings) for record in records)
+    findings = fold((record.number, record.findings) for record in records)
     outcomes = {one for record in records if (one := _outcome(record)) is not None}
     return Report(
         outcome=next((one for one in _WORST_FIRST if one in outcomes), "clean"),
@@ -85,7 +85,7 @@ def _end(record: Record) -> RankEnd:
     code = None if record.report is None else record.report.exit_code
     ending = record.ending
     if ending is None:
-        return RankEnd(record.rank, record.state, code, _outcome(record))
+        return RankEnd(record.number, record.state, code, _outcome(record))
     how: Literal["terminated", "failed", "ended"]
     how = "terminated" if ending.terminated else "failed" if ending.failed else "ended"
-    return RankEnd(record.rank, how, code, _outcome(record))
+    return RankEnd(record.number, how, code, _outcome(record))
