@@ -100,6 +100,8 @@ class Session:
         self._begun = _compiled.now()
         self.backwards_before = 0
         """Backward calls of the process before this session."""
+        self._counted_before = (0, 0)
+        """Saves and writes that are not this process's, but those of the one that it was forked from."""
 
     # --- enter and leave ------------------------------------------------------------------------
 
@@ -129,6 +131,18 @@ class Session:
         finally:
             self.ledger.seal()
             _installation.release(self.ledger)
+
+    def begin_anew(self) -> None:
+        """In a forked child: what was found and counted so far is the parent's; graphs and saves stay."""
+        self._lock = threading.RLock()  # another thread of the parent may have held it
+        self.findings = []
+        self._seen.clear()
+        self._warned.clear()
+        self.conflicts = 0
+        self._counted_before = (self.ledger.save_count, self.ledger.write_count)
+        self.ledger.account.peak = self.ledger.account.kept
+        self.ledger.transform = self.ledger.replay = None
+        self._begun = _compiled.now()
 
     # --- what backward asks ---------------------------------------------------------------------
 
@@ -236,9 +250,9 @@ class Session:
 
         torch's own refusals (UC2xx, UC301) are told here; whoever asks again gets the same finding.
         """
+        finding = told_of(error)
         if isinstance(error, InplaceError):
-            return error.finding
-        finding: Finding | None = getattr(error, _TOLD, None)
+            return finding
         if finding is None:
             try:
                 refusal = _refused.evidence(error, self.backwards_before)
@@ -260,9 +274,10 @@ class Session:
 
     def report(self, *, exit_code: int = 0, script_failed: bool = False) -> Report:
         """All findings so far with the ledger's totals."""
+        saves, writes = self._counted_before
         totals = Totals(
-            saves=self.ledger.save_count,
-            writes=self.ledger.write_count,
+            saves=self.ledger.save_count - saves,
+            writes=self.ledger.write_count - writes,
             conflicts=self.conflicts,
             kept_bytes=self.peak_bytes,
         )
@@ -370,6 +385,14 @@ class _Installation:
 
 
 _installation = _Installation()
+
+
+def told_of(error: BaseException) -> Finding | None:
+    """The finding that an exception brings along, also from another process; None if it has none."""
+    finding: Finding | None = (
+        error.finding if isinstance(error, InplaceError) else getattr(error, _TOLD, None)
+    )
+    return finding
 
 
 def _error(finding: Finding) -> InplaceError:

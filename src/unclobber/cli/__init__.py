@@ -4,6 +4,21 @@ One file is one command; ``COMMANDS`` is the table of contents. A command return
 an `UnclobberError`, which carries one; only `main` prints errors.
 """
 
-from ._main import main
+from __future__ import annotations
+
+from collections.abc import Sequence
 
 __all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command in ``argv`` (``sys.argv[1:]`` if not given) and return the exit code.
+
+    Raises:
+        KeyboardInterrupt: A watched program was interrupted and has been reported; the interpreter
+            then ends as it does for that program alone.
+    """
+    # Here and not above: each process that a watched program starts imports `cli.children`, and no parser.
+    from ._main import main as parse_and_run
+
+    return parse_and_run(argv)

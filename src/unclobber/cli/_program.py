@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import multiprocessing
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
@@ -12,6 +15,9 @@ from typing import NoReturn
 from ._errors import UsageError
 from ._target import Target
 from ._tracebacks import is_default_hook, show
+
+_AFTER_A_FAILURE = 3.0
+"""Seconds that the end of a failed program waits for processes that it started."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,30 @@ def wait_for_threads(ending: Ending) -> Ending:
     """
     try:
         threading._shutdown()  # type: ignore[attr-defined]
+    except KeyboardInterrupt as interrupt:
+        show(interrupt)
+        return Ending(130, failed=True, interrupted=True)
+    return ending
+
+
+def wait_for_children(ending: Ending) -> Ending:
+    """Do what the interpreter does then, if it would wait for a process that the program started.
+
+    What such a process finds belongs to the report. ``multiprocessing`` waits in an exit handler, and what
+    ends the process may be another one, of the program's own: so all are called now, in their order. After
+    a failure this could be for ever, with nothing told (the process may be in a collective that this one
+    has left), so it is waited for a moment.
+    """
+    if not any(not child.daemon for child in multiprocessing.active_children()):
+        return ending
+    if ending.exit_code == 0:
+        atexit._run_exitfuncs()
+        return ending
+    try:
+        end = time.monotonic() + _AFTER_A_FAILURE
+        for child in multiprocessing.active_children():
+            if not child.daemon:
+                child.join(max(0.0, end - time.monotonic()))
     except KeyboardInterrupt as interrupt:
         show(interrupt)
         return Ending(130, failed=True, interrupted=True)

@@ -11,7 +11,7 @@ from unclobber._errors import UnclobberError
 
 from ._delivery import Delivery
 from ._errors import InternalError, UsageError
-from ._program import Ending, die_interrupted, run, wait_for_threads
+from ._program import Ending, die_interrupted, run, wait_for_children, wait_for_threads
 from ._target import Module, Script, Target
 from ._torch import require_torch
 from ._verdict import complete
@@ -93,14 +93,19 @@ def command(
     require_torch()
     from unclobber._session import Session
 
+    from .children._gather import Children
+
     shown = ("-m", *words) if as_module else words
     session = Session(
         "guard" if guard else "watch", strict=strict, fingerprint=fingerprint, command=shown, warn=False
     )
     process = os.getpid()
+    children = Children(session, told_beside=delivery.on_stderr)
     uncaught: list[Finding] = []
 
     def is_finding(error: BaseException) -> bool:
+        if children.explain(error):
+            return True
         finding = session.finding_for(error)
         if finding is not None and finding not in uncaught:
             uncaught.append(finding)
@@ -111,6 +116,7 @@ def command(
     def tell(ending: Ending) -> int:
         report = session.report(script_failed=ending.failed)
         report = complete(report, uncaught, ending, exit_zero=exit_zero)
+        report = complete(children.gather(report, failed=ending.failed), (), ending, exit_zero=exit_zero)
         whole = report if ranks is None else ranks.gather(report, ending)
         if whole is not None:
             delivery.deliver(whole, guarded=guard, fallback_code=ending.exit_code)
@@ -119,9 +125,11 @@ def command(
     if ranks is not None:
         session.heard = ranks.found
         ranks.tell_before_sigterm(tell)
-    with session:
+    with session, children:
         ending = run(target, is_finding, story_follows=lambda: delivery.on_stderr and os.getpid() == process)
         ending = wait_for_threads(ending)
+        if os.getpid() == process:
+            ending = wait_for_children(ending)
     code = ending.exit_code
     # A child that the program forked may come to the end of the body, too: the report is its parent's.
     if os.getpid() == process:

@@ -7,7 +7,7 @@
 from ._evidence import Evidence, GradientMemory
 from ._finding import CODES, Finding, Fix, Severity
 from ._need import Need
-from ._ranks import RankEnd
+from ._ranks import ProcessEnd, RankEnd
 from ._refusal import FreedEvidence, ModuleHook, RefusalEvidence, StaleEvidence
 from ._report import Outcome, Report, Totals
 from ._save import Save
@@ -25,6 +25,7 @@ __all__ = [
     "ModuleHook",
     "Need",
     "Outcome",
+    "ProcessEnd",
     "RankEnd",
     "RefusalEvidence",
     "Report",

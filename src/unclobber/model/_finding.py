@@ -72,6 +72,9 @@ class Finding:
     (``saved``, ``write``, ``needed``, ``freed``)."""
     ranks: tuple[int, ...] = ()
     """The ranks of a distributed run that found it; empty for one process."""
+    processes: tuple[str, ...] = ()
+    """Names of the processes that found it (``MainProcess`` is the program's own), where the program started
+    others with ``multiprocessing`` that were watched; empty for one process."""
 
     @property
     def name(self) -> str:

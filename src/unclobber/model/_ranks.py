@@ -19,3 +19,20 @@ class RankEnd:
     """None where it has not ended."""
     outcome: Literal["refused", "silent", "clean", "script-error"] | None = None
     """None where nothing is known yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEnd:
+    """One watched process that the program started with ``multiprocessing``, at the moment of the report."""
+
+    name: str
+    """As ``multiprocessing`` names it, such as ``SpawnProcess-1``."""
+    pid: int
+    state: Literal["ended", "failed", "running", "died"]
+    """As of a rank."""
+    exit_code: int | None = None
+    """None where it has not ended by itself."""
+    outcome: Literal["refused", "silent", "clean", "script-error"] | None = None
+    """None where nothing is known yet."""
+    daemon: bool = False
+    """Whether the program's end (or a pool's) ends it, whatever it is doing."""

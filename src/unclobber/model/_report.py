@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ._finding import Finding
-from ._ranks import RankEnd
+from ._ranks import ProcessEnd, RankEnd
 
 Outcome = Literal["refused", "silent", "clean", "script-error"]
 
@@ -38,6 +38,8 @@ class Report:
     """True sentences about the run as a whole, such as what could not be seen; no full stop."""
     ranks: tuple[RankEnd, ...] = ()
     """How each rank of a distributed run ended; empty for one process."""
+    processes: tuple[ProcessEnd, ...] = ()
+    """How each process that the program started and that was watched ended; its own is not among them."""
     bytes_by_line: Mapping[tuple[str, int], int] = field(default_factory=dict)
     """Of ``audit``: bytes that each line ``(path, line)`` keeps for backward at the moment when most
     are kept, largest first; each storage once, parameters not counted."""

@@ -15,7 +15,7 @@ from functools import lru_cache
 from types import CodeType, TracebackType
 
 from ._origins import Level
-from ._sites import is_ours
+from ._sites import is_ours, starts_program
 
 
 class Kind(Enum):
@@ -90,7 +90,8 @@ def levels_of(error: BaseException) -> list[Level]:
     while outer is not None:
         levels.append(Level(outer, outer.f_lasti))
         outer = outer.f_back
-    return levels
+    start = next((i for i, level in enumerate(levels) if starts_program(level.frame.f_code)), None)
+    return levels[:start]
 
 
 def _came_out_of_c(trace: TracebackType) -> bool:

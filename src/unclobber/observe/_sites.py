@@ -67,8 +67,9 @@ _PLUMBING_FILES = (os.path.join("torch", "_ops.py"), os.path.join("torch", "_lib
 _RELAYS = frozenset(("__torch_function__", "__torch_dispatch__"))
 """Methods through which every operation of a subclass or under a mode goes."""
 
-_RUNS_PROGRAM = "_run_as_main"
-"""The command's function that runs the user's script or module (`cli/_target.py`)."""
+_RUN_PROGRAM = frozenset(("_run_as_main", "_run_as_child"))
+"""The command's functions that run the user's script or module (`cli/_target.py`), and a process that it
+started (`cli/children`)."""
 
 _known: dict[str, bool] = {}
 
@@ -92,6 +93,11 @@ def is_library(code: CodeType) -> bool:
 def is_ours(code: CodeType) -> bool:
     """Whether ``code`` is this package's own."""
     return code.co_filename.startswith(_OURS + os.sep)
+
+
+def starts_program(code: CodeType) -> bool:
+    """Whether what ``code`` calls is the program, or a process that the program started."""
+    return code.co_name in _RUN_PROGRAM and is_ours(code)
 
 
 def is_plumbing(code: CodeType) -> bool:
@@ -149,6 +155,8 @@ def innermost_user(stack: Stack) -> int | None:
     relay: int | None = None
     for index, code in enumerate(stack[::2]):
         if is_library(code):
+            if starts_program(code):
+                break  # below a child's beginning: what a forked one has of its parent, `python -c` of others
             continue
         if code.co_name in _RELAYS and _passes_on(code, stack[2 * index + 1]):
             relay = index if relay is None else relay
@@ -202,7 +210,7 @@ def resolve(stack: Stack, part: Callable[[Located], Span] = all_found) -> Site |
 
 def _programs(frames: list[tuple[CodeType, int]]) -> list[tuple[CodeType, int]]:
     """The frames without this package's own, and without those of the command that runs the program."""
-    command = (i for i, (code, _) in enumerate(frames) if is_ours(code) and code.co_name == _RUNS_PROGRAM)
+    command = (i for i, (code, _) in enumerate(frames) if starts_program(code))
     return [(code, lasti) for code, lasti in frames[: next(command, None)] if not is_ours(code)]
 
 

@@ -114,6 +114,7 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         ("conflicts", f"{totals.conflicts:,}"),
         *([("kept", words.size(totals.kept_bytes))] if totals.kept_bytes else []),
         *([("ranks", str(len(report.ranks)))] if report.ranks else []),
+        *([("processes", str(1 + len(report.processes)))] if report.processes else []),
         *(("note", text) for text in remarks(report)),
     ]
 

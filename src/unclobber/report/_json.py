@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from .. import __version__
-from ..model import Finding, Fix, Frame, Need, RankEnd, Report, Save, Site, Write
+from ..model import Finding, Fix, Frame, Need, ProcessEnd, RankEnd, Report, Save, Site, Write
 from ._options import RenderOptions
 
 SCHEMA = 1
@@ -41,6 +41,7 @@ def to_json(report: Report) -> Object:
         },
         "notices": list(report.notices),
         "ranks": [_rank(end) for end in report.ranks],
+        "processes": [_process(end) for end in report.processes],
     }
 
 
@@ -67,11 +68,23 @@ def finding_to_json(finding: Finding) -> Object:
         "kept_bytes": finding.kept_bytes,
         "repaired": finding.repaired,
         "ranks": list(finding.ranks),
+        "processes": list(finding.processes),
     }
 
 
 def _rank(end: RankEnd) -> Object:
     return {"rank": end.rank, "state": end.state, "exit_code": end.exit_code, "outcome": end.outcome}
+
+
+def _process(end: ProcessEnd) -> Object:
+    return {
+        "name": end.name,
+        "pid": end.pid,
+        "state": end.state,
+        "exit_code": end.exit_code,
+        "outcome": end.outcome,
+        "daemon": end.daemon,
+    }
 
 
 def _location(site: Site | None) -> Object:

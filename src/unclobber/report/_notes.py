@@ -9,7 +9,7 @@ from ..judge import overwrites
 from ..model import Finding, Fix, Frame, Site, Write
 from . import _words as words
 from ._callers import callers
-from ._ranks import on_ranks
+from ._ranks import in_processes, on_ranks
 
 _PLUMBING = ("_call_impl", "_wrapped_call_impl", "wrapper", "_use_grad", "decorate_context", "_fn")
 """Functions that only pass a call on; a reader learns nothing from them."""
@@ -23,6 +23,8 @@ def notes(finding: Finding, hidden: Sequence[Write] = ()) -> list[str]:
         hidden: Writes that the excerpt leaves out.
     """
     texts: list[str] = [f"found {on_ranks(finding.ranks)}"] if finding.ranks else []
+    if where := in_processes(finding.processes):
+        texts.append(f"found {where}")
     if finding.harmless:
         texts.append(_harmless(finding))
     texts += _silent(finding)

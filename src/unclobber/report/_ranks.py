@@ -1,10 +1,10 @@
-"""How the ranks of a distributed run stood, in words."""
+"""How the ranks of a distributed run and the processes of a program stood, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..model import RankEnd, Report
+from ..model import ProcessEnd, RankEnd, Report
 from . import _words as words
 
 
@@ -30,9 +30,39 @@ def on_ranks(ranks: Sequence[int]) -> str:
     return f"on rank{'s' if len(ranks) > 1 else ''} {words.listing(parts)}"
 
 
+def in_processes(names: Sequence[str]) -> str:
+    """Which processes found something; empty where it is the program's own alone.
+
+    Example:
+        >>> in_processes(["SpawnProcess-1"]), in_processes(["MainProcess", "loss"])
+        ('in process SpawnProcess-1', 'in 2 processes: MainProcess and loss')
+    """
+    if list(names) in ([], [OWN_PROCESS]):
+        return ""
+    if len(names) == 1:
+        return f"in process {names[0]}"
+    return f"in {len(names)} processes: {words.listing(names)}"
+
+
+OWN_PROCESS = "MainProcess"
+"""What ``multiprocessing`` calls the process of the program itself."""
+
+
 def remarks(report: Report) -> list[str]:
-    """What is to be said of the run as a whole: its notices, and ranks that did not end as the others."""
-    return [*report.notices, *(text for end in report.ranks if (text := _remark(end)))]
+    """What is to be said of the run as a whole: its notices, and who did not end as the others."""
+    said = [_remark(end) for end in report.ranks] + [_of_process(end) for end in report.processes]
+    return [*report.notices, *filter(None, said)]
+
+
+def _of_process(end: ProcessEnd) -> str:
+    """Nothing of a daemon that did not end by itself: that is how all of them end."""
+    if end.state == "running" and not end.daemon:
+        return f"process {end.name} had not ended: what it had found until then is here"
+    if end.state == "died" and not end.daemon:
+        return f"process {end.name} was ended or killed: what it had found until then is here"
+    if end.state == "failed":
+        return f"process {end.name} failed for reasons of its own (exit code {end.exit_code})"
+    return ""
 
 
 def _remark(end: RankEnd) -> str:

@@ -120,6 +120,8 @@ def _result(finding: Finding, codes: list[str], root: str) -> Object:
         result["codeFlows"] = [{"threadFlows": [{"locations": steps}]}]
     if finding.ranks:
         result["properties"]["ranks"] = list(finding.ranks)
+    if finding.processes:
+        result["properties"]["processes"] = list(finding.processes)
     if finding.torch_message:
         result["properties"]["torchMessage"] = finding.torch_message
     return result

@@ -16,8 +16,8 @@ from unclobber.report import summary_line
 
 from .._output import usable, write_text
 from .._program import Ending
-from ._merge import merge
 from .._records import Record, Records, path_of
+from ._merge import merge
 from ._termination import Termination
 from ._world import World
 

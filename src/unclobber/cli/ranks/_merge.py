@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from unclobber.judge import outcome
-from unclobber.model import Finding, Outcome, RankEnd, Report, Site, Totals
+from unclobber.model import Finding, Outcome, RankEnd, Report
 
+from .._places import joined, total
 from .._records import Record
 
 _WORST_FIRST: tuple[Outcome, ...] = ("refused", "silent", "script-error", "clean")
@@ -26,16 +27,12 @@ def merge(records: Sequence[Record], *, torch_version: str, command: tuple[str, 
     return Report(
         outcome=next((one for one in _WORST_FIRST if one in outcomes), "clean"),
         findings=findings,
-        totals=Totals(
-            saves=sum(report.totals.saves for report in reports),
-            writes=sum(report.totals.writes for report in reports),
-            conflicts=sum(report.totals.conflicts for report in reports),
-            kept_bytes=sum(report.totals.kept_bytes for report in reports),
-        ),
+        totals=total(reports),
         torch_version=torch_version,
         command=command,
         exit_code=next((report.exit_code for report in reports if report.exit_code), 0),
         notices=tuple(dict.fromkeys(notice for report in reports for notice in report.notices)),
+        processes=tuple(end for report in reports for end in report.processes),
         ranks=tuple(_end(record) for record in records),
     )
 
@@ -43,34 +40,14 @@ def merge(records: Sequence[Record], *, torch_version: str, command: tuple[str, 
 def fold(found: Iterable[tuple[int, Iterable[Finding]]]) -> tuple[Finding, ...]:
     """The findings of each rank, those of the same places once, with the ranks that have them.
 
-    The lowest rank's telling is kept: how large a tensor was, or which backward asked, may differ.
+    The lowest rank's telling is kept: how large a tensor was, or which backward asked, may differ. The
+    processes that a rank has started are those of all ranks.
     """
-    first: dict[Any, Finding] = {}
-    ranks: dict[Any, dict[int, None]] = {}
-    for rank, findings in found:
-        for finding in findings:
-            key = _places(finding)
-            first.setdefault(key, finding)
-            ranks.setdefault(key, {})[rank] = None
-    return tuple(replace(finding, ranks=tuple(sorted(ranks[key]))) for key, finding in first.items())
-
-
-def _places(finding: Finding) -> Any:
-    """What makes two ranks' findings the same one."""
-    saved = finding.saved
-    return (
-        finding.code,
-        finding.repaired,
-        finding.harmless,
-        None if saved is None else (_place(saved.site), saved.role, saved.name, saved.expression),
-        tuple((_place(write.site), write.operation) for write in finding.writes),
-        None if finding.needed is None else _place(finding.needed.site),
-        None if finding.freed is None else _place(finding.freed.site),
-    )
-
-
-def _place(site: Site | None) -> Any:
-    return None if site is None else (site.path, site.line, site.column, site.function)
+    folded = []
+    for finding, ranks, same in joined(found):
+        processes = tuple(dict.fromkeys(name for one in same for name in one.processes))
+        folded.append(replace(finding, ranks=tuple(sorted(ranks)), processes=processes))
+    return tuple(folded)
 
 
 def _outcome(record: Record) -> Outcome | None:

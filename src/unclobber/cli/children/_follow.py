@@ -1,0 +1,128 @@
+"""Be there when a child begins, however it was started; cheap, for most children never see torch."""
+
+from __future__ import annotations
+
+import multiprocessing.process as processes
+import multiprocessing.spawn as spawning
+import traceback
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from unclobber._session import Session
+
+_NOT_TRAINING = ("torch.utils.data.", "multiprocessing.managers")
+"""Modules whose own functions run in children: they load data or keep objects, and are left alone."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a child must know to be watched as its program is; plain values, which are sent to it."""
+
+    folder: str
+    """Where records are left; made by the first child that has one."""
+    root: int
+    """The id of the process that reports."""
+    policy: str
+    strict: bool
+    fingerprint: float
+    command: tuple[str, ...]
+    told_beside: bool
+    """Whether the report is text beside the program's messages, so that its stories need no tracebacks."""
+
+
+class _Following:
+    """Whether this process's children are followed, and the session that they inherit if it forks them."""
+
+    def __init__(self) -> None:
+        self.settings: Settings | None = None
+        self.session: Session | None = None
+        self.originals: tuple[Any, Any] | None = None
+
+
+following = _Following()
+
+
+def follow(settings: Settings, session: Session | None = None) -> None:
+    """Watch the children of this process from now on, and theirs.
+
+    Args:
+        settings: What to watch them with.
+        session: The one that is entered in this process.
+    """
+    following.settings, following.session = settings, session
+    if following.originals is None:
+        process: Any = processes.BaseProcess
+        following.originals = process._bootstrap, spawning.get_preparation_data
+        process._bootstrap = _bootstrap
+        spawning.get_preparation_data = _preparation_data
+
+
+def unfollow() -> None:
+    """Leave children that are started from now on alone."""
+    if following.originals is not None:
+        process: Any = processes.BaseProcess
+        process._bootstrap, spawning.get_preparation_data = following.originals
+    following.settings = following.session = following.originals = None
+
+
+def follow_here(*settings: Any) -> None:
+    """What `_Message` calls in a child that is a fresh interpreter; in another's it is followed already."""
+    follow(Settings(*settings), following.session)
+
+
+class _Message:
+    """Unpickles as a call of `follow_here`, and as nothing in an interpreter that has no unclobber.
+
+    ``multiprocessing`` unpickles it before anything of the program's.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._source = (
+            "try:\n"
+            "    from unclobber.cli.children._follow import follow_here\n"
+            "except ImportError:\n"
+            "    pass\n"
+            "else:\n"
+            f"    follow_here(*{astuple(settings)!r})\n"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return exec, (self._source, {})
+
+
+def _preparation_data(name: str) -> dict[str, Any]:
+    assert following.originals is not None
+    data: dict[str, Any] = following.originals[1](name)
+    if following.settings is not None:
+        data["unclobber"] = _Message(following.settings)  # a key that nobody else reads
+    return data
+
+
+def _bootstrap(process: Any, *args: Any, **kwargs: Any) -> int:
+    """All that a child does, from its first step to its exit code."""
+    assert following.originals is not None
+    bootstrap, settings = following.originals[0], following.settings
+    if settings is None or _leaves_alone(process):
+        return int(bootstrap(process, *args, **kwargs))
+    from ._child import Child
+
+    child = Child(settings, process)
+    _try(child.begin)
+    code = int(bootstrap(process, *args, **kwargs))
+    _try(lambda: child.end(code))
+    return code
+
+
+def _try(step: Callable[[], None]) -> None:
+    """A fault of ours is shown, and takes nothing from the program."""
+    try:
+        step()
+    except Exception:
+        traceback.print_exc()
+
+
+def _leaves_alone(process: Any) -> bool:
+    target = getattr(process, "_target", None)
+    return str(getattr(target, "__module__", "")).startswith(_NOT_TRAINING)

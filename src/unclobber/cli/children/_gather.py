@@ -1,0 +1,105 @@
+"""The program's own process: what its children have left, put into its report."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from unclobber._session import Session, told_of
+from unclobber.judge import outcome
+from unclobber.model import ProcessEnd, Report
+
+from .._places import joined, places, total
+from .._records import Folder, Record, path_of
+from ._child import Who
+from ._follow import Settings, follow, unfollow
+
+_OWN = "MainProcess"
+
+
+class Children:
+    """The processes that this one starts, and theirs.
+
+    Args:
+        session: The one that is about to watch this process.
+        told_beside: Whether the report is text beside the program's messages.
+    """
+
+    def __init__(self, session: Session, *, told_beside: bool) -> None:
+        self._session = session
+        self._folder = Folder(path_of(f"{os.getpid()}-{secrets.token_hex(4)}"))
+        self._settings = Settings(
+            folder=self._folder.path,
+            root=os.getpid(),
+            policy=session.policy,
+            strict=session.strict,
+            fingerprint=session.fingerprint,
+            command=session.command,
+            told_beside=told_beside,
+        )
+
+    def __enter__(self) -> Children:
+        follow(self._settings, self._session)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        unfollow()
+
+    def explain(self, error: BaseException) -> bool:
+        """Whether an exception of this process comes from what a child has found.
+
+        It is the very exception that ended a pool's task, or torch's for a child that a finding ended.
+        """
+        children = self._read()
+        process = getattr(error, "error_pid", None)  # of torch.multiprocessing.ProcessException
+        if any(who.pid == process and record.ending and record.ending.refused for who, record in children):
+            return True
+        found = told_of(error)
+        told = (places(finding) for _, record in children for finding in record.findings)
+        return found is not None and places(found) in told
+
+    def gather(self, own: Report, *, failed: bool) -> Report:
+        """The report of this process with what its children have left, which is then removed.
+
+        Args:
+            own: This process's findings.
+            failed: Whether its program failed for reasons of its own.
+        """
+        children = self._read()
+        self._folder.remove()
+        if not children:
+            return own
+        found = [(_OWN, own.findings), *((who.name, record.findings) for who, record in children)]
+        findings = tuple(replace(finding, processes=names) for finding, names, _ in joined(found))
+        reports = [own, *(record.report for _, record in children if record.report is not None)]
+        return replace(
+            own,
+            outcome=outcome(findings, failed=failed),
+            findings=findings,
+            totals=total(reports),
+            notices=tuple(dict.fromkeys(notice for report in reports for notice in report.notices)),
+            processes=tuple(_end(who, record) for who, record in children),
+        )
+
+    def _read(self) -> Sequence[tuple[Who, Record]]:
+        """All watched children with their records, in the order in which they began."""
+        with contextlib.suppress(FileNotFoundError):  # there was none
+            everyone = [(self._folder.who(n), self._folder.read(n)) for n in self._folder.numbers()]
+            return [(who, record) for who, record in everyone if who is not None]
+        return ()
+
+
+def _end(who: Who, record: Record) -> ProcessEnd:
+    report, ending = record.report, record.ending
+    state: Literal["ended", "failed", "running", "died"] = "running" if record.state == "running" else "died"
+    if ending is not None:
+        state = "failed" if ending.failed else "ended"
+    found = outcome(record.findings, failed=False) if report is None else report.outcome
+    known = None if report is None and found == "clean" else found
+    return ProcessEnd(
+        who.name, who.pid, state, None if report is None else report.exit_code, known, who.daemon
+    )

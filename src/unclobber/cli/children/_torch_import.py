@@ -1,0 +1,43 @@
+"""Be called when a program imports torch, which we never do for it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+
+def when_torch_is_imported(then: Callable[[], None]) -> None:
+    """Call ``then`` once torch has been imported, before the statement that imports it goes on."""
+    # A forked child has its parent's finder, too, which would call the parent's.
+    sys.meta_path[:] = [_Finder(then), *(one for one in sys.meta_path if not isinstance(one, _Finder))]
+
+
+class _Finder:
+    """Stands first among the finders until torch is looked for."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self._then = then
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            self._call_after(spec.loader)
+        return spec
+
+    def _call_after(self, loader: Any) -> None:
+        run = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            run(module)
+            self._then()
+
+        loader.exec_module = exec_module
