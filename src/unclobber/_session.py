@@ -144,6 +144,13 @@ class Session:
         self.ledger.transform = self.ledger.replay = None
         self._begun = _compiled.now()
 
+    def leave_unwatched(self) -> None:
+        """In a forked child that does no training: watch nothing, where no other hooks lie over ours."""
+        if self._hooks is not None and self._hooks.alone():
+            self.active = False
+            self._hooks.leave()
+            _installation.release(self.ledger)
+
     # --- what backward asks ---------------------------------------------------------------------
 
     def _need(self, saved: SavedTensor) -> torch.Tensor:

@@ -93,6 +93,10 @@ class SavedTensorHooks:
         if not _threads.hooks and not _looking.kept:
             compat.ignore_writes()
 
+    def alone(self) -> bool:
+        """Whether these are the only ones of ours in this thread, and nobody's lie over them."""
+        return active() == (self,) and compat.top_hooks() == (self.pack, self.unpack)
+
     @contextlib.contextmanager
     def telling_of_saves(self) -> Iterator[None]:
         """Tell ``_stale`` of every save of this thread, as of those that inner hooks pack anyway."""

@@ -59,7 +59,7 @@ def _of_process(end: ProcessEnd) -> str:
     if end.state == "running" and not end.daemon:
         return f"process {end.name} had not ended: what it had found until then is here"
     if end.state == "died" and not end.daemon:
-        return f"process {end.name} was ended or killed: what it had found until then is here"
+        return f"process {end.name} was killed or left by os._exit: what it had found until then is here"
     if end.state == "failed":
         return f"process {end.name} failed for reasons of its own (exit code {end.exit_code})"
     return ""

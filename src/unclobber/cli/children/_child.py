@@ -1,28 +1,25 @@
-"""The child's side: a session as soon as torch is there, and a record of what it finds."""
+"""The child's side: a session as soon as torch is there, and a record of what it finds.
+
+What only a child with a session needs, or one that fails, is imported there: most children never see torch.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-import traceback
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._output import usable, write_text
-from .._program import Ending
-from .._records import Records
-from .._tracebacks import without_our_frames
 from ._follow import Settings, following
 from ._torch_import import when_torch_is_imported
 
 if TYPE_CHECKING:
     from unclobber._session import Session
     from unclobber.model import Finding
+
+    from .._records import Records
 
 _TASKS = (
     ("multiprocessing.pool", "ExceptionWithTraceback"),
@@ -31,8 +28,7 @@ _TASKS = (
 """What a pool's worker wraps the exception of a task in, to send it to whoever asked for the result."""
 
 
-@dataclass(frozen=True)
-class Who:
+class Who(NamedTuple):
     """A child as ``multiprocessing`` knows it."""
 
     name: str
@@ -88,6 +84,10 @@ class Child:
 
     def _join(self, session: Session) -> None:
         """Leave a record of what the session finds."""
+        import warnings
+
+        from .._records import Records
+
         self._session = following.session = session
         try:
             self._records = Records(self._settings.folder)
@@ -109,8 +109,10 @@ class Child:
 
     def _heard(self, finding: Finding) -> None:
         if self._records is not None:
-            with contextlib.suppress(OSError):  # the run is over, or the disk is full: the program goes on
+            try:
                 self._records.found(finding)
+            except OSError:  # the run is over, or the disk is full: the program goes on
+                return
 
     def _look_at_tasks(self, module: Any, name: str) -> None:
         """See what ends a pool's tasks: each error is sent to the pool's owner, and the child goes on."""
@@ -140,6 +142,10 @@ class Child:
 
     def show(self, error: BaseException) -> None:
         """Show an uncaught exception as ``multiprocessing`` does, without a frame of ours."""
+        import traceback
+
+        from .._tracebacks import without_our_frames
+
         without_our_frames(error)
         caller = sys._getframe(2)  # `_bootstrap` of multiprocessing
         shown = TracebackType(error.__traceback__, caller, caller.f_lasti, caller.f_lineno)
@@ -155,6 +161,10 @@ class Child:
             session.__exit__(None, None, None)
         if records is None:
             return
+        import contextlib
+
+        from .._program import Ending
+
         failed = code != 0 and not self._stopped
         report = session.report(exit_code=code, script_failed=failed)
         with contextlib.suppress(OSError):  # the run is over
@@ -181,6 +191,8 @@ def _run_as_child(child: Child, run: Callable[[], None]) -> None:
 
 
 def _say(text: str) -> None:
+    from .._output import usable, write_text
+
     if (stream := usable(sys.stderr, sys.__stderr__)) is not None:
         write_text(stream, text)
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import multiprocessing.process as processes
 import multiprocessing.spawn as spawning
-import traceback
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from unclobber._session import Session
 
 _NOT_TRAINING = ("torch.utils.data.", "multiprocessing.managers")
-"""Modules whose own functions run in children: they load data or keep objects, and are left alone."""
+"""Modules whose own functions run in children that load data or keep objects: they are left alone."""
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """What a child must know to be watched as its program is; plain values, which are sent to it."""
 
     folder: str
@@ -85,7 +82,7 @@ class _Message:
             "except ImportError:\n"
             "    pass\n"
             "else:\n"
-            f"    follow_here(*{astuple(settings)!r})\n"
+            f"    follow_here(*{tuple(settings)!r})\n"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -104,7 +101,12 @@ def _bootstrap(process: Any, *args: Any, **kwargs: Any) -> int:
     """All that a child does, from its first step to its exit code."""
     assert following.originals is not None
     bootstrap, settings = following.originals[0], following.settings
-    if settings is None or _leaves_alone(process):
+    if settings is None:
+        return int(bootstrap(process, *args, **kwargs))
+    if _does_no_training(process):
+        session, following.session = following.session, None
+        if session is not None:  # it was forked
+            _try(session.leave_unwatched)
         return int(bootstrap(process, *args, **kwargs))
     from ._child import Child
 
@@ -120,9 +122,11 @@ def _try(step: Callable[[], None]) -> None:
     try:
         step()
     except Exception:
+        import traceback
+
         traceback.print_exc()
 
 
-def _leaves_alone(process: Any) -> bool:
+def _does_no_training(process: Any) -> bool:
     target = getattr(process, "_target", None)
     return str(getattr(target, "__module__", "")).startswith(_NOT_TRAINING)
