@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from unclobber.cli._program import Ending
-from unclobber.cli.ranks._merge import fold, merge
 from unclobber.cli._records import Record
+from unclobber.cli.ranks._merge import fold, merge
 from unclobber.cli.ranks._world import World
 from unclobber.model import Finding, Need, RankEnd, Report, Save, Site, Totals, Write
 

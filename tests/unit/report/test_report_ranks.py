@@ -10,9 +10,9 @@ import jsonschema
 import pytest
 from sample_findings import examples
 
-from unclobber.model import RankEnd, Report
+from unclobber.model import ProcessEnd, RankEnd, Report
 from unclobber.report import render
-from unclobber.report._ranks import on_ranks, remarks
+from unclobber.report._ranks import in_processes, on_ranks, remarks
 
 NOTICE = "torch.compile made code of `step` (train.py:3)"
 RANKS = (
@@ -100,3 +100,61 @@ def test_html():
     page = render(REPORT, "html")
     assert "found on ranks 1 to 3" in page
     assert all(text.replace("`", "").split(" (")[0] in page.replace("`", "") for text in SAID)
+
+
+CHILDREN = Report(
+    "refused",
+    (replace(examples()["plain"], processes=("MainProcess", "Process-1", "loss")),),
+    exit_code=1,
+    processes=(
+        ProcessEnd("Process-1", 11, "ended", 1, "refused"),
+        ProcessEnd("loss", 12, "failed", 3, "script-error"),
+        ProcessEnd("late", 13, "running"),
+        ProcessEnd("gone", 14, "died"),
+        ProcessEnd("pool", 15, "died", daemon=True),
+    ),
+)
+OF_CHILDREN = [
+    "process loss failed for reasons of its own (exit code 3)",
+    "process late had not ended: what it had found until then is here",
+    "process gone was killed or left by os._exit: what it had found until then is here",
+]
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["MainProcess"], ""),
+        (["Process-1"], "in process Process-1"),
+        (list("abcdefgh"), "in 8 processes: a, b, c, d and 4 more"),
+    ],
+)
+def test_processes_in_words(names, said):
+    """The program's own, alone, needs no name; of many some are named."""
+    assert in_processes(names) == said
+
+
+def test_children_in_each_format():
+    """Who found it is the story's first note; what a daemon is ended by is not spoken of."""
+    assert remarks(CHILDREN) == OF_CHILDREN
+    where = "found in 3 processes: MainProcess, Process-1 and loss"
+    for name in ("text", "github", "html", "sarif"):
+        assert where in render(CHILDREN, name), name
+    (run,) = json.loads(render(CHILDREN, "sarif"))["runs"]
+    assert run["results"][0]["properties"]["processes"] == ["MainProcess", "Process-1", "loss"]
+
+
+def test_children_in_json():
+    """The schema knows them."""
+    document = json.loads(render(CHILDREN, "json"))
+    schema = json.loads((files("unclobber.report") / "schema.json").read_text(encoding="utf-8"))
+    jsonschema.validate(document, schema)
+    assert document["findings"][0]["processes"] == ["MainProcess", "Process-1", "loss"]
+    assert document["processes"][4] == {
+        "name": "pool",
+        "pid": 15,
+        "state": "died",
+        "exit_code": None,
+        "outcome": None,
+        "daemon": True,
+    }
