@@ -227,7 +227,7 @@ def test_fresh_interpreters(shell):
     """A child that imports torch late is watched from there on, with the program's own options; until then
     nothing of torch or ours is loaded, and what refuses its task ends the program by one story."""
     shell.write("fresh.py", FRESH)
-    result = shell.unclobber("run", "--guard", "fresh.py")
+    result = shell.unclobber("run", "--guard", "fresh.py", limit=150)
     assert result.stdout == "spawn [] True\nforkserver [] True\n"
     assert result.returncode == 1
     guarded, *story = result.stderr.splitlines()
@@ -289,7 +289,8 @@ def test_data_parallel_in_spawned_processes(shell):
     """The buffer that DDP overwrites in rank 1 is found there, torch being silent, and none of the model
     that it leaves alone; an error that the program has caught is told, too."""
     shell.write("spawns.py", DATA_PARALLEL)
-    result = shell.unclobber("run", "--format", "json", "spawns.py", env={"OMP_NUM_THREADS": "1"})
+    words = ("run", "--format", "json", "spawns.py")
+    result = shell.unclobber(*words, env={"OMP_NUM_THREADS": "1"}, limit=150)
     first, _, document = result.stdout.partition("\n")
     assert (result.returncode, first) == (1, "caught 1"), result.stderr[-2000:]
     report = json.loads(document)

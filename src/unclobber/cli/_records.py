@@ -199,7 +199,7 @@ class Records(Folder):
 
 
 def path_of(run: str) -> str:
-    """Where the processes of a run meet: a name that no other user's run has."""
+    """Where the ranks of a run meet: a name that no other user's run has."""
     return os.path.join(tempfile.gettempdir(), f"unclobber-{os.getuid()}-{run}")
 
 

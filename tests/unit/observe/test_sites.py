@@ -278,3 +278,17 @@ def test_docstrings():
         result = doctest.testmod(module)
         assert result.failed == 0
         assert result.attempted > 0
+
+
+def test_what_lies_below_the_start_of_a_child():
+    """A forked process has its parent's frames below its own, a spawned one has ``python -c`` there: where a
+    library alone runs in the child, neither is the line to blame."""
+    name = os.path.join(os.path.dirname(_sites.__file__), "child.py")
+    (start,) = (
+        one for one in compile("def _run_as_child(): 1", name, "exec").co_consts if hasattr(one, "co_name")
+    )
+    users = compile("1", "/home/user/train.py", "exec")
+    library = textwrap.dedent.__code__
+    assert _sites.innermost_user((library, 0, users, 0, start, 0, users, 0)) == 1
+    assert _sites.innermost_user((library, 0, start, 0, users, 0)) is None
+    assert _sites.innermost_user((library, 0, library, 0, users, 0)) == 2

@@ -47,6 +47,7 @@ class Child:
     def __init__(self, settings: Settings, process: Any) -> None:
         self._settings = settings
         self._process = process
+        self._pid = os.getpid()
         self._session: Session | None = None
         self._entered = False
         self._records: Records | None = None
@@ -92,7 +93,7 @@ class Child:
         try:
             self._records = Records(self._settings.folder)
             self._records.introduce(
-                Who(self._process.name, os.getpid(), bool(self._process._config.get("daemon")))
+                Who(self._process.name, self._pid, bool(self._process._config.get("daemon")))
             )
         except (ImportError, AttributeError):  # no POSIX
             self._records = None
@@ -107,6 +108,10 @@ class Child:
             if module in sys.modules:
                 self._look_at_tasks(sys.modules[module], name)
 
+    def _is_here(self) -> bool:
+        """Whether this is the child, and not one that it has forked by hand and that runs on in its place."""
+        return os.getpid() == self._pid
+
     def _heard(self, finding: Finding) -> None:
         if self._records is not None:
             try:
@@ -117,10 +122,9 @@ class Child:
     def _look_at_tasks(self, module: Any, name: str) -> None:
         """See what ends a pool's tasks: each error is sent to the pool's owner, and the child goes on."""
         wrap: Callable[..., Any] = getattr(module, name)
-        process = os.getpid()
 
         def wrap_seen(error: BaseException, trace: TracebackType | None) -> Any:
-            if os.getpid() == process and self._session is not None:
+            if self._is_here() and self._session is not None:
                 self._session.finding_for(error)
             return wrap(error, trace)
 
@@ -155,7 +159,7 @@ class Child:
     def end(self, code: int) -> None:
         """The child is about to exit with ``code``."""
         session, records = self._session, self._records
-        if session is None:
+        if session is None or not self._is_here():
             return
         if self._entered:
             session.__exit__(None, None, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
@@ -14,7 +15,7 @@ from unclobber.judge import outcome
 from unclobber.model import ProcessEnd, Report
 
 from .._places import joined, places, total
-from .._records import Folder, Record, path_of
+from .._records import Folder, Record
 from ._child import Who
 from ._follow import Settings, follow, unfollow
 
@@ -31,7 +32,8 @@ class Children:
 
     def __init__(self, session: Session, *, told_beside: bool) -> None:
         self._session = session
-        self._folder = Folder(path_of(f"{os.getpid()}-{secrets.token_hex(4)}"))
+        name = f"unclobber-{os.getpid()}-{secrets.token_hex(4)}"
+        self._folder = Folder(os.path.join(tempfile.gettempdir(), name))
         self._settings = Settings(
             folder=self._folder.path,
             root=os.getpid(),
