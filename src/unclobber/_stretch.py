@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ._texts import parse
 from .ledger import Place
 from .model import Site
 from .observe import _sites
@@ -86,7 +87,7 @@ def _suspect(start: Site, end: Site, stack: Stack) -> tuple[int, str] | None:
 def _only_names_a_value(statement: str) -> bool:
     """Whether nothing is left to do after the last call of a statement but to give its value a name."""
     try:
-        (node,) = ast.parse(statement).body
+        (node,) = parse(statement).body
     except (SyntaxError, ValueError):
         return False
     return isinstance(node, ast.Assign) and all(isinstance(target, ast.Name) for target in node.targets)
