@@ -72,6 +72,8 @@ class Finding:
     (``saved``, ``write``, ``needed``, ``freed``)."""
     ranks: tuple[int, ...] = ()
     """The ranks of a distributed run that found it; empty for one process."""
+    made: Save | None = None
+    """UC206 only: where the tensor was made, if ``saved`` is the operation that was to save it."""
 
     @property
     def name(self) -> str:

@@ -67,6 +67,7 @@ def finding_to_json(finding: Finding) -> Object:
         "kept_bytes": finding.kept_bytes,
         "repaired": finding.repaired,
         "ranks": list(finding.ranks),
+        "made": _save(finding.made) if finding.made else None,
     }
 
 
