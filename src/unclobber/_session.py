@@ -44,6 +44,7 @@ from .observe import (
     _write_log,
     _writes,
 )
+from .observe import _torch_compat as compat
 from .observe._refusals import kind_of
 
 Policy = Literal["watch", "guard", "audit"]
@@ -200,6 +201,8 @@ class Session:
         version, filing = saved.alias._version, saved.filing
         self._faults[fault] = None
         torch_message = _sentence.shortest(saved, version)
+        if torch_message is None and self.policy == "watch" and _is_detached(saved):
+            torch_message = compat.DETACHED_SENTENCE
         written = version != saved.version or (filing is not None and filing.written)
         if torch_message is None and (self.policy == "watch" or not written):
             return saved.alias
