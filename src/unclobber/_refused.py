@@ -183,7 +183,8 @@ class _Refused:
         operation = target.operation if target is not None else None
         if operation is None:
             inner = _source.locate(self.levels[0].frame.f_code, self.levels[0].lasti)
-            operation = _operation(inner.node) if inner is not None and depth == 0 else "write"
+            unknown = _UNNAMED if self.kind in _WRITES_NOTHING else "write"
+            operation = _operation(inner.node) if inner is not None and depth == 0 else unknown
         return Write(
             site=site,
             operation=operation,
@@ -310,7 +311,8 @@ class _Refused:
         if write is None:
             return None
         facts = Save(write.site, (), "unknown", 0, 0) if tensor is None else _facts(tensor)
-        return replace(facts, site=write.site, operation=write.operation, expression=write.expression)
+        operation = None if write.operation == _UNNAMED else write.operation
+        return replace(facts, site=write.site, operation=operation, expression=write.expression)
 
     def _may_have_owner(self, tensor: torch.Tensor) -> bool:
         return not tensor._is_view() and tensor.is_leaf  # a view may refuse to say
@@ -414,6 +416,12 @@ _THROUGH_VIEWS = frozenset(
     }
 )
 """Kinds in which a view of the tensor may be meant: what matters is where the tensor itself was made."""
+
+_WRITES_NOTHING = (Kind.INFERENCE_SAVE, Kind.INFERENCE_LEAF)
+"""Refusals of operations that only read, or ask for a gradient."""
+
+_UNNAMED = "the operation"
+"""One whose source can't be had."""
 
 _LONGEST = 38
 """Characters of a statement that still reads well behind a `with` on one line."""

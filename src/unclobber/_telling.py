@@ -109,13 +109,14 @@ def text_of(finding: Finding, *, width: int = 80, colour: bool = False) -> str:
         return to_text(finding, width=width, colour=colour)
     except Exception as error:
         plainer = without_places(finding, fault_in(_NOT_SHOWN, error))
-    plainest = "\n".join([f"{_head(plainer)}: {plainer.message}", *(f"  = note: {n}" for n in plainer.notes)])
+    head = f"{plainer.severity}[{plainer.code}]: {plainer.message}"
+    plainest = "\n".join([head, *(f"  = note: {note}" for note in plainer.notes)])
     return asked(lambda: to_text(plainer, width=width, colour=colour), plainest)
 
 
 def line_of(finding: Finding) -> str:
     """``report.summary_line``, or the little that is certain."""
-    return asked(lambda: summary_line(finding), f"SUMMARY: {finding.code} {finding.name} {finding.message}")
+    return asked(lambda: summary_line(finding), f"SUMMARY: {finding.code} {finding.message}")
 
 
 def rendered(render: Callable[[Report, RenderOptions], str], report: Report, options: RenderOptions) -> str:
@@ -142,7 +143,3 @@ def _showable(
     except Exception as error:
         return without_places(finding, fault_in(_NOT_SHOWN, error))
     return finding
-
-
-def _head(finding: Finding) -> str:
-    return f"{finding.severity}[{finding.code}] {finding.name}"

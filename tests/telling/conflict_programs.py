@@ -26,8 +26,8 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     ),
     "two saves": (
         "UC101",
-        "def square(t):\n    return t ** 2\na = keep(w.exp())\nloss = square(a).sum() + a.sin().sum()\na[0] = 0.\n"
-        "loss.backward()\n",
+        "def square(t):\n    return t ** 2\na = keep(w.exp())\nloss = square(a).sum() + a.sin().sum()\n"
+        "a[0] = 0.\nloss.backward()\n",
     ),
     "other elements": (
         "UC101",
@@ -35,8 +35,9 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     ),
     "optimizer": (
         "UC101",
-        "net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))\nopt = torch.optim.SGD(net.parameters(), 0.1)\n"
-        "loss = net(w * 1).sum()\nloss.backward(retain_graph=True)\nopt.step()\nloss.backward()\n",
+        "net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))\n"
+        "opt = torch.optim.SGD(net.parameters(), 0.1)\nloss = net(w * 1).sum()\n"
+        "loss.backward(retain_graph=True)\nopt.step()\nloss.backward()\n",
     ),
     "inplace module": (
         "UC101",
@@ -51,18 +52,21 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     ),
     "misread": (
         "UC102",
-        "loss = w.exp().sum()\nm = torch.arange(12.).view(3, 4)\nm[:, 1:].copy_(m[:, :-1])\nloss.backward()\n",
+        "loss = w.exp().sum()\nm = torch.arange(12.).view(3, 4)\n"
+        "m[:, 1:].copy_(m[:, :-1])\nloss.backward()\n",
     ),
     "on ctx": (
         "UC103",
-        "class Double(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n        ctx.x = x\n"
-        "        return x * x\n    @staticmethod\n    def backward(ctx, g):\n        return 2 * g * ctx.x\n"
+        "class Double(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n"
+        "        ctx.x = x\n        return x * x\n    @staticmethod\n"
+        "    def backward(ctx, g):\n        return 2 * g * ctx.x\n"
         "h = keep(w * 1)\ny = Double.apply(h)\nwith torch.no_grad():\n    h.add_(1)\ny.sum().backward()\n",
     ),
     "dirty": (
         "UC103",
-        "class Dirty(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n        x.add_(1)\n"
-        "        ctx.mark_dirty(x)\n        return x.clone()\n    @staticmethod\n    def backward(ctx, g):\n"
+        "class Dirty(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n"
+        "        x.add_(1)\n        ctx.mark_dirty(x)\n        return x.clone()\n"
+        "    @staticmethod\n    def backward(ctx, g):\n"
         "        return g\nDirty.apply(w * 1)\n",
     ),
     "gradient": (

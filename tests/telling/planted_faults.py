@@ -63,9 +63,10 @@ def functions() -> dict[CodeType, FunctionType]:
             for member in members:
                 function = getattr(member, "fget", None) or getattr(member, "__func__", member)
                 function = getattr(function, "__wrapped__", function)
-                if isinstance(function, FunctionType) and function.__module__ == module.__name__:
-                    if not function.__code__.co_freevars:
-                        found[function.__code__] = function
+                if not isinstance(function, FunctionType) or function.__module__ != module.__name__:
+                    continue
+                if not function.__code__.co_freevars:
+                    found[function.__code__] = function
     return found
 
 

@@ -39,11 +39,15 @@ class Sources:
 
     own: dict[tuple[str, int], str] = field(default_factory=dict)
     """Lines that a Site recorded itself, because the file has them no longer."""
+    unknown: set[str] = field(default_factory=set)
+    """Files whose text could not be had when the program ran: what they hold now is another one."""
 
     def line(self, path: str, number: int) -> str | None:
         """One line's text (number 1-based), None where it is not known."""
         if (path, number) in self.own:
             return self.own[path, number]
+        if path in self.unknown:
+            return None
         lines = read_lines(path)
         return lines[number - 1] if lines and 0 < number <= len(lines) else None
 
@@ -64,6 +68,8 @@ class Sources:
         return span
 
     def _expression(self, site: Site) -> Span:
+        if not site.source and not site.statement:
+            self.unknown.add(site.path)
         line = self.line(site.path, site.line)
         if site.end_line > site.line and line is not None and site.source:
             last = self.line(site.path, site.end_line)
