@@ -139,7 +139,6 @@ def test_an_entry_that_another_thread_drops_is_read_again(monkeypatch):
     assert _texts.text_of(__file__, anew=True).lines[0].startswith('"""Sources')
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_can_parse(monkeypatch):
     """The thread that was parsing isn't there, and its lock is free."""
