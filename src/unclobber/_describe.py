@@ -6,16 +6,15 @@ variables are still there to be looked at.
 
 from __future__ import annotations
 
-import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any, Literal
 
 import torch
 
+from . import _reads, _sentence
 from .judge import syncs_buffers, written_by_backward
-from .knowledge import reads_shape_alone
 from .ledger import Ledger, SavedTensor, Standing, WriteEvent
 from .ledger._ledger import METADATA_ONLY
 from .model import Evidence, GradientMemory, Need, Save, Site, Write
@@ -51,7 +50,7 @@ def evidence(
     node = compat.current_node()
     frames = _user_frames()
     if held is None:
-        role = _role(node, saved)
+        role = _reads.role_of(node, saved)
         save = _save(saved, node, role, frames)
     else:
         role = held.role
@@ -59,7 +58,7 @@ def evidence(
     writes = _writes(standing, ledger, frames)
     by_backward = standing.unseen or any(map(written_by_backward, writes))
     gradient = _owners.gradient_owner(saved.alias, frames) if by_backward else None
-    unread = held is None and never_read(saved, ledger)
+    unread = held is None and _reads.never_read(saved, ledger)
     return Evidence(
         save=save,
         writes=writes,
@@ -77,7 +76,7 @@ def evidence(
         unseen=standing.unseen,
         swapped=standing.swapped,
         version_now=standing.version,
-        torch_message=_torch_message(standing, node, role),
+        torch_message=_sentence.of(standing, node, role),
         kept_bytes=ledger.account.kept,
         repaired=repaired,
         kind="saved" if held is None else held.kind,
@@ -108,36 +107,13 @@ def _changed_too(saved: SavedTensor, ledger: Ledger) -> tuple[Site | None, ...]:
         if isinstance(kept, SavedTensor)
         and kept is not saved
         and kept.filing is not None
-        and not never_read(kept, ledger, node)
+        and not _reads.never_read(kept, ledger, node)
         and ledger.standing(kept).changed
     )
 
 
-def _role(node: Any, saved: SavedTensor) -> str | None:
-    """The node's own name for ``saved``, None outside of a node or where it can't be reached."""
-    if node is None:
-        return None
-    for role, kept in compat.raw_saved(node):
-        if kept is saved:
-            return role
-        if getattr(kept, "_unclobber_saved", None) is saved:
-            return role
-    return None
-
-
-def detached(saved: SavedTensor) -> _frames.Stack | None:
-    """Where ``saved`` lost its history, if the running node minds: a custom Function's doesn't."""
-    if saved.filing is None or saved.unchecked:
-        return None
-    origin = saved.origin()
-    if origin is not None and origin.grad_fn is not None:
-        return None  # a later write has given it a history again
-    function = isinstance(compat.current_node(), torch.autograd.function.BackwardCFunction)
-    return None if function else saved.filing.detached
-
-
 def _detached(saved: SavedTensor) -> Write | None:
-    stack = detached(saved)
+    stack = _reads.detached(saved)
     if stack is None:
         return None
     site = _sites.resolve(stack)
@@ -148,47 +124,6 @@ def _detached(saved: SavedTensor) -> Write | None:
         overlaps_needed=False,
         expression=_spelling.spell_write(site, "detach_", stack),
     )
-
-
-def is_own_result(saved: SavedTensor) -> bool:
-    """Whether ``saved`` is what the operation of the running node computed."""
-    origin, node = saved.origin(), compat.current_node()
-    return origin is not None and node is not None and saved.base is None and origin.grad_fn is node
-
-
-_READ_FOR = {
-    ("ConvolutionBackward0", "weight"): 0,
-    ("ConvolutionBackward0", "input"): 1,
-    ("NativeLayerNormBackward0", "weight"): 0,
-    ("NativeGroupNormBackward0", "weight"): 0,
-    ("NativeBatchNormBackward0", "weight"): 0,
-}
-"""By node and role, the one input whose gradient is computed from the tensor: it is saved always."""
-
-
-def never_read(saved: SavedTensor, ledger: Ledger, node: Any = None) -> bool:
-    """Whether a node that asks for ``saved`` (the running one, if none is given) has no use for its values:
-    running statistics in training, the weight of a first layer, whose input needs no gradient, an input that
-    is kept for its shape.
-
-    Batch norm's kernel updates them itself, after they were saved; only in evaluation does its
-    backward read them. It writes nothing else, so its writes tell them apart where the node's own
-    name for the tensor is hidden by inner hooks.
-    """
-    node = compat.current_node() if node is None else node
-    role = _role(node, saved)
-    if node is not None and role is not None:
-        name = _node_name(node)
-        if reads_shape_alone(name, role, compat.reduction_of(node)):
-            return True
-        reader = _READ_FOR.get((name, role))
-        if reader is not None:
-            return node.next_functions[reader][0] is None
-    if not compat.trains(node):
-        return False
-    if role is not None:
-        return role in ("running_mean", "running_var")
-    return all(_writes_table.is_undeclared(event.operation) for event, hit in ledger.history(saved) if hit)
 
 
 def _user_frames(*, of_forward: bool = False) -> list[FrameType]:
@@ -212,15 +147,10 @@ def _user_frames(*, of_forward: bool = False) -> list[FrameType]:
 def need(node: Any, backwards_before: int) -> Need:
     """The backward call that is running, seen from ``node``."""
     call = _backward.current()
-    name = None if node is None else _node_name(node)
+    name = None if node is None else _reads.node_name(node)
     if call is None:
         return Need(_sites.resolve(_frames.capture(2)), node=name)
     return Need(_sites.resolve(call.stack), nth=call.nth - backwards_before, node=name)
-
-
-def _node_name(node: Any) -> str:
-    name = node.name()
-    return str(name).rpartition(".")[2].rpartition("::")[2]
 
 
 def _save(saved: SavedTensor, node: Any, role: str | None, frames: list[FrameType]) -> Save:
@@ -231,17 +161,14 @@ def _save(saved: SavedTensor, node: Any, role: str | None, frames: list[FrameTyp
     # A checkpoint's inputs are asked for by whichever node comes first: they are not what that one saved.
     innermost = next((code for code in saved.stack[::2] if not _sites.is_ours(code)), None)
     by_checkpoint = role is None and compat.keeps_checkpoint_inputs(innermost)
-    node_name = None if node is None or by_checkpoint else _node_name(node)
+    node_name = None if node is None or by_checkpoint else _reads.node_name(node)
     spelling = _spelling.spell(site, node_name, role, saved.stack, shape=shape, name=name)
     expression = spelling.expression or _owners.variable_name(alias, _user_frames(of_forward=True))
     filing = saved.filing
     times = filing.book.times(saved) if filing is not None and filing.book is not None else 1
-    return Save(
+    return replace(
+        unplaced(saved),
         site=site,
-        shape=shape,
-        dtype=str(alias.dtype).removeprefix("torch."),
-        bytes=alias.numel() * alias.itemsize,
-        version=saved.version,
         operation="checkpoint" if by_checkpoint else spelling.operation,
         node=node_name,
         role=role,
@@ -255,19 +182,27 @@ def _save(saved: SavedTensor, node: Any, role: str | None, frames: list[FrameTyp
     )
 
 
-def _held(saved: SavedTensor, held: Held, frames: list[FrameType]) -> Save:
-    """A tensor that a custom Function's ``ctx`` or a checkpoint's code holds."""
-    site = _sites.resolve(saved.stack)
+def unplaced(saved: SavedTensor) -> Save:
+    """The facts of a saved tensor that need no look at the program."""
     alias = saved.alias
-    expression = _owners.variable_name(alias, frames)
-    if held.role is not None and site is not None and site.source == held.role:
-        expression = held.role
     return Save(
-        site=site,
+        site=None,
         shape=tuple(alias.shape),
         dtype=str(alias.dtype).removeprefix("torch."),
         bytes=alias.numel() * alias.itemsize,
         version=saved.version,
+    )
+
+
+def _held(saved: SavedTensor, held: Held, frames: list[FrameType]) -> Save:
+    """A tensor that a custom Function's ``ctx`` or a checkpoint's code holds."""
+    site = _sites.resolve(saved.stack)
+    expression = _owners.variable_name(saved.alias, frames)
+    if held.role is not None and site is not None and site.source == held.role:
+        expression = held.role
+    return replace(
+        unplaced(saved),
+        site=site,
         operation=held.operation,
         node=held.node,
         role=held.role,
@@ -313,8 +248,6 @@ def _place(site: Site | None) -> Any:
 
 
 def _merged(write: Write, overlaps: bool, after: int, count: int) -> Write:
-    from dataclasses import replace
-
     return replace(
         write,
         overlaps_needed=write.overlaps_needed or overlaps,
@@ -411,44 +344,3 @@ def _way_past_the_counter(event: WriteEvent, site: Site | None) -> str:
     if ".data" in text:
         return ".data, which has a version counter of its own"
     return "an alias with a version counter of its own, or the counter was set back"
-
-
-def _torch_message(standing: Standing, node: Any, role: str | None) -> str | None:
-    """torch's own sentence for this tensor (torch/csrc/autograd/saved_variable.cpp)."""
-    if detached(standing.saved) is not None:
-        return compat.DETACHED_SENTENCE
-    if not standing.refused:
-        return None
-    saved = standing.saved
-    origin = saved.origin()
-    shown = saved.alias if origin is None else origin  # torch shows the tensor as it is by now
-    shape = ", ".join(str(size) for size in shown.shape)
-    return (
-        "one of the variables needed for gradient computation has been modified by an inplace "
-        f"operation: [{_type_name(shown)} [{shape}]]{_producer(saved, origin, node, role)} is at version "
-        f"{standing.version}; expected version {saved.version} instead."
-    )
-
-
-def _type_name(tensor: torch.Tensor) -> str:
-    """``torch.FloatTensor``; types that torch's messages don't translate keep their C++ names."""
-    name = tensor.type()
-    if not tensor.is_complex():
-        return name
-    *_, device, kind = ["cpu", *name.removeprefix("torch.").split(".")]
-    return f"{device.upper()}{kind.removesuffix('Tensor')}Type"
-
-
-def _producer(saved: SavedTensor, origin: torch.Tensor | None, node: Any, role: str | None) -> str:
-    """``, which is output 0 of Relu,``: who made the tensor, in torch's words; empty for leaves."""
-    if role is not None and role.startswith("result") and node is not None:
-        name, output = _node_name(node), 0
-    elif origin is not None:
-        if origin.grad_fn is None:
-            return ""
-        name, output = _node_name(origin.grad_fn), origin.output_nr
-    elif saved.base is not None and not saved.alias.is_complex():
-        name, output = "AsStridedBackward0", 0  # a view whose base was written is made anew so
-    else:
-        return ""
-    return f", which is output {output} of {re.sub('Backward0?', '', name)},"

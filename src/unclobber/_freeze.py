@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -16,10 +17,11 @@ import torch
 
 from ._errors import InplaceError, UnclobberError
 from ._session import _installation
+from ._telling import Certain, error_of, told
 from .judge import judge_frozen
 from .ledger import SavedTensor, overlap, region_of
 from .ledger._ledger import METADATA_ONLY
-from .model import Save, Write
+from .model import Finding, Save, Write
 from .observe import _frames, _saves, _sites, _spelling
 from .observe import _torch_compat as compat
 from .observe._frames import Stack
@@ -152,26 +154,28 @@ _keeper = _Keeper()
 
 
 def _refusal(entry: _Entry, operation: str) -> InplaceError:
-    from .report import to_text
-
-    frozen = entry.tensor
-    stack = _frames.capture(4)
-    site = _sites.resolve(stack)
-    written = _spelling.spell_write(site, operation, stack)
+    frozen, stack = entry.tensor, _frames.capture(4)
     save = Save(
-        site=_sites.resolve(entry.stack),
+        site=None,
         shape=tuple(frozen.shape),
         dtype=str(frozen.dtype).removeprefix("torch."),
         bytes=frozen.numel() * frozen.itemsize,
         version=frozen._version if not frozen.is_inference() else 0,
         operation="freeze",
-        expression=written,
     )
-    write = Write(
-        site=site, operation=operation, bumps_version=True, overlaps_needed=True, expression=written
-    )
-    finding = judge_frozen(save, write)
-    return InplaceError(f"{finding.message}\n\n{to_text(finding)}", finding)
+
+    def make() -> Finding:
+        site = _sites.resolve(stack)
+        written = _spelling.spell_write(site, operation, stack)
+        write = Write(
+            site=site, operation=operation, bumps_version=True, overlaps_needed=True, expression=written
+        )
+        return judge_frozen(replace(save, site=_sites.resolve(entry.stack), expression=written), write)
+
+    message = "a tensor was written to while it is frozen"
+    finding = told(make, lambda: Certain("UC101", message=message, saved=save))
+    assert finding is not None
+    return error_of(finding)
 
 
 def freeze(tensor: torch.Tensor) -> Frozen:

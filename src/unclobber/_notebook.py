@@ -26,9 +26,10 @@ from typing import Any, TypeVar
 from IPython.core.error import UsageError
 from IPython.display import display
 
-from ._session import Session, _error
+from ._session import Session
+from ._telling import asked, error_of, line_of
 from .model import Finding, Frame, Report, Site
-from .report import ReportDisplay, summary_line
+from .report import ReportDisplay
 
 Shell = Any
 """An ``InteractiveShell``. Its methods have no types, or those of their decorators."""
@@ -129,7 +130,7 @@ class Magics:
     def shown(self, found: Report | Finding) -> ReportDisplay:
         """What is displayed for a report or a finding: its places are cells, not temporary files."""
         report = found if isinstance(found, Report) else Report("refused", (found,))
-        return ReportDisplay(_in_cells(report, self._cell_name))
+        return ReportDisplay(self._in_cells(report))
 
     def _compiled(self, body: str, raw: str, *, below_the_magic: bool) -> tuple[Any, Any]:
         """The statements, and the last expression by itself, for its value is to be displayed."""
@@ -181,8 +182,8 @@ class Magics:
 
     def _stop(self, finding: Finding, error: BaseException) -> None:
         """Fail the cell, so that no later one runs, with one line: the story stands above it."""
-        refusal = error if getattr(error, "finding", None) is finding else _error(finding)
-        line = summary_line(_in_cells(finding, self._cell_name)).removeprefix("SUMMARY: ")
+        refusal = error if getattr(error, "finding", None) is finding else error_of(finding)
+        line = line_of(self._in_cells(finding)).removeprefix("SUMMARY: ")
         # IPython asks an exception for its traceback; both frontends and nbconvert show these lines.
         refusal._render_traceback_ = lambda: [f"InplaceError: {line}"]  # type: ignore[attr-defined]
         raise refusal from (None if refusal is error else error)
@@ -197,6 +198,9 @@ class Magics:
         lines = self.shell.InteractiveTB.structured_traceback(type(error), error, traceback, tb_offset=0)
         if hasattr(error, "__dict__") and not hasattr(error, "_render_traceback_"):
             error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
+
+    def _in_cells(self, found: T) -> T:
+        return asked(lambda: _in_cells(found, self._cell_name), found)
 
     def _cell_name(self, path: str) -> str | None:
         """``In[3]`` for the file name that a cell's code has, None for a file."""

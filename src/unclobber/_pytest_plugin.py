@@ -156,9 +156,9 @@ def _fail_for_silent(item: pytest.Item, session: Session) -> None:
     if not silent:
         return
     item.stash[_findings] = tuple(silent)
-    from ._session import _error
+    from ._telling import error_of
 
-    raise _error(silent[0])
+    raise error_of(silent[0])
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from _pytest._code.code import ReprEntry, ReprExceptionInfo, ReprFileLocation, ReprTraceback
 from _pytest._io import TerminalWriter
 
-from .report import to_text
+from ._telling import text_of
 from .report._story import offending
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Story(ReprExceptionInfo):
         if not (tw.hasmarkup and self.findings):
             super().toterminal(tw)
             return
-        tw.line("\n\n".join(to_text(f, width=tw.fullwidth, colour=True) for f in self.findings))
+        tw.line("\n\n".join(text_of(f, width=tw.fullwidth, colour=True) for f in self.findings))
         for entry in self.reprtraceback.reprentries:
             if isinstance(entry, ReprEntry) and entry.reprfileloc is not None:
                 tw.line("")
@@ -49,7 +49,7 @@ def story(findings: Sequence[Finding], item: pytest.Item) -> Story:
     crash = ReprFileLocation(path, line, f"{first.code} {first.name}: {first.message}")
     if item.config.getoption("tbstyle", "auto") == "line":  # pytest itself writes that line
         return Story(reprtraceback=ReprTraceback([], None, "value"), reprcrash=crash)
-    lines = "\n\n".join(to_text(finding, width=_width(item.config)) for finding in findings).split("\n")
+    lines = "\n\n".join(text_of(finding, width=_width(item.config)) for finding in findings).split("\n")
     place = ReprFileLocation(path, line, f"{first.code} {first.name}")
     entry = ReprEntry(lines, None, None, place, "value")
     shown = Story(reprtraceback=ReprTraceback([entry], None, "value"), reprcrash=crash)

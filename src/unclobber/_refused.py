@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -68,10 +69,11 @@ class _Refused:
             if call is not None or compat.MODULE_HOOK in str(self.error):
                 module_hook = self._module_hook(call)
                 made = None if call is None else self._made(call.stack, None, None, tensor)
+        write = self._write(target)
         return RefusalEvidence(
             code=self.kind.code,
             torch_message=str(self.error),
-            write=self._write(target),
+            write=write,
             made=made,
             how=None if origin is None else origin.how,
             leaf=self._leaf_name(tensor),
@@ -79,6 +81,7 @@ class _Refused:
             module_hook=module_hook,
             grad_off=self._grad_off(),
             saving=self.kind is Kind.INFERENCE_SAVE,
+            saver=self._saver(write, tensor) if self.kind is Kind.INFERENCE_SAVE else None,
             trainable=self.kind is Kind.INFERENCE_LEAF,
             input_overlaps=self.kind is Kind.INPUT_OVERLAP,
             out_of_place=None if target is None else self._out_of_place(target),
@@ -180,7 +183,8 @@ class _Refused:
         operation = target.operation if target is not None else None
         if operation is None:
             inner = _source.locate(self.levels[0].frame.f_code, self.levels[0].lasti)
-            operation = _operation(inner.node) if inner is not None and depth == 0 else "write"
+            unknown = _UNNAMED if self.kind in _WRITES_NOTHING else "write"
+            operation = _operation(inner.node) if inner is not None and depth == 0 else unknown
         return Write(
             site=site,
             operation=operation,
@@ -300,16 +304,15 @@ class _Refused:
             level = self.levels[target.depth]
             located = _source.locate(level.frame.f_code, level.lasti)
             expression = None if located is None else _source.text_of(target.base, located.source)
-        return Save(
-            site=site,
-            shape=tuple(tensor.shape),
-            dtype=str(tensor.dtype).removeprefix("torch."),
-            bytes=tensor.numel() * tensor.itemsize,
-            version=0 if tensor.is_inference() else tensor._version,
-            operation=how,
-            expression=expression,
-            name=name,
-        )
+        return replace(_facts(tensor), site=site, operation=how, expression=expression, name=name)
+
+    def _saver(self, write: Write | None, tensor: torch.Tensor | None) -> Save | None:
+        """The refused operation as one that saves."""
+        if write is None:
+            return None
+        facts = Save(write.site, (), "unknown", 0, 0) if tensor is None else _facts(tensor)
+        operation = None if write.operation == _UNNAMED else write.operation
+        return replace(facts, site=write.site, operation=operation, expression=write.expression)
 
     def _may_have_owner(self, tensor: torch.Tensor) -> bool:
         return not tensor._is_view() and tensor.is_leaf  # a view may refuse to say
@@ -321,6 +324,17 @@ class _Refused:
         if leaf is None:
             return None
         return _owners.owner_name(leaf, self.frames) or _owners.variable_name(leaf, self.frames)
+
+
+def _facts(tensor: torch.Tensor) -> Save:
+    """Shape, type and version, without a place."""
+    return Save(
+        site=None,
+        shape=tuple(tensor.shape),
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        bytes=tensor.numel() * tensor.itemsize,
+        version=0 if tensor.is_inference() else tensor._version,
+    )
 
 
 def _read_after(name: str, loop: ast.AST, statement: ast.stmt) -> bool:
@@ -402,6 +416,12 @@ _THROUGH_VIEWS = frozenset(
     }
 )
 """Kinds in which a view of the tensor may be meant: what matters is where the tensor itself was made."""
+
+_WRITES_NOTHING = (Kind.INFERENCE_SAVE, Kind.INFERENCE_LEAF)
+"""Refusals of operations that only read, or ask for a gradient."""
+
+_UNNAMED = "the operation"
+"""One whose source can't be had."""
 
 _LONGEST = 38
 """Characters of a statement that still reads well behind a `with` on one line."""

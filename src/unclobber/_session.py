@@ -10,21 +10,22 @@ from __future__ import annotations
 import itertools
 import threading
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ContextDecorator
 from types import TracebackType
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
 
-from . import _describe, _refused
+from . import _describe, _reads, _refused, _sentence
 from ._errors import InplaceError, SilentWriteWarning
 from ._notices import notices
 from ._silent import SilentConflicts
-from .judge import culprit, judge, outcome
+from ._telling import Certain, asked, error_of, fault_in, told
+from .judge import culprit, judge, judge_untold, outcome
 from .judge.refusals import judge_refusal
 from .ledger import Fingerprints, Ledger, SavedBytes, SavedTensor, Standing
-from .model import Finding, Report, Totals
+from .model import Finding, Report, Site, Totals
 from .observe import (
     _backward,
     _compiled,
@@ -43,6 +44,8 @@ from .observe import (
     _write_log,
     _writes,
 )
+from .observe import _torch_compat as compat
+from .observe._refusals import kind_of
 
 Policy = Literal["watch", "guard", "audit"]
 T = TypeVar("T")
@@ -52,6 +55,17 @@ _TOLD = "_unclobber_finding"
 
 _MOST_FINDINGS = 1000
 """Distinct findings that one session keeps; more are counted only."""
+
+
+class _Verdict(NamedTuple):
+    """What backward gets for a saved tensor, before anything is told of it."""
+
+    standing: Standing
+    value: torch.Tensor
+    """What backward goes on with."""
+    refused: bool = False
+    wrong: bool = False
+    """Whether what is there now would make the gradient wrong, so that there is something to tell."""
 
 
 class Session:
@@ -90,6 +104,8 @@ class Session:
         """Told of each new finding as it is made."""
         self.conflicts = 0
         self._seen: dict[Any, int] = {}
+        self._faults: dict[str, None] = {}
+        """Faults of ours that the report is to name."""
         self._warned: set[int] = set()
         """Identities of the findings, all kept, that were warned of."""
         self.active = False
@@ -155,72 +171,129 @@ class Session:
 
     def _need(self, saved: SavedTensor) -> torch.Tensor:
         """Backward asks for ``saved`` and something may have happened to it."""
-        if saved.filing is not None and saved.filing.swap is not None and _describe.is_own_result(saved):
-            saved.filing.swap = None  # torch keeps a result apart from the tensor that the program got
+        try:
+            verdict = self._verdict(saved)
+        except Exception as error:
+            fault = fault_in("what became of a saved tensor could not be told", error)
+        else:
+            return self._followed(verdict)
+        return self._by_versions(saved, fault)
+
+    def _verdict(self, saved: SavedTensor) -> _Verdict:
+        """What backward gets. Nothing in here looks at a source."""
+        filing = saved.filing
+        if filing is not None and filing.swap is not None and _reads.is_own_result(saved):
+            filing.swap = None  # torch keeps a result apart from the tensor that the program got
         standing = self.ledger.standing(saved)
-        if self.policy == "watch" and _describe.detached(saved) is not None:
-            raise self._refusal(standing)
-        sealed = saved.filing.sealed if saved.filing is not None else None
+        now = standing.now
+        if self.policy == "watch" and _is_detached(saved):
+            return _Verdict(standing, now, refused=True)
+        sealed = filing.sealed if filing is not None else None
         written_after_exit = sealed is not None and standing.version != sealed
         dirty = standing.moved or standing.changed
         if not dirty and not written_after_exit:
-            return standing.now
-        if not standing.refused and _describe.never_read(saved, self.ledger):
-            return standing.now
+            return _Verdict(standing, now)
+        # A look that fails counts as a read: better one story too many than a wrong gradient.
+        if not standing.refused and asked(lambda: _reads.never_read(saved, self.ledger), False):
+            return _Verdict(standing, now)
         if self.policy == "watch":
-            return self._need_watched(standing)
+            # Where torch would go on with what is there now, so do we, and say so.
+            return _Verdict(standing, now, refused=standing.refused, wrong=standing.changed)
         if written_after_exit or standing.unseen:
-            raise self._refusal(standing)
-        if standing.changed:
-            self._note(standing, repaired=self.policy == "guard")
-        return saved.alias if standing.value is None or not standing.changed else standing.value
+            return _Verdict(standing, now, refused=True)
+        as_saved = saved.alias if standing.value is None or not standing.changed else standing.value
+        return _Verdict(standing, as_saved, wrong=standing.changed)
 
-    def _need_watched(self, standing: Standing) -> torch.Tensor:
-        if standing.refused:
-            raise self._refusal(standing)
-        if not standing.changed:
-            return standing.now
-        self.tell(self._note(standing, repaired=False))
-        # torch would go on with what is there now; so do we, and say so
-        return standing.now
+    def _followed(self, verdict: _Verdict) -> torch.Tensor:
+        if verdict.refused:
+            raise self._refusal(verdict.standing)
+        if verdict.wrong:
+            finding = self._note(verdict.standing, repaired=self.policy == "guard")
+            if self.policy == "watch":
+                self.tell(finding)
+        return verdict.value
+
+    def _by_versions(self, saved: SavedTensor, fault: str) -> torch.Tensor:
+        """What torch's own check makes of a tensor, after a fault of ours.
+
+        Raises:
+            InplaceError: torch would refuse, or ``guard`` has seen a write and can't tell what it did.
+        """
+        version, filing = saved.alias._version, saved.filing
+        self._faults[fault] = None
+        torch_message = _sentence.shortest(saved, version)
+        if torch_message is None and self.policy == "watch" and _is_detached(saved):
+            torch_message = compat.DETACHED_SENTENCE
+        written = version != saved.version or (filing is not None and filing.written)
+        if torch_message is None and (self.policy == "watch" or not written):
+            return saved.alias
+        raise error_of(self._kept(judge_untold("UC101", fault, torch_message=torch_message)))
 
     def _refusal(self, standing: Standing) -> InplaceError:
         finding = self._note(standing, repaired=False, again=True)
         if finding is None:
-            raise AssertionError("a moved version counter is always a finding")
-        return _error(finding)
+            raise AssertionError("a story with a refusal is a finding, or tells of its fault")
+        return error_of(finding)
 
     def _note(self, standing: Standing, *, repaired: bool, again: bool = False) -> Finding | None:
         """Judge, and keep the finding unless the same three places are known already."""
-        last = self.ledger.last_write(standing.saved)
-        written = None if last is None else _describe.user_place(last.stack)
-        key = (_describe.user_place(standing.saved.stack), written)
+
+        def key() -> Any:
+            last = self.ledger.last_write(standing.saved)
+            written = None if last is None else _describe.user_place(last.stack)
+            return _describe.user_place(standing.saved.stack), written
 
         def make() -> Finding | None:
-            return judge(
+            finding = judge(
                 _describe.evidence(
                     standing, self.ledger, repaired=repaired, backwards_before=self.backwards_before
                 )
             )
+            if finding is None and again:
+                raise AssertionError("what is refused is always a finding")
+            return finding
 
-        return self.keep(key, make, again=again)
+        return self.keep(key, make, lambda: _certain(standing, repaired=repaired), again=again)
 
-    def keep(self, key: Any, make: Callable[[], Finding | None], *, again: bool = False) -> Finding | None:
-        """Count a conflict, and keep its finding unless ``key``, the places in question, is known already.
+    def keep(
+        self,
+        key: Callable[[], Any],
+        make: Callable[[], Finding | None],
+        certain: Callable[[], Certain],
+        *,
+        again: bool = False,
+    ) -> Finding | None:
+        """Count a conflict, and keep its finding unless its key is known already. Raises nothing of ours.
 
         Args:
-            key: What makes two conflicts the same one.
+            key: What makes two conflicts the same one: the places in question.
             make: Describes and judges; slow, so not asked for what is known.
+            certain: What is known where ``make`` fails.
             again: Make it anew all the same, for an error that is about to be raised.
         """
         with self._lock:
             self.conflicts += 1
-            known = self._seen.get(key)
+            place = asked(key, None)
+            known = None if place is None else self._seen.get(place)
             if known is not None and not again:
                 return self.findings[known] if known < len(self.findings) else None
-            finding = make()
-            if finding is not None and known is None and len(self.findings) < _MOST_FINDINGS:
-                self._seen[key] = len(self.findings)
+            finding = told(make, certain)
+            if finding is None:
+                return None
+            if place is None:
+                return self._kept(finding)
+            if known is None and len(self.findings) < _MOST_FINDINGS:
+                self._seen[place] = len(self.findings)
+                self._add(finding)
+            return finding
+
+    def _kept(self, finding: Finding) -> Finding:
+        """Keep a finding whose places are not known; where there is one like it, that is given."""
+        with self._lock:
+            for other in self.findings:
+                if other == finding:
+                    return other
+            if len(self.findings) < _MOST_FINDINGS:
                 self._add(finding)
             return finding
 
@@ -235,12 +308,10 @@ class Session:
         if finding is None:
             return
         if refuse or (self.strict and self.policy == "watch"):
-            raise _error(finding) from cause
+            raise error_of(finding) from cause
         if self.warn and self.policy == "watch" and id(finding) not in self._warned:
             self._warned.add(id(finding))
             _warn(finding)
-
-    # --- what the outside asks ------------------------------------------------------------------
 
     @property
     def kept_bytes(self) -> int:
@@ -261,14 +332,17 @@ class Session:
         if isinstance(error, InplaceError):
             return finding
         if finding is None:
-            try:
+            kind = asked(lambda: kind_of(error), None)
+            if kind is None:
+                return None
+
+            def make() -> Finding | None:
                 refusal = _refused.evidence(error, self.backwards_before)
-            except Exception as fault:  # a fault of ours must not take the place of the program's error
-                warnings.warn(f"unclobber can't explain this error: {fault!r}", RuntimeWarning, stacklevel=2)
+                return None if refusal is None else judge_refusal(refusal)
+
+            finding = told(make, lambda: Certain(kind.code, torch_message=str(error)))
+            if finding is None:
                 return None
-            if refusal is None:
-                return None
-            finding = judge_refusal(refusal)
             setattr(error, _TOLD, finding)
         if finding not in self.findings:
             self._add(finding)
@@ -276,12 +350,31 @@ class Session:
 
     def _add(self, finding: Finding) -> None:
         self.findings.append(finding)
-        if self.heard is not None:
-            self.heard(finding)
+        heard = self.heard
+        if heard is not None:
+            self._asked("a finding could not be handed on", lambda: heard(finding), None)
+
+    def _asked(self, what: str, look: Callable[[], T], otherwise: T) -> T:
+        """What a look gives; where it fails, the report says so."""
+        try:
+            return look()
+        except Exception as error:
+            self._faults[fault_in(what, error)] = None
+        return otherwise
 
     def report(self, *, exit_code: int = 0, script_failed: bool = False) -> Report:
         """All findings so far with the ledger's totals."""
         saves, writes = self._counted_before
+        saved_bytes = self.ledger.saved_bytes
+        by_line: Mapping[tuple[str, int], int] = {}
+        if saved_bytes is not None:
+            by_line = self._asked("what each line keeps could not be told", saved_bytes.at_peak, by_line)
+        nothing: tuple[str, ...] = ()
+        said = self._asked(
+            "what could not be seen could not be told",
+            lambda: notices(self._begun, self.ledger.transform, self.ledger.replay),
+            nothing,
+        )
         totals = Totals(
             saves=self.ledger.save_count - saves,
             writes=self.ledger.write_count - writes,
@@ -295,8 +388,8 @@ class Session:
             torch_version=str(torch.__version__),
             command=self.command,
             exit_code=exit_code,
-            notices=notices(self._begun, self.ledger.transform, self.ledger.replay),
-            bytes_by_line={} if self.ledger.saved_bytes is None else self.ledger.saved_bytes.at_peak(),
+            notices=(*said, *self._faults),
+            bytes_by_line=by_line,
         )
 
 
@@ -402,20 +495,40 @@ def told_of(error: BaseException) -> Finding | None:
     return finding
 
 
-def _error(finding: Finding) -> InplaceError:
-    from .report import to_text
+def _is_detached(saved: SavedTensor) -> bool:
+    """Whether torch refuses a tensor for the history that it has lost."""
+    if saved.filing is None or saved.filing.detached is None or saved.unchecked:
+        return False
+    return asked(lambda: _reads.detached(saved) is not None, True)
 
-    first = finding.torch_message or finding.message
-    return InplaceError(f"{first}\n\n{to_text(finding)}", finding)
+
+def _certain(standing: Standing, *, repaired: bool) -> Certain:
+    """What the ledger alone knows of a conflict."""
+    saved = standing.saved
+    seen = standing.refused or (standing.moved and not standing.changed)
+    seen = seen or (not repaired and _is_detached(saved))
+    return Certain(
+        "UC101" if seen else "UC102",
+        torch_message=_sentence.in_any_case(standing),
+        saved=asked(lambda: _describe.unplaced(saved), None),
+        repaired=repaired,
+    )
 
 
 def _warn(finding: Finding) -> None:
-    write = culprit(finding.writes)
-    site = write.site if write is not None else finding.saved.site if finding.saved else None
+    site = asked(lambda: _blamed(finding), None)
     if site is None:
         warnings.warn(finding.message, SilentWriteWarning, stacklevel=2)
     else:
         warnings.warn_explicit(finding.message, SilentWriteWarning, site.path, site.line)
+
+
+def _blamed(finding: Finding) -> Site | None:
+    """The line that a warning points at."""
+    write = culprit(finding.writes)
+    if write is not None:
+        return write.site
+    return None if finding.saved is None else finding.saved.site
 
 
 # --- the public three ----------------------------------------------------------------------------
@@ -452,10 +565,12 @@ class _Context(ContextDecorator):
         traceback: TracebackType | None,
     ) -> None:
         session: Session = self._entered.sessions.pop()
-        finding = None if error is None else session.finding_for(error)
-        session.__exit__(kind, error, traceback)
+        try:
+            finding = None if error is None else session.finding_for(error)
+        finally:
+            session.__exit__(kind, error, traceback)
         if finding is not None and not isinstance(error, InplaceError):
-            raise _error(finding) from error
+            raise error_of(finding) from error
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import _describe, _stretch
+from ._telling import Certain, asked
 from .judge import judge, judge_dirty, judge_gradient, judge_misread
 from .ledger import Fingerprint, Ledger, SavedTensor, Standing
-from .model import Need, Write
+from .model import Finding, Need, Write
 from .observe import _frames, _sites, _spelling
 from .observe._frames import Stack
 from .observe._write_log import Written
@@ -49,7 +50,7 @@ class SilentConflicts:
         session = self._session
         repaired = self.repairs
 
-        def make() -> Any:
+        def make() -> Finding | None:
             return judge(
                 _describe.evidence(
                     standing,
@@ -60,7 +61,11 @@ class SilentConflicts:
                 )
             )
 
-        finding = session.keep(_key("UC103", standing, self.ledger), make)
+        finding = session.keep(
+            lambda: _key("UC103", standing, self.ledger),
+            make,
+            lambda: _certain("UC103", standing.saved, repaired and session.policy == "guard"),
+        )
         if not repaired:
             session.tell(finding)
 
@@ -68,7 +73,7 @@ class SilentConflicts:
         """UC105: a checkpoint's second run reads a tensor that has changed since its first."""
         session = self._session
 
-        def make() -> Any:
+        def make() -> Finding | None:
             return judge(
                 _describe.evidence(
                     standing,
@@ -80,7 +85,9 @@ class SilentConflicts:
                 )
             )
 
-        finding = session.keep(_key("UC105", standing, self.ledger), make)
+        finding = session.keep(
+            lambda: _key("UC105", standing, self.ledger), make, lambda: _certain("UC105", standing.saved)
+        )
         # Values that the code reads on its own can't be handed to it: guard has to refuse.
         session.tell(finding, refuse=session.policy == "guard")
 
@@ -89,15 +96,19 @@ class SilentConflicts:
         session = self._session
         repaired = session.policy == "guard"
 
-        def make() -> Any:
+        def make() -> Finding | None:
             return judge_gradient(
-                tuple(_write(write) for write in writes),
+                tuple(_write(write.operation, write.stack) for write in writes),
                 _describe.need(node, session.backwards_before),
                 shape=tuple(gradient.shape),
                 repaired=repaired,
             )
 
-        finding = session.keep(("UC104", _frames.spot(writes[0].stack)), make)
+        finding = session.keep(
+            lambda: ("UC104", _frames.spot(writes[0].stack)),
+            make,
+            lambda: Certain("UC104", repaired=repaired),
+        )
         if not self.repairs:
             session.tell(finding)
 
@@ -116,32 +127,37 @@ class SilentConflicts:
         """
         session = self._session
 
-        def make() -> Any:
+        def make() -> Finding | None:
             return judge_dirty(
-                tuple(_write(write) for write in writes),
+                tuple(_write(write.operation, write.stack) for write in writes),
                 Need(_sites.resolve(stack)),
                 function=function,
                 torch_message=str(error),
             )
 
-        session.tell(session.keep(("UC103", _frames.spot(stack)), make, again=True), refuse=True, cause=error)
+        def certain() -> Certain:
+            message = f"{function}.forward marks a tensor dirty but returns another"
+            return Certain("UC103", torch_message=str(error), message=message)
+
+        finding = session.keep(lambda: ("UC103", _frames.spot(stack)), make, certain, again=True)
+        session.tell(finding, refuse=True, cause=error)
 
     def misread(self, operation: str, stack: Stack) -> None:
         """UC102: an operation is about to read what it has overwritten itself."""
         session = self._session
         if not session.active:
             return
-        site = _sites.resolve(stack)
-        write = Write(
-            site=site,
-            operation=operation,
-            bumps_version=True,
-            overlaps_needed=True,
-            expression=_spelling.spell_write(site, operation, stack),
+
+        def make() -> Finding | None:
+            return judge_misread(_write(operation, stack), _sites.resolve(stack, _sites.right_side))
+
+        message = "a tensor is overwritten by an operation that still reads the old values"
+        finding = session.keep(
+            lambda: ("UC102", "misread", _describe.user_place(stack)),
+            make,
+            lambda: Certain("UC102", message=message),
         )
-        read = _sites.resolve(stack, _sites.right_side)
-        key = ("UC102", "misread", _describe.user_place(stack))
-        session.tell(session.keep(key, lambda: judge_misread(write, read)))
+        session.tell(finding)
 
     def content_changed(self, saved: SavedTensor, fingerprint: Fingerprint) -> None:
         """UC102: the content of a saved tensor changed although no write to it was seen."""
@@ -149,7 +165,7 @@ class SilentConflicts:
         if not session.active:
             return
 
-        def make() -> Any:
+        def make() -> Finding | None:
             return judge(
                 _describe.evidence(
                     self.ledger.standing(saved),
@@ -160,9 +176,13 @@ class SilentConflicts:
                 )
             )
 
-        key = ("UC102", _describe.user_place(saved.stack), fingerprint.good, fingerprint.bad)
+        finding = session.keep(
+            lambda: ("UC102", _describe.user_place(saved.stack), fingerprint.good, fingerprint.bad),
+            make,
+            lambda: _certain("UC102", saved),
+        )
         # What it was is not known, so guard has nothing to give.
-        session.tell(session.keep(key, make), refuse=session.policy == "guard")
+        session.tell(finding, refuse=session.policy == "guard")
 
 
 def _key(code: str, standing: Standing, ledger: Ledger) -> Any:
@@ -170,12 +190,16 @@ def _key(code: str, standing: Standing, ledger: Ledger) -> Any:
     return code, _frames.spot(standing.saved.stack), None if last is None else _frames.spot(last.stack)
 
 
-def _write(written: Written) -> Write:
-    site = _sites.resolve(written.stack)
+def _certain(code: str, saved: SavedTensor, repaired: bool = False) -> Certain:
+    return Certain(code, saved=asked(lambda: _describe.unplaced(saved), None), repaired=repaired)
+
+
+def _write(operation: str, stack: Stack) -> Write:
+    site = _sites.resolve(stack)
     return Write(
         site=site,
-        operation=written.operation,
+        operation=operation,
         bumps_version=True,
         overlaps_needed=True,
-        expression=_spelling.spell_write(site, written.operation, written.stack),
+        expression=_spelling.spell_write(site, operation, stack),
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ._texts import parse_expression
 from .model import FreedEvidence, Need, Save
 from .observe import _backward, _expressions, _freed, _kept, _lookup, _owners, _sites, _source, _spelling
 from .observe._backward import BackwardCall, Mark
@@ -257,7 +258,7 @@ def _user_place(stack: Stack) -> tuple[CodeType, int] | None:
 
 
 def _value(name: str, frame: FrameType) -> Any:
-    return _lookup.value_of(ast.parse(name, mode="eval").body, frame)
+    return _lookup.value_of(parse_expression(name), frame)
 
 
 def _detached(carried: Carried) -> str | None:

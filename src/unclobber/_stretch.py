@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ._texts import parse
 from .ledger import Place
 from .model import Site
 from .observe import _sites
@@ -30,9 +31,8 @@ def between(good: Place | None, bad: Place | None) -> str:
     if good is None or bad is None or start is None or end is None:
         return "no write to it was seen, and it is not known when its content changed"
     if _user_pair(good.stack) == _user_pair(bad.stack) and not good.after and bad.after:
-        return (
-            f"its content changed while `{_one_line(start.source)}` ran, at {_line(start)}; no write was seen"
-        )
+        ran = f"`{_one_line(start.source)}` ran, at {_line(start)}" if start.source else f"{_line(start)} ran"
+        return f"its content changed while {ran}; no write was seen"
     if (start.path, start.line) == (end.path, end.line):
         if _may_come_again(start, good.stack):
             return (
@@ -70,6 +70,8 @@ def _suspect(start: Site, end: Site, stack: Stack) -> tuple[int, str] | None:
 
     The call at ``start`` is over, but not the rest of its statement; the one at ``end`` has begun.
     """
+    if not start.statement or not end.statement:
+        return None  # their texts can't be had
     if start.path != end.path or start.function != end.function or end.statement_line < start.statement_line:
         return None  # elsewhere, or round a loop
     first = (start.statement_line, start.statement)
@@ -86,7 +88,7 @@ def _suspect(start: Site, end: Site, stack: Stack) -> tuple[int, str] | None:
 def _only_names_a_value(statement: str) -> bool:
     """Whether nothing is left to do after the last call of a statement but to give its value a name."""
     try:
-        (node,) = ast.parse(statement).body
+        (node,) = parse(statement).body
     except (SyntaxError, ValueError):
         return False
     return isinstance(node, ast.Assign) and all(isinstance(target, ast.Name) for target in node.targets)

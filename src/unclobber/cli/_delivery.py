@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TextIO
 
+from unclobber._telling import rendered
 from unclobber.model import Report
 from unclobber.report import FORMATS, RenderOptions
 
@@ -82,5 +83,5 @@ class Delivery:
         return text + "".join(f"unclobber: {notice}\n" for notice in report.notices)
 
     def _rendered(self, report: Report, stream: TextIO | None) -> str:
-        text = self.render(report, options_for(stream))
+        text = rendered(self.render, report, options_for(stream))
         return text if text.endswith("\n") else f"{text}\n"

@@ -17,6 +17,7 @@ from .rules.frozen import judge_frozen
 from .rules.uc102_misread import judge_misread
 from .rules.uc103 import judge_dirty
 from .rules.uc104 import judge_gradient
+from .untold import judge_untold, without_places
 
 __all__ = [
     "INPLACE_POSITION",
@@ -26,10 +27,12 @@ __all__ = [
     "judge_frozen",
     "judge_gradient",
     "judge_misread",
+    "judge_untold",
     "listing",
     "outcome",
     "overwrites",
     "syncs_buffers",
+    "without_places",
     "written_by_backward",
 ]
 

@@ -24,7 +24,7 @@ def tensor_name(save: Save) -> str:
 def saver(save: Save) -> str:
     """Who saved it: the operation; the user's call where a library's code below it did."""
     site = save.site
-    if site is not None and site.below and "\n" not in site.source and len(site.source) <= _LONGEST_QUOTE:
+    if site is not None and site.below and "\n" not in site.source and 0 < len(site.source) <= _LONGEST_QUOTE:
         return f"`{site.source}`"
     return save.called or save.node or "an operation"
 
@@ -71,8 +71,10 @@ def after_backward(step: str, *, in_loop: bool = False) -> Fix:
 
 
 def place(site: Site, shown: Sequence[Save | Need | None]) -> str:
-    """``line 19: `z = h * w```, with the file's name where it isn't the one of the places that are shown."""
-    return f"{line(site, shown)}: `{' '.join(site.statement.split())}`"
+    """``line 19: `z = h * w```, with the file's name where it isn't the one of the places that are shown; the
+    line alone where its text can't be had."""
+    where, statement = line(site, shown), " ".join(site.statement.split())
+    return f"{where}: `{statement}`" if statement else where
 
 
 def line(site: Site, shown: Sequence[Save | Need | None]) -> str:

@@ -11,6 +11,7 @@ import ast
 import re
 from functools import lru_cache
 
+from .._texts import NotParsedError, parse_expression
 from ._helpers import FORMULAS, SLOPES
 
 _TOKEN = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*\(")
@@ -111,7 +112,6 @@ _CLEAN = (
 )
 
 
-@lru_cache(maxsize=1024)
 def readable(formula: str) -> str | None:
     """A torch formula in Python notation, for real tensors; None where any part of it is opaque.
 
@@ -123,6 +123,14 @@ def readable(formula: str) -> str | None:
         >>> readable("some_backward(grad, self)") is None
         True
     """
+    try:
+        return _readable(formula)
+    except NotParsedError:
+        return None
+
+
+@lru_cache(maxsize=1024)
+def _readable(formula: str) -> str | None:
     text = formula
     for pattern, replacement in _CLEAN:
         text = pattern.sub(replacement, text)
@@ -220,7 +228,9 @@ def _closing(text: str, start: int) -> int:
 
 def _understood(text: str) -> bool:
     try:
-        tree = ast.parse(text.replace("′", "_slope"), mode="eval")
+        tree = parse_expression(text.replace("′", "_slope"))
+    except NotParsedError:
+        raise
     except SyntaxError:
         return False
     for node in ast.walk(tree):

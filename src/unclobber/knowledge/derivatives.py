@@ -16,6 +16,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from .._locks import SharedLock
+
 
 @dataclass(frozen=True, slots=True)
 class Argument:
@@ -112,21 +114,45 @@ class Rule:
         )
 
 
-@lru_cache(maxsize=1)
+_OF_THE_MOMENT = (MemoryError, RecursionError, SystemError)
+"""What says nothing of the table: little stack or memory is left, or another thread was parsing, too."""
+
+_lock = SharedLock()
+
+
 def table() -> tuple[Rule, ...]:
     """Every rule of the installed torch, in the table's order; empty where it can't be read."""
     try:
+        with _lock:  # threads that ask at the same time wait for the first
+            return _table()
+    except _OF_THE_MOMENT:
+        return ()
+
+
+@lru_cache(maxsize=1)
+def _table() -> tuple[Rule, ...]:
+    try:
         return _read()
+    except _OF_THE_MOMENT:
+        raise
     # Not the user's problem: the yaml files, PyYAML or torchgen's internals may be missing or changed.
     except Exception:
         return ()
 
 
-@lru_cache(maxsize=1)
 def _nodes() -> Mapping[str, Rule]:
+    try:
+        with _lock:
+            return _by_node()
+    except _OF_THE_MOMENT:
+        return {}
+
+
+@lru_cache(maxsize=1)
+def _by_node() -> Mapping[str, Rule]:
     # Views and their `_copy` twins, and dispatch keys, may share a node: the first is the plain one.
     found: dict[str, Rule] = {}
-    for rule in table():
+    for rule in _table():
         if rule.node is not None:
             found.setdefault(rule.node, rule)
     return MappingProxyType(found)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from .._texts import parse_expression
 from ._formulas import readable
 from ._helpers import JOINT, PROSE
 from ._sizes import reads_shape_alone
@@ -241,7 +242,7 @@ def _binds_tightly(text: str) -> bool:
     if re.fullmatch(r"[\w.]+", text):
         return True  # also `net.0.weight`, which is no Python
     try:
-        node = ast.parse(text, mode="eval").body
+        node = parse_expression(text)
     except SyntaxError:
         return False
     if isinstance(node, ast.UnaryOp):

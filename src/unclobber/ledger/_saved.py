@@ -88,3 +88,8 @@ class Filing:
         """Where in its cell's log of overwritten values it was saved."""
         self.sealed: int | None = None
         """Version counter when the session ended, if it has ended."""
+
+    @property
+    def written(self) -> bool:
+        """Whether its memory was written since, its tensor given other memory, or that is not known."""
+        return self.swap is not None or self.book is None or self.book.serial != self.since

@@ -6,12 +6,12 @@ Jinja's autoescape: source is private and may hold anything.
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from .._texts import text_of
 from ._chart import Chart, Lives, chart, lives
 from ._facts import Kept, Line, MemoryReport
 from ._words import several, shape, short, size, times
@@ -79,7 +79,8 @@ def _files(report: MemoryReport) -> list[SourceFile]:
 
 
 def _file(path: str, marked: dict[int, int], report: MemoryReport, most: int) -> SourceFile:
-    text = linecache.getlines(path)
+    found = text_of(path)
+    text = () if found is None else found.lines
     wanted = {
         number
         for line in marked

@@ -75,6 +75,8 @@ class Finding:
     processes: tuple[str, ...] = ()
     """Names of the processes that found it (``MainProcess`` is the program's own), where the program started
     others with ``multiprocessing`` that were watched; empty for one process."""
+    made: Save | None = None
+    """UC206 only: where the tensor was made, if ``saved`` is the operation that was to save it."""
 
     @property
     def name(self) -> str:

@@ -46,6 +46,8 @@ class RefusalEvidence:
     """The line that only used a view whose memory had been written before; the write is not known."""
     saving: bool = False
     """UC206: the tensor was to be saved for backward, not written."""
+    saver: Save | None = None
+    """UC206: the operation that was to save it."""
     trainable: bool = False
     """UC206: the tensor was to require grad, not to be written."""
     input_overlaps: bool = False

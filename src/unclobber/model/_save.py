@@ -18,7 +18,7 @@ class Save:
     """Where the operation ran that saved it; None where nothing of the stack is known."""
     shape: tuple[int, ...]
     dtype: str
-    """Without ``torch.``: ``float32``."""
+    """Without ``torch.``: ``float32``; ``unknown`` where it can't be told which tensor it was."""
     bytes: int
     """Bytes of the elements (``numel * itemsize``)."""
     version: int

@@ -8,7 +8,6 @@ program runs would otherwise put today's text under yesterday's line numbers.
 from __future__ import annotations
 
 import ast
-import linecache
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,6 +15,8 @@ from functools import lru_cache
 from itertools import islice
 from types import CodeType
 from typing import NamedTuple
+
+from .. import _texts
 
 _STARTED = time.time() - time.process_time()
 """A file older than this can't have changed since the program read it. At most the time of import;
@@ -216,27 +217,32 @@ def text_of(node: ast.AST, source: Source) -> str:
 # --- reading -----------------------------------------------------------------------------------
 def _entry(filename: str) -> tuple[tuple[str, ...], bool] | None:
     """The file's lines, and whether they can't have changed since the program started."""
-    linecache.checkcache(filename)
-    lines = linecache.getlines(filename)
-    if not lines:
+    found = _texts.text_of(filename, anew=True)
+    if found is None:
         return None
-    cached = linecache.cache.get(filename)
-    # Entries without a time come from notebooks, doctests and loaders: nobody edits those.
-    if cached is None or len(cached) == 1 or cached[1] is None:
-        return tuple(lines), True
-    return tuple(lines), float(cached[1]) <= _STARTED
+    return found.lines, found.modified is None or found.modified <= _STARTED
+
+
+def _parse(filename: str, lines: tuple[str, ...], fixed: bool) -> Source | None:
+    """The parsed text, None where it is no Python or can't be parsed at this moment."""
+    try:
+        return _parsed(filename, lines, fixed)
+    except _texts.NotParsedError:
+        return None
 
 
 @lru_cache(maxsize=256)
-def _parse(filename: str, lines: tuple[str, ...], fixed: bool) -> Source | None:
+def _parsed(filename: str, lines: tuple[str, ...], fixed: bool) -> Source | None:
     text = "".join(lines)
+    codes: dict[tuple[str, int], list[CodeType]] = {}
     try:
-        tree = ast.parse(text)
-        codes: dict[tuple[str, int], list[CodeType]] = {}
+        tree = _texts.parse(text)
         if not fixed:
-            for code in _nested(compile(text, filename, "exec", dont_inherit=True)):
+            for code in _nested(_texts.compiled(text, filename)):
                 codes.setdefault((code.co_name, code.co_firstlineno), []).append(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except _texts.NotParsedError:
+        raise
+    except (SyntaxError, ValueError):
         return None
     return Source(lines, tree, fixed, codes)
 
@@ -291,9 +297,9 @@ def _text_is_node(source: Source, span: Span, node: ast.expr | ast.stmt) -> bool
     try:
         if isinstance(node, ast.stmt):
             return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) or _same(
-                ast.parse(_dedented(text)).body[0], node
+                _texts.parse(_dedented(text)).body[0], node
             )
-        return _same(ast.parse(f"({text}\n)", mode="eval").body, node)
+        return _same(_texts.parse_expression(f"({text}\n)"), node)
     except (SyntaxError, ValueError, IndexError):
         # A starred target or a slice isn't an expression of its own; the spans agree.
         return isinstance(node, (ast.Starred, ast.Slice, ast.stmt))

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType
 
+from .._texts import parse_expression
 from ..knowledge import Rule, by_node, read_for, why, why_words
 from ..model import Site
 from . import _torch_compat as compat
@@ -283,7 +284,7 @@ def base_of(expression: str) -> str | None:
         ('self.h', 'x', 'w')
     """
     try:
-        node: ast.expr = ast.parse(expression, mode="eval").body
+        node: ast.expr = parse_expression(expression)
     except SyntaxError:
         return None
     while True:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
+from .._texts import parse
 from ..model import Finding
 from ._diff import changed_lines
 from ._project import Project
@@ -36,7 +36,7 @@ def _is_change(proposal: Proposal, project: Project) -> bool:
         if text == project.text(path):
             return False
         try:
-            ast.parse(text)
+            parse(text)
         except (SyntaxError, ValueError):
             return False
     return bool(proposal.texts)

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from functools import lru_cache
 
+from .._texts import NotParsedError, parse
 from ..model import Finding, Frame, Site
 from . import _words as words
 from ._sources import read_lines
@@ -67,11 +68,20 @@ def _call(site: Site | None) -> tuple[str, Frame] | None:
     return None
 
 
-@lru_cache(maxsize=64)
 def _calls(path: str) -> Counter[str]:
     """How often a file calls each name, as a function or as a method."""
     try:
-        tree = ast.parse("\n".join(read_lines(path) or ()))
+        return _counted(path)
+    except NotParsedError:
+        return Counter()
+
+
+@lru_cache(maxsize=64)
+def _counted(path: str) -> Counter[str]:
+    try:
+        tree = parse("\n".join(read_lines(path) or ()))
+    except NotParsedError:
+        raise
     except (SyntaxError, ValueError):
         return Counter()
     functions = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))

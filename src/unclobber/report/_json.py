@@ -69,6 +69,7 @@ def finding_to_json(finding: Finding) -> Object:
         "repaired": finding.repaired,
         "ranks": list(finding.ranks),
         "processes": list(finding.processes),
+        "made": _save(finding.made) if finding.made else None,
     }
 
 

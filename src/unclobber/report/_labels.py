@@ -21,7 +21,7 @@ _MADE = {
 
 
 def override(finding: Finding, place: str) -> str | None:
-    """The text that the finding brings itself for ``saved``, ``write``, ``needed`` or ``freed``."""
+    """The text that the finding brings itself for ``made``, ``saved``, ``write``, ``needed`` or ``freed``."""
     return dict(finding.labels).get(place)
 
 
@@ -56,6 +56,11 @@ def saved_label(finding: Finding, save: Save) -> str:
         text += ", " + words.solid(f"the {words.ordinal(save.nth)} save by this line")
     why = save.why_words or save.why
     return f"{text}: {words.solid(why)}" if why else text
+
+
+def made_label(finding: Finding) -> str:
+    """``` `features` was made here, in inference mode ```."""
+    return override(finding, "made") or "it was made here"
 
 
 def write_label(finding: Finding, write: Write, *, again: bool = False) -> str:

@@ -10,6 +10,7 @@ from ..model import Finding, Fix, Frame, Site, Write
 from . import _words as words
 from ._callers import callers
 from ._ranks import in_processes, on_ranks
+from ._story import made_at, refused_at
 
 _PLUMBING = ("_call_impl", "_wrapped_call_impl", "wrapper", "_use_grad", "decorate_context", "_fn")
 """Functions that only pass a call on; a reader learns nothing from them."""
@@ -92,14 +93,16 @@ def _optimizer(finding: Finding) -> list[str]:
 def _library(finding: Finding) -> list[str]:
     """Where in a library it happened, for places that are the user's call of it."""
     texts = [
-        f"{'the operation' if finding.code == 'UC206' else 'the write'} is in {_chain(write.site.below)}"
+        f"the write is in {_chain(write.site.below)}"
         for write in finding.writes
         if write.site and write.site.below
     ]
+    if (refused := refused_at(finding)) and refused.below:
+        texts.append(f"the operation is in {_chain(refused.below)}")
     # what a recomputation reads again was saved by nobody
-    if finding.code != "UC105" and finding.saved and finding.saved.site and finding.saved.site.below:
+    if finding.code != "UC105" and (made := made_at(finding)) and made.below:
         verb = "made" if finding.code.startswith("UC2") else "saved"
-        texts.append(f"the tensor is {verb} in {_chain(finding.saved.site.below)}")
+        texts.append(f"the tensor is {verb} in {_chain(made.below)}")
     for write in finding.writes:
         if write.site and write.site.library:
             texts.append(f"{place(write.site)} is library code: no line of your own led to it")

@@ -23,7 +23,7 @@ from ._notes import helps, notes
 from ._options import RenderOptions
 from ._ranks import remarks
 from ._sources import Sources, Span
-from ._story import Place, in_stable_order, offending, places, shown_writes
+from ._story import Kind, Place, in_stable_order, offending, places, shown_writes
 
 Object = dict[str, Any]
 
@@ -152,15 +152,22 @@ def _step(order: int, place: Place, sources: Sources, root: str) -> Object:
         "location": _location(place, sources, root),
         "executionOrder": order,
         "importance": "essential" if place.primary else "important",
-        "kinds": [{"saved": "acquire", "write": "taint", "freed": "release", "needed": "usage"}[place.kind]],
+        "kinds": [_KINDS[place.kind]],
         "state": {key: {"text": text} for key, text in _state(place)},
     }
+
+
+_KINDS: dict[Kind, str] = {
+    "made": "acquire", "saved": "acquire", "write": "taint", "freed": "release", "needed": "usage",
+}  # fmt: skip
 
 
 def _state(place: Place) -> list[tuple[str, str]]:
     """What is known of the storage at this step."""
     fact = place.fact
     if isinstance(fact, Save):
+        if fact.dtype == "unknown":
+            return []
         return [("tensor", words.tensor(fact.shape, fact.dtype)), ("version", str(fact.version))]
     if isinstance(fact, Write):
         after = fact.version_after
@@ -228,6 +235,6 @@ def _fingerprint(finding: Finding, root: str) -> str:
         artifact = _artifact(site.path, root) or {"uri": site.path}
         return [artifact["uri"], site.function, words.one_line(site.source)]
 
-    facts = [finding.saved, *finding.writes, finding.freed, finding.needed]
+    facts = [finding.made, finding.saved, *finding.writes, finding.freed, finding.needed]
     parts = [finding.code, *(of(fact.site) for fact in facts if fact is not None)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]

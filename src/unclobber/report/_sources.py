@@ -7,9 +7,9 @@ the Site recorded; else the Site's own text is shown in its place.
 from __future__ import annotations
 
 import ast
-import linecache
 from dataclasses import dataclass, field
 
+from .._texts import parse, parse_expression, text_of
 from ..model import Site
 
 
@@ -29,8 +29,8 @@ def read_lines(path: str) -> list[str] | None:
 
     Everything that shows source reads it here. ``linecache`` also knows the cells of notebooks.
     """
-    lines = linecache.getlines(path)
-    return [line.rstrip("\r\n") for line in lines] if lines else None
+    found = text_of(path)
+    return None if found is None else [line.rstrip("\r\n") for line in found.lines]
 
 
 @dataclass(slots=True)
@@ -39,11 +39,15 @@ class Sources:
 
     own: dict[tuple[str, int], str] = field(default_factory=dict)
     """Lines that a Site recorded itself, because the file has them no longer."""
+    unknown: set[str] = field(default_factory=set)
+    """Files whose text could not be had when the program ran: what they hold now is another one."""
 
     def line(self, path: str, number: int) -> str | None:
         """One line's text (number 1-based), None where it is not known."""
         if (path, number) in self.own:
             return self.own[path, number]
+        if path in self.unknown:
+            return None
         lines = read_lines(path)
         return lines[number - 1] if lines and 0 < number <= len(lines) else None
 
@@ -64,6 +68,8 @@ class Sources:
         return span
 
     def _expression(self, site: Site) -> Span:
+        if not site.source and not site.statement:
+            self.unknown.add(site.path)
         line = self.line(site.path, site.line)
         if site.end_line > site.line and line is not None and site.source:
             last = self.line(site.path, site.end_line)
@@ -142,7 +148,7 @@ def _find(line: str, site: Site) -> tuple[int, int] | None:
 def _is_target(site: Site) -> bool:
     """Whether the expression is what its statement assigns to: ``c[1]`` in ``c[1] = 0.5``."""
     try:
-        (parsed,) = ast.parse(site.statement).body
+        (parsed,) = parse(site.statement).body
     except (SyntaxError, ValueError):
         return False
     targets: list[ast.expr] = []
@@ -163,7 +169,7 @@ def _part(source: str, focus: str) -> tuple[int, int, int, int] | None:
     None unless it is a whole expression that occurs exactly once.
     """
     try:
-        tree = ast.parse(f"({source})", mode="eval")
+        tree = parse_expression(f"({source})")
     except (SyntaxError, ValueError):
         return None
     text = f"({source})"

@@ -13,7 +13,7 @@ from ._sources import Sources, Span
 
 _MOST_WRITES = 3
 
-Kind = Literal["saved", "write", "freed", "needed"]
+Kind = Literal["made", "saved", "write", "freed", "needed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,19 @@ def offending(finding: Finding) -> Site | None:
     return None
 
 
+def refused_at(finding: Finding) -> Site | None:
+    """The line at which torch refused an inference tensor that nobody wrote to; None for all else."""
+    return offending(finding) if finding.code == "UC206" and not finding.writes else None
+
+
+def made_at(finding: Finding) -> Site | None:
+    """Where the leaf, the view or the inference tensor was made; for other codes, where it was saved."""
+    site = None if finding.saved is None else finding.saved.site
+    if site is not None and site is refused_at(finding):
+        return None if finding.made is None else finding.made.site
+    return site
+
+
 def shown_writes(finding: Finding) -> tuple[list[Write], list[Write]]:
     """The writes that the excerpt shows, and those it only counts."""
     known = [write for write in finding.writes if write.site]
@@ -59,11 +72,14 @@ def shown_writes(finding: Finding) -> tuple[list[Write], list[Write]]:
 def places(finding: Finding, sources: Sources) -> list[Place]:
     """The places in the order of events: saved, written, freed, needed."""
     found: list[Place] = []
+    if (made := finding.made) and made.site:
+        found.append(Place("made", made, made.site, sources.locate(made.site), labels.made_label(finding)))
     if (saved := finding.saved) and saved.site:
         # A result is not there yet while its expression runs: `h` in `h = h.exp()` is another tensor.
         focus = None if saved.role == "result" else saved.expression
         span = sources.locate(saved.site, focus)
-        found.append(Place("saved", saved, saved.site, span, labels.saved_label(finding, saved)))
+        primary = refused_at(finding) is saved.site
+        found.append(Place("saved", saved, saved.site, span, labels.saved_label(finding, saved), primary))
     main = offending_write(finding)
     for i, write in enumerate(shown_writes(finding)[0]):
         assert write.site is not None
@@ -75,7 +91,8 @@ def places(finding: Finding, sources: Sources) -> list[Place]:
         span = sources.locate(freed.site)
         found.append(Place("freed", freed, freed.site, span, labels.freed_label(finding, freed)))
     if (needed := finding.needed) and needed.site:
-        primary = finding.code == "UC301"  # else some write is to blame, even if its line is not known
+        # else some write is to blame, even if its line is not known
+        primary = finding.code == "UC301" or refused_at(finding) is needed.site
         span = sources.locate(needed.site)
         label = labels.needed_label(finding, needed)
         found.append(Place("needed", needed, needed.site, span, label, primary))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..model import Finding
 from ._cells import clean
 from ._notes import place
-from ._story import offending, offending_write
+from ._story import made_at, offending, offending_write
 
 _WORDING: dict[str, tuple[str, str]] = {
     "UC101": ("{write} overwrites", " what {saved} saved"),
@@ -18,7 +18,7 @@ _WORDING: dict[str, tuple[str, str]] = {
     "UC203": ("{write} writes to one of several views", " made at {saved}"),
     "UC204": ("{write} writes to a view made with grad mode off", " at {saved}"),
     "UC205": ("{write} writes to a view from a custom Function", ", made at {saved}"),
-    "UC206": ("{offending} uses an inference tensor", " made at {saved}"),
+    "UC206": ("{offending} uses an inference tensor", " made at {made}"),
     "UC207": ("{write} writes to an expanded tensor", ", made at {saved}"),
     "UC208": ("{write} detaches a view in place", ", made at {saved}"),
     "UC301": ("{needed} needs the graph", " that {freed} freed"),
@@ -58,6 +58,7 @@ def summary_line(finding: Finding) -> str:
         "offending": offending(finding),
         "write": write.site if write else None,
         "saved": finding.saved.site if finding.saved else None,
+        "made": made_at(finding),
         "needed": finding.needed.site if finding.needed else None,
         "freed": finding.freed.site if finding.freed else None,
     }

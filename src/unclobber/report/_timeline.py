@@ -9,7 +9,7 @@ from typing import Literal
 from ..model import Finding, Need, Save, Site, Write
 from . import _words as words
 from ._cells import clean, clip
-from ._story import Kind, shown_writes
+from ._story import Kind, refused_at, shown_writes
 
 State = Literal["intact", "overwritten", "freed"]
 
@@ -87,6 +87,8 @@ def timeline(finding: Finding) -> Timeline:
 
 def _facts(finding: Finding) -> list[tuple[Kind, Save | Write | Need]]:
     facts: list[tuple[Kind, Save | Write | Need]] = []
+    if finding.made:
+        facts.append(("made", finding.made))
     if finding.saved:
         facts.append(("saved", finding.saved))
     hidden = {id(write) for write in shown_writes(finding)[1]}
@@ -123,6 +125,8 @@ def _caption(finding: Finding) -> str:
         return "The tensor's memory"
     name = save.name or save.expression
     text = f"Memory of {words.tick(name)}" if name else "The tensor's memory"
+    if save.dtype == "unknown":
+        return clean(text)
     return clean(f"{text}: {words.tensor(save.shape, save.dtype)}, {words.size(save.bytes)}")
 
 
@@ -131,14 +135,22 @@ def _main(finding: Finding, events: tuple[Event, ...]) -> int:
     writes = [event for event in events if isinstance(event.fact, Write)]
     overlapping = [e.number for e in writes if isinstance(e.fact, Write) and e.fact.overlaps_needed]
     freed = [event.number for event in events if event.kind == "freed"]
-    return next(iter([*overlapping, *(event.number for event in writes), *freed]), 0)
+    refused = [event.number for event in events if _is_refused(finding, event.fact)]
+    return next(iter([*overlapping, *(event.number for event in writes), *freed, *refused]), 0)
+
+
+def _is_refused(finding: Finding, fact: Save | Write | Need) -> bool:
+    """Whether torch refused an operation for what it saves or asks for."""
+    return fact.site is not None and fact.site is refused_at(finding)
 
 
 def _event(finding: Finding, number: int, kind: Kind, fact: Save | Write | Need, at: float) -> Event:
     site = fact.site
-    title = {"saved": "saved", "write": "written", "freed": "freed", "needed": "needed"}[kind]
+    title = {"made": "made", "saved": "saved", "write": "written", "freed": "freed", "needed": "needed"}[kind]
     if finding.code.startswith("UC2"):
         title = {"saved": "made", "write": "refused"}.get(kind, title)
+        if _is_refused(finding, fact):
+            title = "refused"
     elif kind == "write" and isinstance(fact, Write) and fact.overlaps_needed and not finding.harmless:
         title = "overwritten"
     return Event(
@@ -185,10 +197,13 @@ def _details(finding: Finding, fact: Save | Write | Need) -> list[Detail]:
 def _of_save(save: Save) -> list[tuple[str, str | None, bool]]:
     role = f"{save.node}, as {save.role}" if save.node and save.role else save.node or save.role
     times = f"the {words.ordinal(save.nth)} save by this line" if save.of > 1 else None
+    elements, version = f"{words.tensor(save.shape, save.dtype)}, {words.size(save.bytes)}", str(save.version)
+    if save.dtype == "unknown":
+        elements = version = ""
     return [
         ("tensor", save.name or save.expression, True),
-        ("elements", f"{words.tensor(save.shape, save.dtype)}, {words.size(save.bytes)}", False),
-        ("version", str(save.version), False),
+        ("elements", elements, False),
+        ("version", version, False),
         ("operation", save.called, True),
         ("kept by", role, True),
         ("why", save.why_words, False),

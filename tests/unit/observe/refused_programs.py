@@ -1,4 +1,4 @@
-"""Programs that torch refuses, with their places marked: ``# made``, ``# write``, ``# freed``, ``# needed``.
+"""Programs that torch refuses, with their places marked: ``# made``, ``# saves``, ``# write`` and so on.
 
 A mark stands on the first line of its statement. A place without a mark is one that can't be known
 for certain, and must be left out of the finding.
@@ -768,7 +768,7 @@ backbone = nn.Linear(2, 3)
 head = nn.Linear(3, 1)
 with torch.inference_mode():
     feats = backbone(torch.randn(4, 2))  # made
-loss = head(feats).sum()  # write
+loss = head(feats).sum()  # saves
 loss.backward()
 """,
     ),
@@ -781,7 +781,7 @@ def embed(net, x):
 net = nn.Linear(2, 3)
 w = nn.Parameter(torch.ones(3))
 e = embed(net, torch.randn(4, 2))
-out = e * w  # write
+out = e * w  # saves
 """,
     ),
     "inference buffer": (
@@ -819,7 +819,7 @@ cache[0] = 1.0  # write
 with torch.inference_mode():
     proto = torch.randn(3, 2)  # made
 w = nn.Parameter(torch.randn(2, 2))
-s = proto @ w  # write
+s = proto @ w  # saves
 """,
     ),
     "expand add": (

@@ -20,8 +20,10 @@ def places(finding: unclobber.model.Finding) -> SimpleNamespace:
         site = getattr(fact, "site", None)
         return None if site is None else site.statement_line
 
+    saves = finding.code == "UC206" and not finding.writes and finding.needed is None
     return SimpleNamespace(
-        made=line(finding.saved),
+        made=line(finding.made if saves else finding.saved),
+        saves=line(finding.saved) if saves else None,
         write=line(finding.writes[0]) if finding.writes else None,
         needed=line(finding.needed),
         freed=line(finding.freed),
@@ -37,7 +39,7 @@ def test_code_and_every_place(name, tmp_path):
     error = run_watched(text, tmp_path)
     assert error is not None
     found = places(error.finding)
-    expected = {word: marked(text, word) for word in ("made", "write", "needed", "freed")}
+    expected = {word: marked(text, word) for word in ("made", "saves", "write", "needed", "freed")}
     assert (error.finding.code, vars(found)) == (code, expected)
     assert str(error).startswith(error.finding.torch_message)
 
@@ -46,7 +48,7 @@ def test_marks_are_found():
     """A program without marks would pass with a finding that says nothing."""
     assert marked("a\nb  # made freed\nc", "freed") == 2
     assert marked("a\nb  # made", "freed") is None
-    assert all("write" in text or "needed" in text for _, text in PROGRAMS.values())
+    assert all(any(mark in text for mark in ("saves", "write", "needed")) for _, text in PROGRAMS.values())
 
 
 TWINS = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 
+from ..._texts import parse
 from ...model import Finding, Fix, Need, Site, Write
 
 
@@ -44,7 +45,7 @@ def _cloned(statement: str) -> str | None:
         ('u -= u[:, :1].clone()', 'buf[:, 1:] = buf[:, :-1].clone()', None)
     """
     try:
-        (node,) = ast.parse(statement).body
+        (node,) = parse(statement).body
     except (SyntaxError, ValueError):
         return None
     if not isinstance(node, (ast.AugAssign, ast.Assign)) or "\n" in statement:

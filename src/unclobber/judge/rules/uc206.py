@@ -6,7 +6,9 @@ backward, and outside of inference mode they can't be written.
 
 from __future__ import annotations
 
-from ...model import Finding, Fix, RefusalEvidence
+from dataclasses import replace
+
+from ...model import Finding, Fix, Need, RefusalEvidence
 from ._refused import finding, operation, subject
 
 
@@ -23,7 +25,7 @@ def judge(evidence: RefusalEvidence) -> Finding:
         written = f"written here, outside of inference mode ({operation(evidence)})"
     made = None if evidence.made is None else f"{name} was made here, in inference mode"
     link = " and " if evidence.trainable else ", and "
-    return finding(
+    found = finding(
         evidence,
         f"{name} was made in inference mode{link}{did}",
         made=made,
@@ -34,6 +36,18 @@ def judge(evidence: RefusalEvidence) -> Finding:
             Fix(f"or take a normal copy first, outside of inference mode{_clone(name)}"),
         ),
     )
+    # What is to save it, or to take its gradient, writes nothing.
+    if evidence.saving:
+        places = {"write": "saved", "saved": "made"}
+        found = replace(found, saved=evidence.saver, made=evidence.made)
+    elif evidence.trainable:
+        site = None if evidence.write is None else evidence.write.site
+        places = {"write": "needed"}
+        found = replace(found, needed=Need(site))
+    else:
+        return found
+    labels = tuple((places.get(place, place), text) for place, text in found.labels)
+    return replace(found, writes=(), labels=labels)
 
 
 def _clone(name: str) -> str:

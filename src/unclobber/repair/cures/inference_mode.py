@@ -64,6 +64,6 @@ def without_mode(source: Source, function: cst.FunctionDef) -> str | None:
 
 
 def _files(finding: Finding) -> Iterator[str]:
-    for site in (finding.saved.site if finding.saved else None, *(write.site for write in finding.writes)):
-        if site is not None:
-            yield site.path
+    for fact in (finding.made, finding.saved, finding.needed, *finding.writes):
+        if fact is not None and fact.site is not None:
+            yield fact.site.path

@@ -1,0 +1,85 @@
+"""What decides a verdict besides the ledger: whether the running node minds what happened to a tensor.
+
+Asked before any story is made; nothing here looks at a source.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .knowledge import reads_shape_alone
+from .ledger import Ledger, SavedTensor
+from .observe import _frames
+from .observe import _torch_compat as compat
+from .observe import _writes as _writes_table
+
+
+def is_own_result(saved: SavedTensor) -> bool:
+    """Whether ``saved`` is what the operation of the running node computed."""
+    origin, node = saved.origin(), compat.current_node()
+    return origin is not None and node is not None and saved.base is None and origin.grad_fn is node
+
+
+def detached(saved: SavedTensor) -> _frames.Stack | None:
+    """Where ``saved`` lost its history, if the running node minds: a custom Function's doesn't."""
+    if saved.filing is None or saved.unchecked:
+        return None
+    origin = saved.origin()
+    if origin is not None and origin.grad_fn is not None:
+        return None  # a later write has given it a history again
+    function = isinstance(compat.current_node(), torch.autograd.function.BackwardCFunction)
+    return None if function else saved.filing.detached
+
+
+_READ_FOR = {
+    ("ConvolutionBackward0", "weight"): 0,
+    ("ConvolutionBackward0", "input"): 1,
+    ("NativeLayerNormBackward0", "weight"): 0,
+    ("NativeGroupNormBackward0", "weight"): 0,
+    ("NativeBatchNormBackward0", "weight"): 0,
+}
+"""By node and role, the one input whose gradient is computed from the tensor: it is saved always."""
+
+
+def never_read(saved: SavedTensor, ledger: Ledger, node: Any = None) -> bool:
+    """Whether a node that asks for ``saved`` (the running one, if none is given) has no use for its values:
+    running statistics in training, the weight of a first layer, whose input needs no gradient, an input that
+    is kept for its shape.
+
+    Batch norm's kernel updates them itself, after they were saved; only in evaluation does its
+    backward read them. It writes nothing else, so its writes tell them apart where the node's own
+    name for the tensor is hidden by inner hooks.
+    """
+    node = compat.current_node() if node is None else node
+    role = role_of(node, saved)
+    if node is not None and role is not None:
+        name = node_name(node)
+        if reads_shape_alone(name, role, compat.reduction_of(node)):
+            return True
+        reader = _READ_FOR.get((name, role))
+        if reader is not None:
+            return node.next_functions[reader][0] is None
+    if not compat.trains(node):
+        return False
+    if role is not None:
+        return role in ("running_mean", "running_var")
+    return all(_writes_table.is_undeclared(event.operation) for event, hit in ledger.history(saved) if hit)
+
+
+def role_of(node: Any, saved: SavedTensor) -> str | None:
+    """The node's own name for ``saved``, None outside of a node or where it can't be reached."""
+    if node is None:
+        return None
+    for role, kept in compat.raw_saved(node):
+        if kept is saved:
+            return role
+        if getattr(kept, "_unclobber_saved", None) is saved:
+            return role
+    return None
+
+
+def node_name(node: Any) -> str:
+    name = node.name()
+    return str(name).rpartition(".")[2].rpartition("::")[2]
