@@ -77,7 +77,7 @@ def evidence(
         unseen=standing.unseen,
         swapped=standing.swapped,
         version_now=standing.version,
-        torch_message=_torch_message(standing, node, role),
+        torch_message=_torch_message(standing, node, role, repaired),
         kept_bytes=ledger.account.kept,
         repaired=repaired,
         kind="saved" if held is None else held.kind,
@@ -127,10 +127,10 @@ def _role(node: Any, saved: SavedTensor) -> str | None:
 
 def detached(saved: SavedTensor) -> _frames.Stack | None:
     """Where ``saved`` lost its history, if the running node minds: a custom Function's doesn't."""
-    if saved.filing is None or saved.unchecked:
+    if saved.filing is None or saved.filing.detached is None or saved.unchecked:
         return None
     origin = saved.origin()
-    if origin is not None and origin.grad_fn is not None:
+    if origin is not None and compat.has_history(origin):
         return None  # a later write has given it a history again
     function = isinstance(compat.current_node(), torch.autograd.function.BackwardCFunction)
     return None if function else saved.filing.detached
@@ -153,7 +153,7 @@ def _detached(saved: SavedTensor) -> Write | None:
 def is_own_result(saved: SavedTensor) -> bool:
     """Whether ``saved`` is what the operation of the running node computed."""
     origin, node = saved.origin(), compat.current_node()
-    return origin is not None and node is not None and saved.base is None and origin.grad_fn is node
+    return origin is not None and node is not None and saved.base is None and compat.grad_fn(origin) is node
 
 
 _READ_FOR = {
@@ -413,19 +413,26 @@ def _way_past_the_counter(event: WriteEvent, site: Site | None) -> str:
     return "an alias with a version counter of its own, or the counter was set back"
 
 
-def _torch_message(standing: Standing, node: Any, role: str | None) -> str | None:
-    """torch's own sentence for this tensor (torch/csrc/autograd/saved_variable.cpp)."""
+def _torch_message(standing: Standing, node: Any, role: str | None, repaired: bool) -> str | None:
+    """torch's own sentence for this tensor (torch/csrc/autograd/saved_variable.cpp).
+
+    torch asks an operand for its history before it looks at the counter: a view may refuse to say.
+    """
     if detached(standing.saved) is not None:
         return compat.DETACHED_SENTENCE
     if not standing.refused:
         return None
     saved = standing.saved
     origin = saved.origin()
+    if saved.base is not None and not _is_result(role):
+        unusable = _freed.unusable(node, role) if origin is None else compat.why_unusable(origin)
+        if unusable is not None:
+            return unusable
     shown = saved.alias if origin is None else origin  # torch shows the tensor as it is by now
     shape = ", ".join(str(size) for size in shown.shape)
     return (
         "one of the variables needed for gradient computation has been modified by an inplace "
-        f"operation: [{_type_name(shown)} [{shape}]]{_producer(saved, origin, node, role)} is at version "
+        f"operation: [{_type_name(shown)} [{shape}]]{_producer(saved, node, role, repaired)} is at version "
         f"{standing.version}; expected version {saved.version} instead."
     )
 
@@ -439,14 +446,24 @@ def _type_name(tensor: torch.Tensor) -> str:
     return f"{device.upper()}{kind.removesuffix('Tensor')}Type"
 
 
-def _producer(saved: SavedTensor, origin: torch.Tensor | None, node: Any, role: str | None) -> str:
+def _grad_fn(tensor: torch.Tensor, repaired: bool) -> Any:
+    """Who made it: where torch would refuse, it would have made the node of a view anew to name it."""
+    return compat.grad_fn(tensor) if repaired else compat.renewed_grad_fn(tensor)
+
+
+def _is_result(role: str | None) -> bool:
+    return role is not None and role.startswith("result")
+
+
+def _producer(saved: SavedTensor, node: Any, role: str | None, repaired: bool) -> str:
     """``, which is output 0 of Relu,``: who made the tensor, in torch's words; empty for leaves."""
-    if role is not None and role.startswith("result") and node is not None:
+    origin = saved.origin()
+    if _is_result(role) and node is not None:
         name, output = _node_name(node), 0
-    elif origin is not None:
-        if origin.grad_fn is None:
-            return ""
-        name, output = _node_name(origin.grad_fn), origin.output_nr
+    elif origin is not None and not compat.has_history(origin):
+        return ""
+    elif origin is not None and (made := _grad_fn(origin, repaired)) is not None:
+        name, output = _node_name(made), origin.output_nr
     elif saved.base is not None and not saved.alias.is_complex():
         name, output = "AsStridedBackward0", 0  # a view whose base was written is made anew so
     else:
