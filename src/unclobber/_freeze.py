@@ -136,6 +136,9 @@ class _Keeper(Listener):
     def before_replay(self) -> None:
         """What a CUDA graph writes is not known."""
 
+    def before_export(self) -> None:
+        """What is written through another storage over the same memory is not known."""
+
     def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
         """``storage.resize_(…)`` to less."""
         for entry in self.watched.get(compat.key_of_storage(storage), ()):

@@ -19,15 +19,15 @@ from .observe import _writes as _writes_table
 def is_own_result(saved: SavedTensor) -> bool:
     """Whether ``saved`` is what the operation of the running node computed."""
     origin, node = saved.origin(), compat.current_node()
-    return origin is not None and node is not None and saved.base is None and origin.grad_fn is node
+    return origin is not None and node is not None and saved.base is None and compat.grad_fn(origin) is node
 
 
 def detached(saved: SavedTensor) -> _frames.Stack | None:
     """Where ``saved`` lost its history, if the running node minds: a custom Function's doesn't."""
-    if saved.filing is None or saved.unchecked:
+    if saved.filing is None or saved.filing.detached is None or saved.unchecked:
         return None
     origin = saved.origin()
-    if origin is not None and origin.grad_fn is not None:
+    if origin is not None and compat.has_history(origin):
         return None  # a later write has given it a history again
     function = isinstance(compat.current_node(), torch.autograd.function.BackwardCFunction)
     return None if function else saved.filing.detached

@@ -126,10 +126,10 @@ class _Refused:
         base = tensor._base if tensor._is_view() else None
         match self.kind:
             case Kind.LEAF:
-                return tensor.requires_grad and tensor.is_leaf
+                return _is_wanting(tensor)
             case Kind.LEAF_VIEW:
                 leaf = tensor if base is None else base
-                return leaf.is_leaf and leaf.requires_grad and (base is not None or target.made_here)
+                return _is_wanting(leaf) and (base is not None or target.made_here)
             case (
                 Kind.MULTI_VIEW
                 | Kind.NO_GRAD_VIEW
@@ -144,7 +144,12 @@ class _Refused:
                 return True
 
     def _is_wanted_leaf(self, tensor: torch.Tensor | None) -> bool:
-        return self.kind is Kind.LEAF_VIEW and tensor is not None and tensor.is_leaf and not tensor._is_view()
+        return (
+            self.kind is Kind.LEAF_VIEW
+            and tensor is not None
+            and not compat.has_history(tensor)
+            and not tensor._is_view()
+        )
 
     def _operand(self, is_meant: Callable[[torch.Tensor], bool], *, first: bool = False) -> Target | None:
         """The one operand of the user's line that torch can mean, or the first, where any of them will do."""
@@ -315,7 +320,7 @@ class _Refused:
         return replace(facts, site=write.site, operation=operation, expression=write.expression)
 
     def _may_have_owner(self, tensor: torch.Tensor) -> bool:
-        return not tensor._is_view() and tensor.is_leaf  # a view may refuse to say
+        return not tensor._is_view() and not compat.has_history(tensor)
 
     def _leaf_name(self, tensor: torch.Tensor | None) -> str | None:
         if tensor is None or self.kind not in (Kind.LEAF, Kind.LEAF_VIEW):
@@ -366,11 +371,12 @@ def _is_expanded(target: Target) -> bool:
 
 def _is_stale(tensor: torch.Tensor) -> bool:
     """Whether torch refuses to say what became of a view since its memory was written."""
-    try:
-        _ = tensor.grad_fn
-    except RuntimeError as error:
-        return _WRITTEN_BEFORE in str(error)
-    return False
+    return _WRITTEN_BEFORE in (compat.why_unusable(tensor) or "")
+
+
+def _is_wanting(tensor: torch.Tensor) -> bool:
+    """Whether it is a leaf that requires grad."""
+    return tensor.requires_grad and not compat.has_history(tensor)
 
 
 def _without_tensor(target: Target) -> Target:

@@ -406,6 +406,7 @@ class Watcher(_writes.Listener, Protocol):
     def after_detach(self, tensor: torch.Tensor, node: Any) -> None: ...
     def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None: ...
     def before_replay(self) -> None: ...
+    def before_export(self) -> None: ...
     def anything_alive(self) -> bool: ...
     def saves(self) -> Iterable[SavedTensor]: ...
 
@@ -434,6 +435,7 @@ class _Installation:
                     self._before_shrink,
                     self._before_replay,
                     self._before_write,
+                    self._before_export,
                 )
                 _rest.install(self._anything_alive, self._saves)
                 _running_stats.install()
@@ -467,6 +469,10 @@ class _Installation:
     def _before_replay(self) -> None:
         for ledger in self._ledgers:
             ledger.before_replay()
+
+    def _before_export(self) -> None:
+        for ledger in self._ledgers:
+            ledger.before_export()
 
     def _before_write(self, tensor: torch.Tensor, method: str) -> None:
         for ledger in self._ledgers:

@@ -12,6 +12,7 @@ import torch
 from ._texts import parse_expression
 from .model import FreedEvidence, Need, Save
 from .observe import _backward, _expressions, _freed, _kept, _lookup, _owners, _sites, _source, _spelling
+from .observe import _torch_compat as compat
 from .observe._backward import BackwardCall, Mark
 from .observe._freed import Spent
 from .observe._origins import Level
@@ -225,7 +226,7 @@ def _carried_around(call: BackwardCall | None, levels: Sequence[Level]) -> Carri
     of_graph = {
         name: value
         for name, value in found.items()
-        if any(id(tensor.grad_fn) in graph for tensor in _kept.tensors(value))
+        if any(id(compat.grad_fn(tensor)) in graph for tensor in _kept.tensors(value))
     }
     return of_graph if len(of_graph) == 1 else {}
 

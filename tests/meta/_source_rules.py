@@ -103,6 +103,18 @@ def private_torch_names(source: str) -> list[tuple[int, str]]:
     )
 
 
+def looks_at_history(source: str) -> list[int]:
+    """Lines that ask a tensor itself for its ``grad_fn``, or whether it is a leaf: a view may raise, or be
+    given a new node."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Attribute)
+        and node.attr in ("grad_fn", "is_leaf")
+        and not (isinstance(node.value, ast.Name) and node.value.id == "compat")
+    ]
+
+
 def _looked_up(call: ast.Call, aliases: dict[str, str]) -> Iterator[str]:
     function = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     texts = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]

@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from _source_rules import FORBIDDEN, PACKAGE, forbidden_imports, imports_of, private_torch_names
+from _source_rules import (
+    FORBIDDEN,
+    PACKAGE,
+    forbidden_imports,
+    imports_of,
+    looks_at_history,
+    private_torch_names,
+)
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 HOME = PACKAGE / "observe" / "_torch_compat.py"
@@ -18,18 +25,24 @@ def _module(path: Path) -> tuple[str, bool]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_file(path):
-    """No file imports against the arrow, and none but ``_torch_compat`` uses a private name of torch."""
+    """No file imports against the arrow; none but ``_torch_compat`` uses a private name of torch or asks a
+    tensor for its history."""
     module, is_package = _module(path)
     source = path.read_text(encoding="utf-8")
     if module.count("."):
         assert not forbidden_imports(source, module, is_package=is_package)
     if path != HOME:
         assert not private_torch_names(source)
+        assert not looks_at_history(source)
 
 
 def test_the_private_names_are_found_where_they_live():
     """The one file with private names has some, so the search finds what it searches for."""
     assert len(private_torch_names(HOME.read_text(encoding="utf-8"))) > 5
+
+
+def test_a_look_at_a_history_is_caught():
+    assert looks_at_history("a = x.grad_fn\nb = compat.grad_fn(x)\nc = f(y).is_leaf") == [1, 3]
 
 
 def test_every_stage_exists():

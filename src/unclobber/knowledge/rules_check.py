@@ -196,7 +196,7 @@ def _tensors(tree: Any) -> list[Tensor]:
 
 def _nodes(outputs: Iterable[Tensor]) -> list[Any]:
     seen: dict[Any, None] = {}
-    todo = [out.grad_fn for out in outputs if out.grad_fn is not None]
+    todo = [node for node in map(compat.renewed_grad_fn, outputs) if node is not None]
     while todo:
         node = todo.pop()
         if node not in seen:

@@ -21,6 +21,7 @@ import torch
 from ..observe import _frames, _view_writes
 from ..observe import _torch_compat as compat
 from ..observe._content import same_bits
+from ._by_address import SavesByAddress
 from ._doubt import Doubt, Input
 from ._fingerprints import Fingerprints, Place
 from ._misread import LARGEST_COPY, misreads
@@ -93,6 +94,8 @@ class Standing:
 class Ledger:
     """Saves, writes and undo records of one session."""
 
+    follows_views = True
+
     def __init__(self) -> None:
         self.pending: deque[weakref.ref[SavedTensor]] = deque()
         """Saves since the last write; appended to from the pack hook, in any thread."""
@@ -105,6 +108,8 @@ class Ledger:
         """Writes to memory that live saves share."""
         self.prints: Fingerprints | None = None
         """Content hashes of live saves, where the session takes them."""
+        self.by_address: SavesByAddress | None = None
+        """Where two storages may lie over one memory; None while no such save is known."""
         self.misread: Callable[[str, _frames.Stack], None] | None = None
         """Told of an operation that is about to read what it has overwritten itself."""
         self.saved_bytes: SavedBytes | None = None
@@ -177,20 +182,26 @@ class Ledger:
         Returns:
             The book of the storage, None where no live save shares it.
         """
-        if compat.holders(tensor) == 1:
-            return None  # a save's alias would hold it, too
+        try:
+            storage = tensor.untyped_storage()
+        except (RuntimeError, ValueError):
+            return None  # no storage: autograd's saves of it are version-checked only
+        key: int = storage._cdata
+        borrowed = self.by_address is not None or not storage.resizable()
+        if not borrowed and compat.holders_at(key) == 2:
+            return None  # the tensor and ``storage``: a save's alias would hold it, too
         if self.pending:
             self._sort_pending()
-        key = compat.storage_key_or_none(tensor)
-        if key is None:
-            return None  # no storage: autograd's saves of it are version-checked only
         if self.misread is not None and misreads(operation, tensor, key, args, kwargs):
             self.misread(operation, _frames.capture(3))
         book = self._filed(key)
         by_views = _view_writes.concerns(tensor)
-        if book is None and not by_views:
+        elsewhere = self._elsewhere(tensor, key, storage) if borrowed or self.by_address is not None else None
+        if book is None and not by_views and not elsewhere:
             return None
         stack = _frames.capture(3)
+        if elsewhere and operation not in METADATA_ONLY:
+            self._enter_elsewhere(tensor, elsewhere, operation, stack, _frames.actor(3), args, kwargs)
         if by_views:
             _view_writes.note(tensor, _version(tensor), operation, stack)
         if book is None:
@@ -207,22 +218,60 @@ class Ledger:
         bumps: bool,
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
+        shift: int = 0,
     ) -> StorageBook:
-        """Note a write that is about to happen, and keep what it will destroy."""
+        """Note a write that is about to happen, and keep what it will destroy.
+
+        ``shift`` is that of ``StorageBook.preserve``.
+        """
         with self._lock:
             self.write_count += 1
             region = None if operation in METADATA_ONLY else region_of(tensor)
+            if region is not None:
+                region = region.moved(shift)
             version, counter = _version(tensor), book.counter()
             event = WriteEvent(book.serial, operation, stack, region, version, bumps, actor, counter)
             if region is not None and not tensor.is_meta and compat.is_plain(tensor):
                 with compat.unseen_by_torch():
                     selection = select(operation, args, kwargs or {}) if args and tensor is args[0] else None
-                    book.preserve(self.account, tensor, region, selection)
+                    book.preserve(self.account, tensor, region, selection, shift)
             book.note(event)
             if operation == "set_":
                 new = args[1] if len(args) == 2 and isinstance(args[1], torch.Tensor) else None
                 self._swap(book, tensor, event, new)
         return book
+
+    def _elsewhere(self, tensor: torch.Tensor, key: int, storage: torch.UntypedStorage) -> dict[int, int]:
+        """The other storages over this memory that live saves share: ``SavesByAddress.elsewhere``."""
+        with self._lock:
+            known = self.look_by_address()
+            if not known.everything and not storage.resizable():
+                known.take_everything(self.saves())
+            return known.elsewhere(tensor, key)
+
+    def look_by_address(self) -> SavesByAddress:
+        """From now on ask for every write whether it goes to memory that is saved through another storage."""
+        if self.by_address is None:
+            self.by_address = SavesByAddress()
+        return self.by_address
+
+    def _enter_elsewhere(
+        self,
+        tensor: torch.Tensor,
+        elsewhere: dict[int, int],
+        operation: str,
+        stack: _frames.Stack,
+        actor: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        """Note a write for other storages over the same memory, whose version counters it doesn't move."""
+        for key, shift in elsewhere.items():
+            book = self._filed(key)
+            if book is not None:
+                if self.prints is not None:
+                    self.prints.before_write(key, lambda: Place(stack, False))
+                self._enter(tensor, book, operation, stack, actor, False, args, kwargs, shift)
 
     def doubt(self, operation: str, tensors: list[torch.Tensor], records: bool) -> Doubt | None:
         """An operation that declares no write is about to run on ``tensors``.
@@ -285,10 +334,16 @@ class Ledger:
                 saved = ref()
                 if saved is None:
                     continue
-                key = compat.storage_key_or_none(saved.alias)
-                if key is None:
+                try:
+                    storage = saved.alias.untyped_storage()
+                except (RuntimeError, ValueError):  # it has none
                     saved.filing = Filing(None, 0, 0, 1, False)
                     continue
+                key: int = storage._cdata
+                if self.by_address is not None or not storage.resizable():
+                    known = self.look_by_address()
+                    if known.everything or not storage.resizable():
+                        known.add(saved)
                 if key in watched:
                     watched[key].append(ref)
                 else:
@@ -345,6 +400,10 @@ class Ledger:
         """A CUDA graph is about to be replayed."""
         if self.replay is None:
             self.replay = _frames.capture(4)
+
+    def before_export(self) -> None:
+        """A tensor is about to hand its memory out through DLPack: another storage may come to lie on it."""
+        self.look_by_address()
 
     def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
         """``storage.resize_()`` is about to give memory back, and to move no counter.

@@ -31,6 +31,10 @@ class Region(NamedTuple):
     nbytes: int
     """Distinct bytes, expanded dimensions counted once (an upper bound for other self-overlaps)."""
 
+    def moved(self, shift: int) -> Region:
+        """The same bytes, counted from ``shift`` bytes further to the front."""
+        return self._replace(lo=self.lo + shift, hi=self.hi + shift) if shift else self
+
 
 def region_of(tensor: torch.Tensor) -> Region | None:
     """The region of a strided tensor of any shape; None if it has no elements.

@@ -70,7 +70,7 @@ class SavedBytes:
 
 def _is_parameter(saved: SavedTensor) -> bool:
     tensor = saved.origin() if saved.base is None else saved.base()
-    return tensor is not None and tensor.requires_grad and tensor.is_leaf
+    return tensor is not None and tensor.requires_grad and not compat.has_history(tensor)
 
 
 def _line(saved: SavedTensor) -> Line:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import weakref
-from bisect import bisect_left, insort
 from collections.abc import Iterator
 from typing import Any
 
 from ..observe import _torch_compat as compat
+from ._extents import Extents
 from ._region import Region, overlap, region_of
 from ._saved import Filing, SavedTensor
 from ._selection import Selection, physical_take
@@ -45,9 +45,7 @@ class StorageBook:
         self._saves_limit = _FIRST_PRUNE
         self._times: dict[Any, tuple[int, int]] = {}
         self._cells: weakref.WeakValueDictionary[Any, Cell] = weakref.WeakValueDictionary()
-        # Cells sorted by start, in one list for each power of two of their extent: a write looks
-        # only at the neighbours that can reach it, so it costs the same with 1 saved row or 1,000.
-        self._by_extent: dict[int, list[tuple[int, int, int, weakref.ref[Cell]]]] = {}
+        self._by_extent: Extents[Cell] = Extents()
 
     def add(self, saved: SavedTensor) -> None:
         """Enter a save; nothing was written between it and now."""
@@ -110,24 +108,28 @@ class StorageBook:
             filing.cell = filing.moment = None
             filing.unseen = True
 
-    def preserve(self, account: Account, target: Any, region: Region, selection: Selection | None) -> None:
+    def preserve(
+        self, account: Account, target: Any, region: Region, selection: Selection | None, shift: int = 0
+    ) -> None:
         """Keep what a write to ``target`` is about to destroy and live saves still hold.
 
         Copies the smaller of the overwritten elements and the overlapped saves.
 
         Args:
             target: The tensor about to be written.
-            region: Its region.
+            region: Its region of this storage.
             selection: Which of its elements the write can change; None: all.
+            shift: How many bytes after the start of this storage the one of ``target`` begins, if it is
+                another over the same memory.
         """
         if selection is not None:
             bounds = selection.bounds(target)
-            cells = [] if bounds is None else self._hit(bounds)
+            cells = [] if bounds is None else self._hit(bounds.moved(shift))
         else:
             cells = self._hit(region)
         if not cells:
             return
-        if region.hi > target.untyped_storage().nbytes():
+        if region.hi - shift > target.untyped_storage().nbytes():
             return  # the storage was shrunk behind the tensor: reading it would leave its memory
         data = None
         nbytes = region.nbytes
@@ -137,7 +139,8 @@ class StorageBook:
                 nbytes = data.nbytes + selection.nbytes
             else:
                 selection = data = None
-        cells_are_smaller = sum(cell.region.nbytes for cell in cells) <= nbytes
+        # elements that lie across those of this storage can't be laid over them one by one
+        cells_are_smaller = shift % region.itemsize or sum(cell.region.nbytes for cell in cells) <= nbytes
         record: Record | None = None
         for cell in cells:
             if selection is None and region in cell.recorded:
@@ -160,23 +163,10 @@ class StorageBook:
         cell = self._cells.get(key)
         if cell is None:
             cell = self._cells[key] = Cell(saved, region)
-            place = (region.lo, self.serial, id(cell), weakref.ref(cell))
-            insort(self._by_extent.setdefault((region.hi - region.lo).bit_length(), []), place)
+            self._by_extent.add(region.lo, region.hi, cell)
         cell.open(saved)
 
     def _hit(self, region: Region) -> list[Cell]:
         """Open cells that share a byte with ``region``."""
-        found: list[Cell] = []
-        for bits, places in self._by_extent.items():
-            start = at = bisect_left(places, (region.lo - (1 << bits),))
-            dead = False
-            while at < len(places) and places[at][0] < region.hi:
-                cell = places[at][3]()
-                if cell is None:
-                    dead = True
-                elif cell.alias is not None and overlap(cell.region, region):
-                    found.append(cell)
-                at += 1
-            if dead:
-                places[start:at] = [place for place in places[start:at] if place[3]() is not None]
-        return found
+        near = self._by_extent.near(region.lo, region.hi)
+        return [cell for cell in near if cell.alias is not None and overlap(cell.region, region)]

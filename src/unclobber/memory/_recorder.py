@@ -203,7 +203,7 @@ class Recorder(compat.TorchDispatchMode):
             dtype=str(tensor.dtype),
             bytes=tensor.numel() * tensor.itemsize,
             whole=tensor.numel() * tensor.itemsize == storage.bytes and tensor.numel() > 0,
-            leaf=tensor.is_leaf and tensor.requires_grad,
+            leaf=tensor.requires_grad and not compat.has_history(tensor),
             requires_grad=tensor.requires_grad,
         )
 
@@ -230,7 +230,7 @@ class Recorder(compat.TorchDispatchMode):
             storage = self._add(key, tensor, "input", made=False)
         # Inside a kernel or a backward, views made on the way have no grad_fn yet and look like leaves.
         unknown = storage.kind in ("input", "activation") and not self._depth and not tensor._is_view()
-        if unknown and tensor.requires_grad and tensor.is_leaf:
+        if unknown and tensor.requires_grad and not compat.has_history(tensor):
             storage.kind = "parameter"
         return storage
 
@@ -389,7 +389,7 @@ class Recorder(compat.TorchDispatchMode):
         """
         leaves: list[Tensor] = []
         seen: set[Any] = set()
-        todo = [root.grad_fn for root in roots if root.grad_fn is not None]
+        todo = [node for node in map(compat.renewed_grad_fn, roots) if node is not None]
         while todo:
             node = todo.pop()
             if node in seen:

@@ -161,7 +161,7 @@ _code: list[CodeType | None] = [None]
 def _leave_mark(roots: Sequence[Any], mark: Mark) -> None:
     """Let the nodes that a backward begins at know of it."""
     for root in roots:
-        node = getattr(root, "grad_fn", None) or getattr(root, "node", None)
+        node = getattr(root, "node", None) or compat.renewed_grad_fn(root)
         if node is not None:
             _thread.highest = max(_thread.highest, compat.sequence_number(node) + 1)
             node.metadata[compat.ROOT_NOTE] = (*node.metadata.get(compat.ROOT_NOTE, ())[-1:], mark)

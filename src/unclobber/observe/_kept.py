@@ -58,7 +58,7 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> Kept | None:
     carried: list[tuple[Any, str]] = []
     for owner in objects_in(frames):
         for name, value in list(contents(owner).items()):
-            nodes = {id(tensor.grad_fn) for tensor in tensors(value)} - roots
+            nodes = {id(compat.grad_fn(tensor)) for tensor in tensors(value)} - roots
             if nodes & entered:
                 spent.append((owner, name))
             elif nodes & (graph.keys() - old) and _is_read(owner, name, frames):
@@ -77,7 +77,7 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> Kept | None:
 def tensors(value: Any) -> list[torch.Tensor]:
     """The computed tensors that an attribute or a variable holds."""
     values = value if type(value) in (list, tuple) else (value,)
-    return [one for one in values if is_a(one, torch.Tensor) and one.grad_fn is not None]
+    return [one for one in values if is_a(one, torch.Tensor) and compat.grad_fn(one) is not None]
 
 
 def has_method(value: Any, code: CodeType) -> bool:

@@ -16,6 +16,8 @@ from typing import Any, Final
 
 import torch
 
+from . import _torch_compat as compat
+
 
 class _Unknown:
     """The type of ``UNKNOWN``; falsy."""
@@ -94,7 +96,7 @@ def attribute_of(value: Any, name: str) -> Any:
         return vars(value).get(name, UNKNOWN)
     if is_a(value, type):
         return _of_class(value, name)
-    if name == "grad" and is_a(value, torch.Tensor) and (value.is_leaf or value.retains_grad):
+    if name == "grad" and is_a(value, torch.Tensor) and (value.retains_grad or not compat.has_history(value)):
         return value.grad
     own = contents(value)
     if name in own:

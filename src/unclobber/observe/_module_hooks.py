@@ -49,7 +49,7 @@ def uninstall() -> None:
 
 def of(view: torch.Tensor) -> Hooked | None:
     """The call that a view went through: this very tensor, or the one that it is a view of in some steps."""
-    node: Any = view.grad_fn
+    node: Any = compat.grad_fn(view)
     while node is not None and not isinstance(node, torch.autograd.function.BackwardCFunction):
         before = node.next_functions
         node = before[0][0] if len(before) == 1 else None
@@ -71,7 +71,7 @@ def _noting(original: Callable[..., Any], given: bool) -> Callable[..., Any]:
     def setup(self: Any, args: Any) -> Any:
         made = original(self, args)
         for one in made if isinstance(made, tuple) else (made,):
-            node = one.grad_fn if isinstance(one, torch.Tensor) else None
+            node = compat.grad_fn(one) if isinstance(one, torch.Tensor) else None
             if node is not None and _is_hooks(node):
                 hooks = [*self.user_hooks, *self.user_pre_hooks]
                 code = _frames.code_of(getattr(hooks[0], "__wrapped__", hooks[0])) if hooks else None

@@ -93,7 +93,7 @@ def gradient_owner(
             (module, name)
             for module in modules.values()
             for name, own in _tensors(module)
-            if own.is_leaf and own.grad is not None and _place(own.grad) == place
+            if not compat.has_history(own) and own.grad is not None and _place(own.grad) == place
         ]
         path = _best(_paths(owned, modules, frames))
         if path is None:

@@ -21,9 +21,10 @@ def install(
     shrunk: Callable[[torch.UntypedStorage, int], None],
     replayed: Callable[[], None],
     written: Callable[[torch.Tensor, str], None],
+    exported: Callable[[], None],
 ) -> None:
-    """Extend our sight to new threads, ``.data =``, ``detach_()``, ``storage.resize_()``, CUDA graphs and
-    ``apply_()``.
+    """Extend our sight to new threads, ``.data =``, ``detach_()``, ``storage.resize_()``, CUDA graphs,
+    ``apply_()`` and DLPack.
 
     Args:
         swapped: Called with a tensor whose memory is about to be replaced by ``.data =``, and the tensor
@@ -32,6 +33,7 @@ def install(
         shrunk: Called with a storage that is about to lose memory, and the bytes that it will have left.
         replayed: Called before a CUDA graph is replayed, which writes memory past every operation.
         written: Called with a tensor that is about to be written past every operation, and the method.
+        exported: Called when a tensor is about to hand its memory out through DLPack.
     """
     _removals.append(_wrap_thread_start())
     _removals.append(_wrap_data_setter(swapped))
@@ -39,6 +41,7 @@ def install(
     _removals.append(_wrap_storage_resize(shrunk))
     _removals.append(_wrap_graph_replay(replayed))
     _removals.extend(_wrap_elementwise(name, written) for name in compat.WRITES_PAST_OPERATIONS)
+    _removals.extend(_wrap_export(home, name, exported) for home, name in compat.exports())
 
 
 def uninstall() -> None:
@@ -107,7 +110,7 @@ def _wrap_detach(home: Any, detached: Callable[[torch.Tensor, Any], None]) -> Ca
 
     @functools.wraps(original)
     def detach_(tensor: torch.Tensor) -> torch.Tensor:
-        node = tensor.grad_fn
+        node = compat.grad_fn(tensor)
         result: torch.Tensor = original(tensor)
         if node is not None:
             detached(tensor, node)
@@ -152,6 +155,23 @@ def _wrap_storage_resize(shrunk: Callable[[torch.UntypedStorage, int], None]) ->
 
     def restore() -> None:
         del torch.UntypedStorage.resize_  # the inherited one shows again
+
+    return restore
+
+
+def _wrap_export(home: Any, name: str, exported: Callable[[], None]) -> Callable[[], None]:
+    """DLPack lends memory out, over which another storage is made: nothing of that shows at the tensor."""
+    original = getattr(home, name)
+
+    @functools.wraps(original)
+    def export(*args: Any, **kwargs: Any) -> Any:
+        exported()
+        return original(*args, **kwargs)
+
+    setattr(home, name, export)
+
+    def restore() -> None:
+        setattr(home, name, original)
 
     return restore
 

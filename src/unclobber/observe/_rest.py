@@ -24,7 +24,7 @@ from torch.optim.optimizer import (
 )
 
 from ..ledger._saved import SavedTensor
-from . import _backward, _saves
+from . import _backward, _frames, _saves, _view_writes
 from . import _torch_compat as compat
 
 _removals: list[Callable[[], None]] = []
@@ -59,9 +59,8 @@ def install(anything_alive: Callable[[], bool], live_saves: Callable[[], list[Sa
         shared = []
         for saved in live_saves():
             if saved.requires_grad:
-                # Never a view: asking one for `is_leaf` makes torch bring its grad_fn up to date.
                 tensor = (saved.base or saved.origin)()
-                if tensor is not None and tensor.is_leaf and _has_hooks(tensor):
+                if tensor is not None and not compat.has_history(tensor) and _has_hooks(tensor):
                     known.hooks = True
                     return False
             elif compat.holders(saved.alias) > 1:
@@ -121,9 +120,9 @@ def _may_hold_gradients(saves: Iterable[SavedTensor]) -> bool:
         if origin is not None:
             known[id(origin)] = origin
     return any(
-        compat.holders_at(address) > len(known)
+        compat.holders(next(iter(known.values()))) > len(known)
         or any(compat.use_count(tensor) > 1 + views.get(one, 0) for one, tensor in known.items())
-        for address, known in memory.items()
+        for known in memory.values()
     )
 
 
@@ -152,11 +151,13 @@ def _rest_in_steps(anything_alive: Callable[[], bool]) -> Callable[[], None]:
         closure = any(given is not None for given in (*args[1:], *kwargs.values()))
         rested.now = not closure and compat.sees_writes() and not anything_alive()
         if rested.now:
+            rested.stack, rested.before = _frames.capture(2), _view_writes.counters(optimizer)
             compat.ignore_writes()
 
-    def after_step(*_: Any) -> None:
+    def after_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if getattr(rested, "now", False):
             compat.see_writes()
+            _view_writes.note_step(optimizer, rested.stack, rested.before)
 
     handles = register_optimizer_step_pre_hook(before_step), register_optimizer_step_post_hook(after_step)
 

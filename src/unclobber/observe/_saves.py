@@ -167,7 +167,7 @@ class SavedTensorHooks:
 
 
 def _shares_memory(kept: torch.Tensor, tensor: torch.Tensor) -> bool:
-    if kept.grad_fn is not None or not compat.is_plain(kept) or not compat.is_plain(tensor):
+    if compat.has_history(kept) or not compat.is_plain(kept) or not compat.is_plain(tensor):
         return False
     return compat.storage_key(kept) == compat.storage_key(tensor)
 

@@ -77,6 +77,12 @@ DETACHED_SENTENCE = (
     "This is not supported, please use out-of-place `.detach()` instead"
 )
 """torch/csrc/autograd/saved_variable.cpp, ``SavedVariable::unpack``; torch forgets the space, too."""
+ONE_OF_MANY_SENTENCE = (
+    "Output {output} of {name} is a view and its base or another view of its base has been modified inplace. "
+    "This view is the output of a function that returns multiple views. Such functions do not allow the "
+    "output views to be modified inplace. You should replace the inplace operation by an out-of-place one."
+)
+"""torch/csrc/autograd/variable.cpp, ``handle_view_on_rebase``."""
 HOOKED_NOTE = "unclobber hooked"
 MODULE_HOOK = "BackwardHookFunction"
 """The Function that makes views for full backward hooks (torch/nn/modules/_functions.py)."""
@@ -138,20 +144,92 @@ def storage_address(tensor: torch.Tensor) -> int | None:
         return None
 
 
-def holders_at(address: int) -> int:
-    """``holders`` of a storage that something keeps alive."""
-    return int(_storage_holders(address))
+holders_at: Callable[[int], int] = _storage_holders
+"""How many hold the storage at an address that something keeps alive: tensors, and its one Python object if
+it was ever asked for."""
 
 
 def holders(tensor: torch.Tensor) -> int:
-    """How many tensors and Python storages hold the storage of ``tensor``, itself included.
+    """How many tensors hold the storage of ``tensor``, itself included.
 
     2 where there is no storage, so that 1 says for sure that it is alone.
     """
     try:
-        return int(_storage_holders(_storage_address(tensor)))
-    except RuntimeError:
+        count = int(_storage_holders(_storage_address(tensor)))
+        # Once somebody has asked for it, the storage's Python object lives as long as the storage.
+        return count if count == 1 else int(_storage_holders(tensor.untyped_storage()._cdata)) - 1
+    except (RuntimeError, ValueError):
         return 2
+
+
+# How a view came about, and so whether torch will say what became of it after a write (variable.h,
+# ``CreationMeta``; in Python since 1.13, for functionalization). A public ``grad_fn`` that only looks would
+# do instead.
+_creation = torch._C._autograd._get_creation_meta
+_set_creation = torch._C._autograd._set_creation_meta
+_ORDINARY = torch._C._autograd.CreationMeta.DEFAULT
+_ONE_OF_MANY = torch._C._autograd.CreationMeta.MULTI_OUTPUT_NODE
+_UNRECORDED = (
+    torch._C._autograd.CreationMeta.NO_GRAD_MODE,
+    torch._C._autograd.CreationMeta.INFERENCE_MODE,
+)
+
+
+def grad_fn(tensor: torch.Tensor) -> Any:
+    """The node that made ``tensor``; None where there is none, and for a view whose memory was written since.
+
+    Asked for the ``grad_fn`` of such a view, torch makes a new one, which no graph knows yet, or refuses:
+    for one of several views that one call returned, and for one made under ``no_grad``.
+    """
+    return tensor.grad_fn if tensor._base is None else _looked_at(tensor)[0]
+
+
+def has_history(tensor: torch.Tensor) -> bool:
+    """Whether autograd has recorded how ``tensor`` was made: whether it is no leaf."""
+    if tensor._base is None:
+        return tensor.grad_fn is not None
+    node, is_old = _looked_at(tensor)
+    return node is not None or (is_old and _creation(tensor) not in _UNRECORDED)
+
+
+def _looked_at(view: torch.Tensor) -> tuple[Any, bool]:
+    """The node of a view, and whether it is too old to be told.
+
+    As long as the view is taken for one of several, torch makes no new node: it looks at the counter, and
+    refuses or not.
+    """
+    ordinary = _creation(view) == _ORDINARY
+    if ordinary:
+        _set_creation(view, _ONE_OF_MANY)
+    try:
+        return view.grad_fn, False
+    except RuntimeError:
+        return None, True
+    finally:
+        if ordinary:
+            _set_creation(view, _ORDINARY)
+
+
+def renewed_grad_fn(tensor: torch.Tensor) -> Any:
+    """``grad_fn`` where torch itself is about to ask for it: made anew for a view whose memory was written.
+
+    None where torch is about to refuse that.
+    """
+    try:
+        return tensor.grad_fn
+    except RuntimeError:
+        return None
+
+
+def why_unusable(view: torch.Tensor) -> str | None:
+    """torch's sentence, if it refuses to use a view because its memory was written since; changes nothing."""
+    if view._base is None or _creation(view) == _ORDINARY:
+        return None
+    try:
+        _ = view.grad_fn
+    except RuntimeError as error:
+        return str(error)
+    return None
 
 
 batch_norm_class: Any = torch.nn.modules.batchnorm._BatchNorm
@@ -373,6 +451,13 @@ def top_hooks() -> tuple[Any, Any] | None:
     """The innermost pair of saved-tensor hooks of this thread."""
     top = torch._C._autograd._top_saved_tensors_default_hooks(False)
     return None if top is None else (top[0], top[1])
+
+
+def exports() -> tuple[tuple[Any, str], ...]:
+    """The functions through which a tensor's memory is handed out by DLPack; all public."""
+    import torch.utils.dlpack
+
+    return (torch.Tensor, "__dlpack__"), (torch.utils.dlpack, "to_dlpack"), (torch, "to_dlpack")
 
 
 def hook_registrations() -> tuple[tuple[Any, str], ...]:

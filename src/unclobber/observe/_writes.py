@@ -43,6 +43,8 @@ class Listener(Protocol):
     pending: Any
     watched: Any
     books: Any
+    follows_views: bool = False
+    """Whether it is called all the same for one tensor that requires grad, which may have views."""
 
     def take_own_saves(self, tensors: list[torch.Tensor]) -> list[Any]:
         """Take from ``pending`` what the running operation itself has just saved of ``tensors``."""
@@ -352,7 +354,12 @@ def _plain_kernel(op: Any, packet: str) -> Callable[..., Any]:
 
     def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         for listener in listeners.now:
-            if listener.pending or listener.watched or listener.books:
+            if (
+                listener.pending
+                or listener.watched
+                or listener.books
+                or (listener.follows_views and target.requires_grad)
+            ):
                 listener.before_write(target, packet, True, (target, *args), kwargs)
         ignore()
         try:
@@ -378,7 +385,12 @@ def _overriding_kernel(op: Any, name: str, packet: str) -> Callable[..., Any]:
 
     def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         for listener in listeners.now:
-            if listener.pending or listener.watched or listener.books:
+            if (
+                listener.pending
+                or listener.watched
+                or listener.books
+                or (listener.follows_views and target.requires_grad)
+            ):
                 listener.before_write(target, packet, True, (target, *args), kwargs)
         if keyset.raw_repr() & lazy and compat.sees_writes():  # told already: see _write_back_kernel
             compat.ignore_writes()

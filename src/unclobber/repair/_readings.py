@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from ..observe import _torch_compat as compat
 from ..observe._torch_compat import tree_map
 from . import _proposal as names
 
@@ -51,7 +52,7 @@ def _refuses_a_leaf(message: str, args: Any) -> bool:
         return True
     target = args[0] if args and isinstance(args[0], torch.Tensor) else None
     base = None if target is None else target._base
-    leaf = base is not None and base.is_leaf and base.requires_grad
+    leaf = base is not None and base.requires_grad and not compat.has_history(base)
     return leaf and "is a view and is being modified inplace" in message
 
 
@@ -74,7 +75,9 @@ class _LeavesAsValues(TorchFunctionMode):
     def _value(self, argument: Any) -> Any:
         if isinstance(argument, (tuple, list)) and type(argument) in (tuple, list):
             return type(argument)(map(self._value, argument))
-        if not isinstance(argument, torch.Tensor) or not argument.requires_grad or not argument.is_leaf:
+        if not isinstance(argument, torch.Tensor) or not argument.requires_grad:
+            return argument
+        if compat.has_history(argument):
             return argument
         known = self._copies.get(id(argument))
         if known is None or known[2] != argument._version:

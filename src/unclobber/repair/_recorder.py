@@ -141,7 +141,9 @@ def _graph(outputs: Sequence[Any]) -> list[Any]:
 
 def _node_of(root: Any) -> Any:
     if isinstance(root, torch.Tensor):
-        return torch.autograd.graph.get_gradient_edge(root).node if root.requires_grad else None
+        if not root.requires_grad or compat.why_unusable(root) is not None:
+            return None
+        return torch.autograd.graph.get_gradient_edge(root).node
     return getattr(root, "node", None)
 
 

@@ -56,6 +56,76 @@ def test_other_memory(views):
     assert _words(parts[0]) == ("mul_", "other.mul_(2)")
 
 
+@pytest.fixture
+def chunks():
+    """A parameter and its chunks, in a session in which nothing was ever saved."""
+    with unclobber.watch():
+        w = torch.nn.Parameter(torch.ones(4, 2))
+        w.grad = torch.ones_like(w)
+        yield (w, *w.chunk(2))
+
+
+def test_nothing_was_saved_yet(chunks):
+    w, a, _ = chunks
+    with torch.no_grad():
+        w.mul_(2)
+        w.add_(1)
+    assert _words(a) == ("add_", "w.add_(1)")
+
+
+@pytest.mark.parametrize(
+    "options", [{"foreach": False}, {"foreach": True}, {"foreach": False, "momentum": 0.9}]
+)
+def test_a_step_that_nobody_looked_at(chunks, options):
+    """While nothing saved is alive, an optimizer's writes go unseen: the step is known all the same."""
+    w, a, _ = chunks
+    opt = torch.optim.SGD([torch.nn.Parameter(torch.ones(1)), w], lr=0.1, **options)
+    opt.step()
+    assert _words(a) == ("SGD.step", "opt.step()")
+    with torch.no_grad():
+        w.mul_(2)
+    assert _words(a) == ("mul_", "w.mul_(2)")
+    opt.step()
+    assert _words(a) == ("SGD.step", "opt.step()")
+
+
+def test_a_step_while_something_is_saved(chunks):
+    w, a, _ = chunks
+    opt = torch.optim.SGD([w], lr=0.1)
+    loss = (w * w).sum()
+    opt.step()
+    assert _words(a)[1] == "opt.step()"
+    assert loss is not None
+
+
+def test_a_step_that_left_the_parameter_alone(chunks):
+    """It had no gradient: what somebody wrote unseen before is not the step's."""
+    w, a, _ = chunks
+    opt = torch.optim.SGD([w], lr=0.1)
+    w.grad = None
+    torch.autograd.graph.increment_version(w)
+    opt.step()
+    assert _words(a) is None
+
+
+def test_a_write_after_a_step_that_nobody_saw(chunks):
+    w, a, _ = chunks
+    opt = torch.optim.SGD([w], lr=0.1)
+    opt.step()
+    torch.autograd.graph.increment_version(w)
+    assert _words(a) is None
+
+
+def test_a_parameter_that_is_a_view(chunks):
+    flat = torch.ones(8)
+    w = flat[2:6].requires_grad_()
+    w.grad = torch.ones_like(w)
+    opt = torch.optim.SGD([w], lr=0.1)
+    a, _ = w.chunk(2)
+    opt.step()
+    assert _words(a) == ("SGD.step", "opt.step()")
+
+
 def test_nothing_is_left():
     """No tensor is kept alive, and nothing is known once the session has ended."""
     with unclobber.watch():
