@@ -6,7 +6,6 @@ variables are still there to be looked at.
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import dataclass
 from types import FrameType
@@ -14,6 +13,7 @@ from typing import Any, Literal
 
 import torch
 
+from . import _sentence
 from .judge import syncs_buffers, written_by_backward
 from .knowledge import reads_shape_alone
 from .ledger import Ledger, SavedTensor, Standing, WriteEvent
@@ -50,12 +50,10 @@ def evidence(
     saved = standing.saved
     node = compat.current_node()
     frames = _user_frames()
-    if held is None:
-        role = _role(node, saved)
-        save = _save(saved, node, role, frames)
-    else:
-        role = held.role
-        save = _held(saved, held, frames)
+    role = _role(node, saved) if held is None else held.role
+    # First: names are found by looking at tensors, and a view that is looked at gets a new history.
+    torch_message = _torch_message(standing, node, role)
+    save = _save(saved, node, role, frames) if held is None else _held(saved, held, frames)
     writes = _writes(standing, ledger, frames)
     by_backward = standing.unseen or any(map(written_by_backward, writes))
     gradient = _owners.gradient_owner(saved.alias, frames) if by_backward else None
@@ -77,7 +75,7 @@ def evidence(
         unseen=standing.unseen,
         swapped=standing.swapped,
         version_now=standing.version,
-        torch_message=_torch_message(standing, node, role),
+        torch_message=torch_message,
         kept_bytes=ledger.account.kept,
         repaired=repaired,
         kind="saved" if held is None else held.kind,
@@ -127,12 +125,15 @@ def _role(node: Any, saved: SavedTensor) -> str | None:
 
 def detached(saved: SavedTensor) -> _frames.Stack | None:
     """Where ``saved`` lost its history, if the running node minds: a custom Function's doesn't."""
-    if saved.filing is None or saved.unchecked:
+    if saved.filing is None or saved.filing.detached is None or saved.unchecked:
         return None
     origin = saved.origin()
     if origin is not None and origin.grad_fn is not None:
         return None  # a later write has given it a history again
-    function = isinstance(compat.current_node(), torch.autograd.function.BackwardCFunction)
+    node = compat.current_node()
+    if _sentence.is_own_result(node, _role(node, saved)):
+        return None  # written to in between: it was not seen to be one where it was detached
+    function = isinstance(node, torch.autograd.function.BackwardCFunction)
     return None if function else saved.filing.detached
 
 
@@ -414,41 +415,7 @@ def _way_past_the_counter(event: WriteEvent, site: Site | None) -> str:
 
 
 def _torch_message(standing: Standing, node: Any, role: str | None) -> str | None:
-    """torch's own sentence for this tensor (torch/csrc/autograd/saved_variable.cpp)."""
+    """What torch itself says of this tensor; None where it says nothing."""
     if detached(standing.saved) is not None:
         return compat.DETACHED_SENTENCE
-    if not standing.refused:
-        return None
-    saved = standing.saved
-    origin = saved.origin()
-    shown = saved.alias if origin is None else origin  # torch shows the tensor as it is by now
-    shape = ", ".join(str(size) for size in shown.shape)
-    return (
-        "one of the variables needed for gradient computation has been modified by an inplace "
-        f"operation: [{_type_name(shown)} [{shape}]]{_producer(saved, origin, node, role)} is at version "
-        f"{standing.version}; expected version {saved.version} instead."
-    )
-
-
-def _type_name(tensor: torch.Tensor) -> str:
-    """``torch.FloatTensor``; types that torch's messages don't translate keep their C++ names."""
-    name = tensor.type()
-    if not tensor.is_complex():
-        return name
-    *_, device, kind = ["cpu", *name.removeprefix("torch.").split(".")]
-    return f"{device.upper()}{kind.removesuffix('Tensor')}Type"
-
-
-def _producer(saved: SavedTensor, origin: torch.Tensor | None, node: Any, role: str | None) -> str:
-    """``, which is output 0 of Relu,``: who made the tensor, in torch's words; empty for leaves."""
-    if role is not None and role.startswith("result") and node is not None:
-        name, output = _node_name(node), 0
-    elif origin is not None:
-        if origin.grad_fn is None:
-            return ""
-        name, output = _node_name(origin.grad_fn), origin.output_nr
-    elif saved.base is not None and not saved.alias.is_complex():
-        name, output = "AsStridedBackward0", 0  # a view whose base was written is made anew so
-    else:
-        return ""
-    return f", which is output {output} of {re.sub('Backward0?', '', name)},"
+    return _sentence.sentence(standing, node, role) if standing.refused else None

@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import torch
 
-from . import _describe, _refused
+from . import _describe, _refused, _sentence
 from ._errors import InplaceError, SilentWriteWarning
 from ._notices import notices
 from ._silent import SilentConflicts
@@ -80,7 +80,7 @@ class Session:
         self.fingerprint = fingerprint
         self.command = command
         self.warn = warn
-        self.ledger = Ledger()
+        self.ledger = Ledger(keeps_originals=policy != "guard")
         if fingerprint:
             self.ledger.take_fingerprints(Fingerprints(fingerprint, _write_log.storage_of))
         if policy == "audit":
@@ -134,6 +134,8 @@ class Session:
 
     def _need(self, saved: SavedTensor) -> torch.Tensor:
         """Backward asks for ``saved`` and something may have happened to it."""
+        if _sentence.asking():
+            return saved.alias
         if saved.filing is not None and saved.filing.swap is not None and _describe.is_own_result(saved):
             saved.filing.swap = None  # torch keeps a result apart from the tensor that the program got
         standing = self.ledger.standing(saved)

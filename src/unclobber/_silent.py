@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import _describe, _stretch
+from . import _describe, _sentence, _stretch
 from .judge import judge, judge_dirty, judge_gradient, judge_misread
 from .ledger import Fingerprint, Ledger, SavedTensor, Standing
 from .model import Need, Write
@@ -146,7 +146,7 @@ class SilentConflicts:
     def content_changed(self, saved: SavedTensor, fingerprint: Fingerprint) -> None:
         """UC102: the content of a saved tensor changed although no write to it was seen."""
         session = self._session
-        if not session.active:
+        if not session.active or _sentence.asking():
             return
 
         def make() -> Any:

@@ -1,0 +1,251 @@
+"""torch's own sentence about a saved tensor that was written to, character by character.
+
+Follows ``SavedVariable::unpack`` (torch/csrc/autograd/saved_variable.cpp): torch keeps an input, and any
+leaf, as it is, so it shows what that has become; of an operation's result it keeps what was saved. What
+torch knows of the save itself (its node, which output it was) is asked of the node, whose attributes hand
+out what our unpack hook returns, with the history that torch gives it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import threading
+from typing import Any
+
+import torch
+
+from .knowledge.derivatives import by_operation
+from .ledger import SavedTensor, Standing
+from .ledger._saved import History
+from .observe import _backward, _freed, _source
+from .observe import _torch_compat as compat
+from .observe._operands import callee
+
+
+class _Asking(threading.local):
+    now = False
+
+
+_asking = _Asking()
+
+
+def asking() -> bool:
+    """Whether this thread's unpack hooks are asked for the sentence: nothing is to be checked."""
+    return _asking.now
+
+
+def sentence(standing: Standing, node: Any, role: str | None) -> str:
+    """What torch says where the version counter of a saved tensor has moved, up to its hint.
+
+    Args:
+        standing: How the saved tensor stands.
+        node: The node that asks for it.
+        role: The node's name for it.
+
+    Raises:
+        RuntimeError: torch says something else: looking at the tensor's history, it finds a view that may
+            not be followed (``unbind``, views made under ``no_grad``).
+    """
+    saved = standing.saved
+    unpacked = _unpacked(node, role)
+    output = 0  # torch notes the number of an operation's own results alone
+    if unpacked is not None and _is_result(unpacked, node, role):
+        shown, producer, output = saved.alias, forward_name(unpacked.grad_fn), unpacked.output_nr
+    elif (history := _listed_result(saved, node)) is not None:
+        shown, producer, output = saved.alias, forward_name(node), history.output
+    elif (hidden := _operation_in_copy_slices(saved, node)) is not None:
+        shown, producer = saved.alias, "AsStrided" if _view_is_followed(saved, node) else hidden
+    elif (original := saved.origin()) is not None:
+        shown, producer = original, forward_name(original.grad_fn)
+    else:
+        shown, producer = saved.alias, _producer_of_dead(saved, unpacked)
+    made = "" if producer is None else f", which is output {output} of {producer},"
+    return (
+        "one of the variables needed for gradient computation has been modified by an inplace "
+        f"operation: [{_type_and_sizes(shown)}]{made} is at version {standing.version}; expected version "
+        f"{saved.version} instead."
+    )
+
+
+def is_own_result(node: Any, role: str | None) -> bool:
+    """Whether what a node keeps as ``role`` is known to be what its operation computed."""
+    unpacked = _unpacked(node, role)
+    return unpacked is not None and _is_result(unpacked, node, role)
+
+
+def _unpacked(node: Any, role: str | None) -> torch.Tensor | None:
+    """The saved tensor as the node would get it, with its history; None where the node isn't known."""
+    if node is None or role is None:
+        return None
+    before, _asking.now = _asking.now, True
+    try:
+        return compat.saved_by(node, role)
+    finally:
+        _asking.now = before
+
+
+def _is_result(unpacked: torch.Tensor, node: Any, role: str | None) -> bool:
+    """Whether the node's own operation made the tensor.
+
+    Written in place to a view, the result's history begins with a node that leads from the base to the
+    view, as long as that is alive.
+    """
+    producer = unpacked.grad_fn
+    if producer is None:
+        return False
+    if producer is node:
+        return True
+    inputs = [edge for edge, _ in node.next_functions]
+    return role is not None and role.startswith("result") and not any(edge is producer for edge in inputs)
+
+
+def _listed_result(saved: SavedTensor, node: Any) -> History | None:
+    """Which result it was of a node without names for what it saved, ``_foreach_exp``'s for one."""
+    history = None if saved.filing is None else saved.filing.history
+    if node is None or history is None or not compat.tells_nothing_saved(node):
+        return None
+    return history if history.life() is node.metadata.get(compat.LIFE_NOTE) else None
+
+
+def _operation_in_copy_slices(saved: SavedTensor, node: Any) -> str | None:
+    """The operation that has written its result to a view and saved it: ``Exp`` for ``y[0].exp_()``.
+
+    Its node is hidden in the base's; it is told by the call, where that saves its result alone.
+    """
+    if saved.base is None or not saved.requires_grad or node is None:
+        return None
+    if not node.name().endswith("CopySlices") or not saved.stack:
+        return None
+    found = _source.locate(*saved.stack[:2])
+    name = callee(found.node) if found is not None and isinstance(found.node, ast.Call) else None
+    if name is None or not name.endswith("_"):
+        return None
+    nodes = {rule.node for rule in by_operation(name) if [kept.role for kept in rule.kept] == ["result"]}
+    (one, *others) = nodes or {None}
+    return None if one is None or others else _forward_name(one)
+
+
+def _view_is_followed(saved: SavedTensor, node: Any) -> bool:
+    """Whether the view's history, as it was when it was written, is alive: in a graph or in the view."""
+    filing = saved.filing
+    if filing is not None and filing.history is not None:
+        return filing.history.life() is not None
+    call = _backward.current()
+    graph = {} if call is None else _freed.reachable(call) or {}
+    return any(
+        edge is node and forward_name(other) == "AsStrided"
+        for other in graph.values()
+        for edge, _ in other.next_functions
+    )
+
+
+def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str | None:
+    """What made a tensor that is gone by now: torch would have kept it, and asks it only now.
+
+    A view's history is made anew where the counter that it shares with its base has moved.
+    """
+    node = None if unpacked is None else unpacked.grad_fn
+    producer = forward_name(node)
+    if saved.base is None:
+        return producer
+    if unpacked is None or producer is None:
+        if unpacked is not None and saved.requires_grad:
+            raise RuntimeError(f"A view was {compat.NO_GRAD_VIEW_SENTENCE}")
+        base = saved.base()
+        return "AsStrided" if base is not None and base.requires_grad else None
+    first = _before_views(node)
+    if forward_name(first) in _SEVERAL_VIEWS:
+        raise RuntimeError(f"Output {unpacked.output_nr} of {producer} {compat.STALE_VIEW_SENTENCE}")
+    if first is None:  # a view that has no history of its own, though its base has one
+        made = f"Output {unpacked.output_nr} of {producer} is a view of a view which was"
+        raise RuntimeError(f"{made} {compat.NO_GRAD_VIEW_SENTENCE}")
+    return producer if producer in _NOT_STRIDES_ALONE else "AsStrided"
+
+
+_NOT_STRIDES_ALONE = ("Conj", "NegView", "ViewAsReal", "ViewAsComplex")
+"""Views that torch makes anew as they were made; all others by their strides."""
+
+_SEVERAL_VIEWS = ("Split", "SplitWithSizes", "Unbind")
+"""Operations that return several views, of which none may be followed once its base was written."""
+
+_VIEWS = re.compile(
+    "(Alias|AsStrided|Conj|Diagonal|Expand|NegView|Permute|ReshapeAlias|Select|Slice|Squeeze|T|Transpose|"
+    r"Unfold|Unsqueeze|View|ViewAsComplex|ViewAsReal)\d*"
+)
+"""Operations that return one view."""
+
+
+def _before_views(node: Any) -> Any:
+    """What made the tensor that a node and those before it return views of."""
+    while node is not None and _VIEWS.fullmatch(forward_name(node) or ""):
+        node = node.next_functions[0][0]
+    return node
+
+
+def forward_name(node: Any) -> str | None:
+    """``Exp`` for ``ExpBackward0``, ``Pow1`` for ``PowBackward1``: a node as torch's sentences call it
+    (``Node::forward_op_name``, torch/csrc/autograd/node.cpp); None for no node."""
+    return None if node is None else _forward_name(node.name())
+
+
+def _forward_name(name: str) -> str:
+    before, found, number = name.rpartition("Backward")
+    if not found or not (number == "" or number.isdecimal()):
+        return name
+    return before + ("" if number == "0" else number)
+
+
+_TRANSLATED = re.compile(r"(Sparse)?(CPU|CUDA)(Byte|Char|Double|Float|Half|Int|Long|Short)Type")
+"""The C++ names that torch turns into Python's in every message (``processErrorMsg``,
+torch/csrc/Exceptions.cpp), wherever they stand in a word."""
+
+
+def _type_and_sizes(tensor: torch.Tensor) -> str:
+    with compat.no_torch_functions():
+        layout, device = str(tensor.layout).removeprefix("torch."), tensor.device.type
+        kind = _SCALARS.get(tensor.dtype) or str(tensor.dtype).removeprefix("torch.").capitalize()
+        sizes = ", ".join(str(size) for size in tensor.shape)
+        quantized = "Quantized" if tensor.is_quantized else ""
+    where = _DEVICES.get(device, device.upper())
+    name = f"{quantized}{_LAYOUTS.get(layout, '')}{where}{kind}Type"
+    return f"{_TRANSLATED.sub(_in_python, name)} [{sizes}]"
+
+
+def _in_python(found: re.Match[str]) -> str:
+    sparse, device, kind = found.groups()
+    return f"torch.{'cuda.' if device == 'CUDA' else ''}{'sparse.' if sparse else ''}{kind}Tensor"
+
+
+_SCALARS = {
+    torch.uint8: "Byte",
+    torch.int8: "Char",
+    torch.int16: "Short",
+    torch.int32: "Int",
+    torch.int64: "Long",
+    torch.float16: "Half",
+    torch.float32: "Float",
+    torch.float64: "Double",
+    torch.complex32: "ComplexHalf",
+    torch.complex64: "ComplexFloat",
+    torch.complex128: "ComplexDouble",
+    torch.bfloat16: "BFloat16",
+    torch.uint16: "UInt16",
+    torch.uint32: "UInt32",
+    torch.uint64: "UInt64",
+    torch.qint8: "QInt8",
+    torch.quint8: "QUInt8",
+    torch.qint32: "QInt32",
+}
+"""C++ names of dtypes, where they are not Python's with a capital letter (c10/core/ScalarType.h)."""
+
+_DEVICES = {"meta": "Meta", "vulkan": "Vulkan"}
+_LAYOUTS = {
+    "sparse_coo": "Sparse",
+    "sparse_csr": "SparseCsr",
+    "sparse_csc": "SparseCsr",
+    "sparse_bsr": "SparseCsr",
+    "sparse_bsc": "SparseCsr",
+    "_mkldnn": "Mkldnn",
+}
+"""Backends as C++ calls them (c10/core/Backend.h)."""
