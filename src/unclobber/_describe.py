@@ -44,6 +44,7 @@ def evidence(
     backwards_before: int,
     held: Held | None = None,
     stretch: str | None = None,
+    written: Write | None = None,
     read: Site | None = None,
 ) -> Evidence:
     """Everything that the judge and the report want to know of one conflict."""
@@ -80,6 +81,7 @@ def evidence(
         repaired=repaired,
         kind="saved" if held is None else held.kind,
         stretch=stretch,
+        written=written,
         read=read,
         gradient_memory=None if gradient is None else GradientMemory(*gradient),
     )

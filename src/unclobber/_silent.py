@@ -150,13 +150,16 @@ class SilentConflicts:
             return
 
         def make() -> Any:
+            good, bad, stack = fingerprint.good, fingerprint.bad, fingerprint.write
+            write = None if stack is None else _stretch.write_at(stack)
             return judge(
                 _describe.evidence(
                     self.ledger.standing(saved),
                     self.ledger,
                     repaired=False,
                     backwards_before=session.backwards_before,
-                    stretch=_stretch.between(fingerprint.good, fingerprint.bad),
+                    stretch=_stretch.between(good, bad, write),
+                    written=write,
                 )
             )
 
