@@ -41,20 +41,25 @@ def evidence(
     *,
     repaired: bool,
     backwards_before: int,
+    goes_on: bool = True,
     held: Held | None = None,
     stretch: str | None = None,
+    written: Write | None = None,
     read: Site | None = None,
 ) -> Evidence:
-    """Everything that the judge and the report want to know of one conflict."""
+    """Everything that the judge and the report want to know of one conflict.
+
+    Args:
+        repaired: Whether backward is given the right value.
+        goes_on: Whether backward goes on, right or wrong.
+    """
     saved = standing.saved
     node = compat.current_node()
     frames = _user_frames()
-    if held is None:
-        role = _reads.role_of(node, saved)
-        save = _save(saved, node, role, frames)
-    else:
-        role = held.role
-        save = _held(saved, held, frames)
+    role = _reads.role_of(node, saved) if held is None else held.role
+    # First: names are found by looking at tensors, and a view that is looked at may get a new history.
+    torch_message = _sentence.of(standing, node, role, goes_on=goes_on)
+    save = _save(saved, node, role, frames) if held is None else _held(saved, held, frames)
     writes = _writes(standing, ledger, frames)
     by_backward = standing.unseen or any(map(written_by_backward, writes))
     gradient = _owners.gradient_owner(saved.alias, frames) if by_backward else None
@@ -76,11 +81,12 @@ def evidence(
         unseen=standing.unseen,
         swapped=standing.swapped,
         version_now=standing.version,
-        torch_message=_sentence.of(standing, node, role),
+        torch_message=torch_message,
         kept_bytes=ledger.account.kept,
         repaired=repaired,
         kind="saved" if held is None else held.kind,
         stretch=stretch,
+        written=written,
         read=read,
         gradient_memory=None if gradient is None else GradientMemory(*gradient),
     )

@@ -5,6 +5,7 @@ Asked before any story is made; nothing here looks at a source.
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import torch
@@ -29,7 +30,12 @@ def detached(saved: SavedTensor) -> _frames.Stack | None:
     origin = saved.origin()
     if origin is not None and compat.has_history(origin):
         return None  # a later write has given it a history again
-    function = isinstance(compat.current_node(), torch.autograd.function.BackwardCFunction)
+    node = compat.current_node()
+    role = role_of(node, saved)
+    found = unpacked(node, role)
+    if found is not None and is_result(found, node, role):
+        return None  # written to in between: it was not seen to be one where it was detached
+    function = isinstance(node, torch.autograd.function.BackwardCFunction)
     return None if function else saved.filing.detached
 
 
@@ -83,3 +89,41 @@ def role_of(node: Any, saved: SavedTensor) -> str | None:
 def node_name(node: Any) -> str:
     name = node.name()
     return str(name).rpartition(".")[2].rpartition("::")[2]
+
+
+class _Asking(threading.local):
+    now = False
+
+
+_asking = _Asking()
+
+
+def asking() -> bool:
+    """Whether this thread's unpack hooks are asked for a tensor's history alone: nothing is to be checked."""
+    return _asking.now
+
+
+def unpacked(node: Any, role: str | None) -> torch.Tensor | None:
+    """The saved tensor as the node would get it, with its history; None where the node isn't known."""
+    if node is None or role is None:
+        return None
+    before, _asking.now = _asking.now, True
+    try:
+        return compat.saved_by(node, role)
+    finally:
+        _asking.now = before
+
+
+def is_result(unpacked: torch.Tensor, node: Any, role: str | None) -> bool:
+    """Whether the node's own operation made the tensor.
+
+    Written in place to a view, the result's history begins with a node that leads from the base to the
+    view, as long as that is alive.
+    """
+    producer = unpacked.grad_fn
+    if producer is None:
+        return False
+    if producer is node:
+        return True
+    inputs = [edge for edge, _ in node.next_functions]
+    return role is not None and role.startswith("result") and not any(edge is producer for edge in inputs)

@@ -1,7 +1,14 @@
-"""torch's own sentence about a saved tensor that it refuses (torch/csrc/autograd/saved_variable.cpp)."""
+"""torch's own sentence about a saved tensor that was written to, character by character.
+
+Follows ``SavedVariable::unpack`` (torch/csrc/autograd/saved_variable.cpp): torch keeps an input, and any
+leaf, as it is, so it shows what that has become; of an operation's result it keeps what was saved. What
+torch knows of the save itself (its node, which output it was) is asked of the node, whose attributes hand
+out what our unpack hook returns, with the history that torch gives it.
+"""
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import Any
 
@@ -9,36 +16,48 @@ import torch
 
 from . import _reads
 from ._telling import asked
+from .knowledge.derivatives import by_operation
 from .ledger import SavedTensor, Standing
+from .ledger._saved import History
+from .observe import _backward, _freed, _source
 from .observe import _torch_compat as compat
+from .observe._operands import callee
 
 _WHAT = "one of the variables needed for gradient computation has been modified by an inplace operation"
 
 
-def of(standing: Standing, node: Any, role: str | None) -> str | None:
-    """The sentence for a tensor that ``node`` asks for, None where torch says nothing."""
+class _AnotherError(Exception):
+    """torch says something else: looking at the tensor's history, it finds a view that may not be followed
+    (``unbind``, views made under ``no_grad``)."""
+
+
+def of(standing: Standing, node: Any, role: str | None, *, goes_on: bool) -> str | None:
+    """What torch says of a tensor that ``node`` asks for, up to its hint; None where it says nothing.
+
+    Args:
+        standing: How the saved tensor stands.
+        node: The node that asks for it.
+        role: The node's name for it.
+        goes_on: Whether backward goes on all the same, so that no view may be given a new history.
+    """
     if _reads.detached(standing.saved) is not None:
         return compat.DETACHED_SENTENCE
     if not standing.refused:
         return None
-    saved = standing.saved
-    origin = saved.origin()
-    shown = saved.alias if origin is None else origin  # torch shows the tensor as it is by now
-    shape = ", ".join(str(size) for size in shown.shape)
-    return (
-        f"{_WHAT}: [{_type_name(shown)} [{shape}]]{_producer(saved, origin, node, role)} is at version "
-        f"{standing.version}; expected version {saved.version} instead."
-    )
+    try:
+        return _of_version(standing, node, role, goes_on)
+    except _AnotherError as other:
+        return str(other)
 
 
-def in_any_case(standing: Standing) -> str | None:
+def in_any_case(standing: Standing, *, goes_on: bool) -> str | None:
     """The sentence after a fault of ours, at worst without the tensor's type, shape and producer."""
     saved = standing.saved
     node, plain = compat.current_node(), shortest(saved, standing.version)
     if plain is None and saved.filing is not None and saved.filing.detached is not None:
         plain = compat.DETACHED_SENTENCE
     role = asked(lambda: _reads.role_of(node, saved), None)
-    return asked(lambda: of(standing, node, role), plain)
+    return asked(lambda: of(standing, node, role, goes_on=goes_on), plain)
 
 
 def shortest(saved: SavedTensor, version: int) -> str | None:
@@ -48,25 +67,183 @@ def shortest(saved: SavedTensor, version: int) -> str | None:
     return f"{_WHAT}: it is at version {version}; expected version {saved.version} instead."
 
 
-def _type_name(tensor: torch.Tensor) -> str:
-    """``torch.FloatTensor``; types that torch's messages don't translate keep their C++ names."""
-    name = tensor.type()
-    if not tensor.is_complex():
-        return name
-    *_, device, kind = ["cpu", *name.removeprefix("torch.").split(".")]
-    return f"{device.upper()}{kind.removesuffix('Tensor')}Type"
-
-
-def _producer(saved: SavedTensor, origin: torch.Tensor | None, node: Any, role: str | None) -> str:
-    """``, which is output 0 of Relu,``: who made the tensor, in torch's words; empty for leaves."""
-    if role is not None and role.startswith("result") and node is not None:
-        name, output = _reads.node_name(node), 0
-    elif origin is not None:
-        if origin.grad_fn is None:
-            return ""
-        name, output = _reads.node_name(origin.grad_fn), origin.output_nr
-    elif saved.base is not None and not saved.alias.is_complex():
-        name, output = "AsStridedBackward0", 0  # a view whose base was written is made anew so
+def _of_version(standing: Standing, node: Any, role: str | None, goes_on: bool) -> str:
+    saved = standing.saved
+    unpacked = _reads.unpacked(node, role)
+    output = 0  # torch notes the number of an operation's own results alone
+    if unpacked is not None and _reads.is_result(unpacked, node, role):
+        shown, producer, output = saved.alias, forward_name(unpacked.grad_fn), unpacked.output_nr
+    elif (history := _listed_result(saved, node)) is not None:
+        shown, producer, output = saved.alias, forward_name(node), history.output
+    elif (hidden := _operation_in_copy_slices(saved, node)) is not None:
+        shown, producer = saved.alias, "AsStrided" if _view_is_followed(saved, node) else hidden
+    elif (original := saved.origin()) is not None:
+        shown, producer = original, forward_name(_history_of(original, goes_on))
     else:
-        return ""
-    return f", which is output {output} of {re.sub('Backward0?', '', name)},"
+        shown, producer = saved.alias, _producer_of_dead(saved, unpacked)
+    made = "" if producer is None else f", which is output {output} of {producer},"
+    return (
+        f"{_WHAT}: [{_type_and_sizes(shown)}]{made} is at version {standing.version}; expected version "
+        f"{saved.version} instead."
+    )
+
+
+def _history_of(tensor: torch.Tensor, goes_on: bool) -> Any:
+    """Who made it: where torch refuses, it makes the node of a view anew to name it."""
+    if goes_on:
+        return compat.grad_fn(tensor)
+    try:
+        return tensor.grad_fn
+    except RuntimeError as error:
+        raise _AnotherError(str(error)) from error
+
+
+def _listed_result(saved: SavedTensor, node: Any) -> History | None:
+    """Which result it was of a node without names for what it saved, ``_foreach_exp``'s for one."""
+    history = None if saved.filing is None else saved.filing.history
+    if node is None or history is None or not compat.tells_nothing_saved(node):
+        return None
+    return history if history.life() is node.metadata.get(compat.LIFE_NOTE) else None
+
+
+def _operation_in_copy_slices(saved: SavedTensor, node: Any) -> str | None:
+    """The operation that has written its result to a view and saved it: ``Exp`` for ``y[0].exp_()``.
+
+    Its node is hidden in the base's; it is told by the call, where that saves its result alone.
+    """
+    if saved.base is None or not saved.requires_grad or node is None:
+        return None
+    if not node.name().endswith("CopySlices") or not saved.stack:
+        return None
+    found = _source.locate(*saved.stack[:2])
+    name = callee(found.node) if found is not None and isinstance(found.node, ast.Call) else None
+    if name is None or not name.endswith("_"):
+        return None
+    nodes = {rule.node for rule in by_operation(name) if [kept.role for kept in rule.kept] == ["result"]}
+    (one, *others) = nodes or {None}
+    return None if one is None or others else _forward_name(one)
+
+
+def _view_is_followed(saved: SavedTensor, node: Any) -> bool:
+    """Whether the view's history, as it was when it was written, is alive: in a graph or in the view."""
+    filing = saved.filing
+    if filing is not None and filing.history is not None:
+        return filing.history.life() is not None
+    call = _backward.current()
+    graph = {} if call is None else _freed.reachable(call) or {}
+    return any(
+        edge is node and forward_name(other) == "AsStrided"
+        for other in graph.values()
+        for edge, _ in other.next_functions
+    )
+
+
+def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str | None:
+    """What made a tensor that is gone by now: torch would have kept it, and asks it only now.
+
+    A view's history is made anew where the counter that it shares with its base has moved.
+    """
+    node = None if unpacked is None else unpacked.grad_fn
+    producer = forward_name(node)
+    if saved.base is None:
+        return producer
+    if unpacked is None or producer is None:
+        if unpacked is not None and saved.requires_grad:
+            raise _AnotherError(f"A view was {compat.NO_GRAD_VIEW_SENTENCE}")
+        base = saved.base()
+        return "AsStrided" if base is not None and base.requires_grad else None
+    first = _before_views(node)
+    if forward_name(first) in _SEVERAL_VIEWS:
+        raise _AnotherError(f"Output {unpacked.output_nr} of {producer} {compat.STALE_VIEW_SENTENCE}")
+    if first is None:  # a view that has no history of its own, though its base has one
+        made = f"Output {unpacked.output_nr} of {producer} is a view of a view which was"
+        raise _AnotherError(f"{made} {compat.NO_GRAD_VIEW_SENTENCE}")
+    return producer if producer in _NOT_STRIDES_ALONE else "AsStrided"
+
+
+_NOT_STRIDES_ALONE = ("Conj", "NegView", "ViewAsReal", "ViewAsComplex")
+"""Views that torch makes anew as they were made; all others by their strides."""
+
+_SEVERAL_VIEWS = ("Split", "SplitWithSizes", "Unbind")
+"""Operations that return several views, of which none may be followed once its base was written."""
+
+_VIEWS = re.compile(
+    "(Alias|AsStrided|Conj|Diagonal|Expand|NegView|Permute|ReshapeAlias|Select|Slice|Squeeze|T|Transpose|"
+    r"Unfold|Unsqueeze|View|ViewAsComplex|ViewAsReal)\d*"
+)
+"""Operations that return one view."""
+
+
+def _before_views(node: Any) -> Any:
+    """What made the tensor that a node and those before it return views of."""
+    while node is not None and _VIEWS.fullmatch(forward_name(node) or ""):
+        node = node.next_functions[0][0]
+    return node
+
+
+def forward_name(node: Any) -> str | None:
+    """``Exp`` for ``ExpBackward0``, ``Pow1`` for ``PowBackward1``: a node as torch's sentences call it
+    (``Node::forward_op_name``, torch/csrc/autograd/node.cpp); None for no node."""
+    return None if node is None else _forward_name(node.name())
+
+
+def _forward_name(name: str) -> str:
+    before, found, number = name.rpartition("Backward")
+    if not found or not (number == "" or number.isdecimal()):
+        return name
+    return before + ("" if number == "0" else number)
+
+
+_TRANSLATED = re.compile(r"(Sparse)?(CPU|CUDA)(Byte|Char|Double|Float|Half|Int|Long|Short)Type")
+"""The C++ names that torch turns into Python's in every message (``processErrorMsg``,
+torch/csrc/Exceptions.cpp), wherever they stand in a word."""
+
+
+def _type_and_sizes(tensor: torch.Tensor) -> str:
+    with compat.no_torch_functions():
+        layout, device = str(tensor.layout).removeprefix("torch."), tensor.device.type
+        kind = _SCALARS.get(tensor.dtype) or str(tensor.dtype).removeprefix("torch.").capitalize()
+        sizes = ", ".join(str(size) for size in tensor.shape)
+        quantized = "Quantized" if tensor.is_quantized else ""
+    where = _DEVICES.get(device, device.upper())
+    name = f"{quantized}{_LAYOUTS.get(layout, '')}{where}{kind}Type"
+    return f"{_TRANSLATED.sub(_in_python, name)} [{sizes}]"
+
+
+def _in_python(found: re.Match[str]) -> str:
+    sparse, device, kind = found.groups()
+    return f"torch.{'cuda.' if device == 'CUDA' else ''}{'sparse.' if sparse else ''}{kind}Tensor"
+
+
+_SCALARS = {
+    torch.uint8: "Byte",
+    torch.int8: "Char",
+    torch.int16: "Short",
+    torch.int32: "Int",
+    torch.int64: "Long",
+    torch.float16: "Half",
+    torch.float32: "Float",
+    torch.float64: "Double",
+    torch.complex32: "ComplexHalf",
+    torch.complex64: "ComplexFloat",
+    torch.complex128: "ComplexDouble",
+    torch.bfloat16: "BFloat16",
+    torch.uint16: "UInt16",
+    torch.uint32: "UInt32",
+    torch.uint64: "UInt64",
+    torch.qint8: "QInt8",
+    torch.quint8: "QUInt8",
+    torch.qint32: "QInt32",
+}
+"""C++ names of dtypes, where they are not Python's with a capital letter (c10/core/ScalarType.h)."""
+
+_DEVICES = {"meta": "Meta", "vulkan": "Vulkan"}
+_LAYOUTS = {
+    "sparse_coo": "Sparse",
+    "sparse_csr": "SparseCsr",
+    "sparse_csc": "SparseCsr",
+    "sparse_bsr": "SparseCsr",
+    "sparse_bsc": "SparseCsr",
+    "_mkldnn": "Mkldnn",
+}
+"""Backends as C++ calls them (c10/core/Backend.h)."""

@@ -64,8 +64,8 @@ class _Verdict(NamedTuple):
     value: torch.Tensor
     """What backward goes on with."""
     refused: bool = False
-    wrong: bool = False
-    """Whether what is there now would make the gradient wrong, so that there is something to tell."""
+    told: bool = False
+    """Whether there is something to tell: what is there now is wrong, or torch would refuse it."""
 
 
 class Session:
@@ -94,7 +94,7 @@ class Session:
         self.fingerprint = fingerprint
         self.command = command
         self.warn = warn
-        self.ledger = Ledger()
+        self.ledger = Ledger(keeps_originals=policy != "guard")
         if fingerprint:
             self.ledger.take_fingerprints(Fingerprints(fingerprint, _write_log.storage_of))
         if policy == "audit":
@@ -171,6 +171,8 @@ class Session:
 
     def _need(self, saved: SavedTensor) -> torch.Tensor:
         """Backward asks for ``saved`` and something may have happened to it."""
+        if _reads.asking():
+            return saved.alias
         try:
             verdict = self._verdict(saved)
         except Exception as error:
@@ -198,16 +200,18 @@ class Session:
             return _Verdict(standing, now)
         if self.policy == "watch":
             # Where torch would go on with what is there now, so do we, and say so.
-            return _Verdict(standing, now, refused=standing.refused, wrong=standing.changed)
+            return _Verdict(standing, now, refused=standing.refused, told=standing.changed)
         if written_after_exit or standing.unseen:
             return _Verdict(standing, now, refused=True)
         as_saved = saved.alias if standing.value is None or not standing.changed else standing.value
-        return _Verdict(standing, as_saved, wrong=standing.changed)
+        # What torch refuses although no element changed is nothing to guard, but something to know.
+        notable = standing.changed or (self.policy == "audit" and standing.refused)
+        return _Verdict(standing, as_saved, told=notable)
 
     def _followed(self, verdict: _Verdict) -> torch.Tensor:
         if verdict.refused:
             raise self._refusal(verdict.standing)
-        if verdict.wrong:
+        if verdict.told:
             finding = self._note(verdict.standing, repaired=self.policy == "guard")
             if self.policy == "watch":
                 self.tell(finding)
@@ -246,14 +250,20 @@ class Session:
         def make() -> Finding | None:
             finding = judge(
                 _describe.evidence(
-                    standing, self.ledger, repaired=repaired, backwards_before=self.backwards_before
+                    standing,
+                    self.ledger,
+                    repaired=repaired,
+                    backwards_before=self.backwards_before,
+                    goes_on=not again,
                 )
             )
             if finding is None and again:
                 raise AssertionError("what is refused is always a finding")
             return finding
 
-        return self.keep(key, make, lambda: _certain(standing, repaired=repaired), again=again)
+        return self.keep(
+            key, make, lambda: _certain(standing, repaired=repaired, goes_on=not again), again=again
+        )
 
     def keep(
         self,
@@ -508,14 +518,14 @@ def _is_detached(saved: SavedTensor) -> bool:
     return asked(lambda: _reads.detached(saved) is not None, True)
 
 
-def _certain(standing: Standing, *, repaired: bool) -> Certain:
+def _certain(standing: Standing, *, repaired: bool, goes_on: bool) -> Certain:
     """What the ledger alone knows of a conflict."""
     saved = standing.saved
     seen = standing.refused or (standing.moved and not standing.changed)
     seen = seen or (not repaired and _is_detached(saved))
     return Certain(
         "UC101" if seen else "UC102",
-        torch_message=_sentence.in_any_case(standing),
+        torch_message=_sentence.in_any_case(standing, goes_on=goes_on),
         saved=asked(lambda: _describe.unplaced(saved), None),
         repaired=repaired,
     )

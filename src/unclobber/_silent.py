@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import _describe, _stretch
+from . import _describe, _reads, _stretch
 from ._telling import Certain, asked
 from .judge import judge, judge_dirty, judge_gradient, judge_misread
 from .ledger import Fingerprint, Ledger, SavedTensor, Standing
@@ -162,17 +162,20 @@ class SilentConflicts:
     def content_changed(self, saved: SavedTensor, fingerprint: Fingerprint) -> None:
         """UC102: the content of a saved tensor changed although no write to it was seen."""
         session = self._session
-        if not session.active:
+        if not session.active or _reads.asking():
             return
 
         def make() -> Finding | None:
+            good, bad, stack = fingerprint.good, fingerprint.bad, fingerprint.write
+            write = None if stack is None else _stretch.write_at(stack)
             return judge(
                 _describe.evidence(
                     self.ledger.standing(saved),
                     self.ledger,
                     repaired=False,
                     backwards_before=session.backwards_before,
-                    stretch=_stretch.between(fingerprint.good, fingerprint.bad),
+                    stretch=_stretch.between(good, bad, write),
+                    written=write,
                 )
             )
 

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 from ._texts import parse
 from .ledger import Place
-from .model import Site
+from .model import Site, Write
 from .observe import _sites
+from .observe._between import called
 from .observe._frames import Stack
-from .observe._source import lines_of, source_of, statement_text
+from .observe._source import lines_of, locate, source_of, statement_text
 
 _REACHES_MEMORY = re.compile(
     r"\.numpy\(|\bnp\.|\bnumpy\b|data_ptr|dlpack|\bctypes\b|memmove|frombuffer|__array|untyped_storage"
@@ -19,13 +20,27 @@ _REACHES_MEMORY = re.compile(
 """What a line that writes past torch usually mentions."""
 
 
-def between(good: Place | None, bad: Place | None) -> str:
+def write_at(stack: Stack) -> Write:
+    """The write by a statement that ran alone while the content changed."""
+    return Write(
+        site=_sites.resolve(stack),
+        operation=called(locate(stack[0], stack[1])) or "no operation of torch",
+        bumps_version=False,
+        overlaps_needed=True,
+        through="memory that was handed out of torch",
+    )
+
+
+def between(good: Place | None, bad: Place | None, write: Write | None = None) -> str:
     """One sentence, without its full stop, on where the change lies.
 
     Args:
         good: The last moment at which the content was as saved.
         bad: The first at which it was not.
+        write: The one statement that can have done it.
     """
+    if write is not None and write.site is not None:
+        return f"its content changed while {_line(write.site)} ran; no write was seen"
     start = None if good is None else _sites.resolve(good.stack)
     end = None if bad is None else _sites.resolve(bad.stack)
     if good is None or bad is None or start is None or end is None:

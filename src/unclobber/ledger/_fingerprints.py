@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import torch
 
+from ..observe._between import statement_between
 from ..observe._content import digest
 from ..observe._frames import Stack
 from ._saved import SavedTensor
@@ -29,6 +30,8 @@ _MOST_CREDIT = 1 << 28
 _LARGEST_IN_TURN = 1 << 14
 """Bytes of the largest others: at each call of torch, the next one in turn is looked at."""
 _DEAD_AT_A_TIME = 16
+_MOST_STATEMENTS = 256
+"""Pairs of places whose statement is remembered: a loop asks for the same again."""
 
 
 class Place(NamedTuple):
@@ -37,12 +40,19 @@ class Place(NamedTuple):
     stack: Stack
     after: bool
     """Just after the call that the stack ends in, not just before it."""
+    name: str = ""
+    """The torch function that is called, if one is."""
+    moment: int | None = None
+    """Number of the moment: two for each call of torch, one before and one after it. None where nothing is
+    called, and where another thread runs, too."""
 
 
 class Fingerprint:
     """The hash of one saved tensor's content."""
 
-    __slots__ = ("__weakref__", "at_need_only", "bad", "good", "key", "nbytes", "owner", "saved", "value")
+    __slots__ = (
+        "__weakref__", "at_need_only", "bad", "good", "key", "nbytes", "owner", "saved", "value", "write",
+    )  # fmt: skip
 
     def __init__(self, saved: SavedTensor, key: int, owner: int) -> None:
         self.saved = weakref.ref(saved)
@@ -58,6 +68,8 @@ class Fingerprint:
         """Where the content was last seen as it should be."""
         self.bad: Place | None = None
         """Where it was first seen changed."""
+        self.write: Stack | None = None
+        """Where the one statement is that can have changed it, if there is but one."""
 
 
 class Fingerprints:
@@ -78,6 +90,8 @@ class Fingerprints:
         self._turn: deque[weakref.ref[Fingerprint]] = deque()
         self._handed_out: set[int] = set()
         self._credit = 0
+        self._moments = 0
+        self._statements: dict[tuple[Stack, Stack], Stack | None] = {}
         self._lock = threading.RLock()
 
     def quiet(self) -> contextlib.AbstractContextManager[None]:
@@ -142,7 +156,8 @@ class Fingerprints:
         if local.quiet:
             return
         with self.quiet(), self._lock:
-            place = _Once(place)
+            self._moments += 2 - self._moments % 2
+            place = _Once(place, self._now())
             if local.waiting:
                 self._settle(place)
             if self._handed_out:
@@ -153,14 +168,20 @@ class Fingerprints:
     def after_call(self, place: Callable[[], Place]) -> None:
         """This thread has just come back from a call of torch."""
         local = self._local
-        if local.quiet or not (local.waiting or self._handed_out):
+        if local.quiet:
+            return
+        self._moments += 1
+        if not (local.waiting or self._handed_out):
             return
         with self.quiet(), self._lock:
-            place = _Once(place)
+            place = _Once(place, self._now())
             if local.waiting:
                 self._settle(place)
             if self._handed_out:
                 self._look_at_handed_out(place)
+
+    def _now(self) -> int | None:
+        return self._moments if threading.active_count() == 1 else None
 
     def _look_at_handed_out(self, place: Callable[[], Place]) -> None:
         self._credit = min(self._credit + _BYTES_AN_EVENT, _MOST_CREDIT)
@@ -227,7 +248,19 @@ class Fingerprints:
         if now == fingerprint.value:
             fingerprint.good = place()
         else:
-            fingerprint.bad = place()
+            fingerprint.bad = bad = place()
+            fingerprint.write = self._statement(fingerprint.good, bad)
+
+    def _statement(self, good: Place | None, bad: Place) -> Stack | None:
+        """The one statement that ran between two looks that followed each other."""
+        if good is None or good.moment is None or bad.moment != good.moment + 1 or bad.after:
+            return None
+        where = good.stack, bad.stack
+        if where not in self._statements:
+            if len(self._statements) > _MOST_STATEMENTS:
+                self._statements.clear()
+            self._statements[where] = statement_between(good.stack, good.name, bad.stack, bad.name)
+        return self._statements[where]
 
     def _alive(self, key: int) -> Iterator[Fingerprint]:
         refs = self._by_key.get(key, [])
@@ -243,15 +276,16 @@ class Fingerprints:
 class _Once:
     """The place of one event: captured when it is first asked for, then the same."""
 
-    __slots__ = ("_found", "_place")
+    __slots__ = ("_found", "_moment", "_place")
 
-    def __init__(self, place: Callable[[], Place]) -> None:
+    def __init__(self, place: Callable[[], Place], moment: int | None) -> None:
         self._place = place
+        self._moment = moment
         self._found: Place | None = None
 
     def __call__(self) -> Place:
         if self._found is None:
-            self._found = self._place()
+            self._found = self._place()._replace(moment=self._moment)
         return self._found
 
 

@@ -26,7 +26,7 @@ from ._doubt import Doubt, Input
 from ._fingerprints import Fingerprints, Place
 from ._misread import LARGEST_COPY, misreads
 from ._region import overlap, region_of
-from ._saved import Filing, SavedTensor, Swap
+from ._saved import Filing, SavedTensor, Swap, note_original
 from ._saved_bytes import SavedBytes
 from ._selection import select
 from ._storage import StorageBook
@@ -92,11 +92,17 @@ class Standing:
 
 
 class Ledger:
-    """Saves, writes and undo records of one session."""
+    """Saves, writes and undo records of one session.
+
+    Args:
+        keeps_originals: Whether tensors that torch would keep alive are kept from their first write on, so
+            that what has become of them can be told.
+    """
 
     follows_views = True
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_originals: bool = False) -> None:
+        self._keeps_originals = keeps_originals
         self.pending: deque[weakref.ref[SavedTensor]] = deque()
         """Saves since the last write; appended to from the pack hook, in any thread."""
         self.watched: dict[int, list[weakref.ref[SavedTensor]]] = {}
@@ -380,6 +386,8 @@ class Ledger:
                     continue
                 with compat.unseen_by_torch():
                     self._book(key).add(saved)
+                if self._keeps_originals and saved.filing is not None:
+                    note_original(saved, saved.filing)
 
     def _book(self, key: int) -> StorageBook:
         """The storage's book; its saves are all that keeps it."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from ..observe import _torch_compat as compat
 from ..observe._frames import Stack
 
 if TYPE_CHECKING:
@@ -66,7 +67,10 @@ class Swap(NamedTuple):
 class Filing:
     """Where a save stands in the log of its storage."""
 
-    __slots__ = ("book", "bumps", "cell", "detached", "moment", "nth", "sealed", "since", "swap", "unseen")
+    __slots__ = (
+        "book", "bumps", "cell", "detached", "history", "moment", "nth", "original", "sealed", "since",
+        "swap", "unseen",
+    )  # fmt: skip
 
     def __init__(self, book: StorageBook | None, since: int, bumps: int, nth: int, unseen: bool) -> None:
         self.book = book
@@ -88,8 +92,47 @@ class Filing:
         """Where in its cell's log of overwritten values it was saved."""
         self.sealed: int | None = None
         """Version counter when the session ended, if it has ended."""
+        self.original: torch.Tensor | None = None
+        """What torch would keep alive and show, where later operations may become part of its history."""
+        self.history: History | None = None
+        """Whose result it was, where the node that saved it can't be asked."""
 
     @property
     def written(self) -> bool:
         """Whether its memory was written since, its tensor given other memory, or that is not known."""
         return self.swap is not None or self.book is None or self.book.serial != self.since
+
+
+class Life:
+    """Lies in a node's ``metadata``, and dies with it."""
+
+    __slots__ = ("__weakref__",)
+
+
+class History(NamedTuple):
+    """The node at the beginning of a tensor's history before its first write, and which output it was."""
+
+    life: weakref.ref[Life]
+    output: int
+
+
+def note_original(saved: SavedTensor, filing: Filing) -> None:
+    """Keep the tensor that torch would keep in place of our alias, or what that is a view of.
+
+    Not of a leaf that requires grad, nor of a view that does: the history can be told without them. And not
+    an operation's own result, which would be kept alive by itself.
+    """
+    tensor = saved.origin()
+    if not saved.requires_grad:
+        filing.original = saved.base() if tensor is None and saved.base is not None else tensor
+        return
+    if tensor is None or saved.alias._version != saved.version:
+        return
+    node: Any = compat.grad_fn(tensor)
+    if node is None:
+        return
+    if saved.base is not None or compat.tells_nothing_saved(node):
+        life = node.metadata.setdefault(compat.LIFE_NOTE, Life())
+        filing.history = History(weakref.ref(life), tensor.output_nr)
+    elif not any(kept is saved for _, kept in compat.raw_saved(node)):
+        filing.original = tensor

@@ -61,6 +61,8 @@ class Evidence:
     """Where a recomputation reads it, in the code that is run again."""
     stretch: str | None = None
     """Where the content changed although no write was seen, as one sentence; None where it didn't."""
+    written: Write | None = None
+    """The one statement that can have changed it then."""
     unchecked: bool = False
     """Saved-tensor hooks kept the tensor: torch compared no version counters."""
     gradient_memory: GradientMemory | None = None

@@ -15,12 +15,7 @@ from torch.overrides import TorchFunctionMode
 from ..ledger._fingerprints import Fingerprints, Place
 from . import _frames
 from . import _torch_compat as compat
-
-_HAND_OUT = frozenset(
-    {"numpy", "__array__", "data_ptr", "__dlpack__", "untyped_storage", "storage", "_typed_storage",
-     "__cuda_array_interface__", "share_memory_", "pin_memory"}
-)  # fmt: skip
-"""Methods whose result gives access to the tensor's own memory."""
+from ._between import HAND_OUT
 
 
 class Calls(TorchFunctionMode):
@@ -39,30 +34,29 @@ class Calls(TorchFunctionMode):
         if name == "__get__" or torch.compiler.is_compiling():
             return func(*args, **kwargs)
         prints = self._prints
-        prints.before_call(_before)
+
+        def before() -> Place:
+            return Place(_frames.capture(2), False, name)
+
+        def after() -> Place:
+            return Place(_frames.capture(2), True, name)
+
+        prints.before_call(before)
         # somebody else's kernel may write what its schema doesn't say
         foreign = compat.is_operator(func) and compat.namespace(func) != "aten"
         if foreign:
             for tensor in _tensors(args):
-                prints.look_at(tensor, _before)
+                prints.look_at(tensor, before)
         result = func(*args, **kwargs)
-        if name in _HAND_OUT:
+        if name in HAND_OUT:
             for tensor in _tensors(args):
                 prints.hand_out(tensor)
-        prints.after_call(_after)
+        prints.after_call(after)
         if foreign:
             for tensor in _tensors(args):
-                prints.look_at(tensor, _after)
+                prints.look_at(tensor, after)
         return result
 
 
 def _tensors(args: tuple[Any, ...]) -> list[torch.Tensor]:
     return [arg for arg in args if isinstance(arg, torch.Tensor)]
-
-
-def _before() -> Place:
-    return Place(_frames.capture(2), False)
-
-
-def _after() -> Place:
-    return Place(_frames.capture(2), True)

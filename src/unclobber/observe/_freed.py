@@ -9,7 +9,6 @@ operation first, to the node whose saved tensors are gone.
 from __future__ import annotations
 
 import heapq
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -223,34 +222,6 @@ def node_of(root: Any) -> Any:
     if isinstance(root, torch.Tensor):
         return compat.grad_fn(root)
     return getattr(root, "node", None)
-
-
-_OF_MANY_VIEWS = ("SplitBackward", "SplitWithSizesBackward", "UnbindBackward")
-"""How the nodes are called that make several views at once."""
-_VIEWS = ("Alias", "Diagonal", "Expand", "Movedim", "Permute", "Reshape", "Select", "Slice", "Squeeze", "T",
-          "Transpose", "Unfold", "Unsqueeze", "View")  # fmt: skip
-"""Those that make one, without ``Backward`` and a number."""
-
-
-def unusable(node: Any, role: str | None) -> str | None:
-    """torch's sentence for an operand of ``node`` that is one of several views, and that nobody holds but the
-    graph; None where it is none, or which operand it is can't be told."""
-    if node is None:
-        return None
-    inputs = [edge for edge in node.next_functions if edge[0] is not None and _is_of_many(edge[0])]
-    if len(set(inputs)) > 1 and role in ("self", "other"):
-        inputs = [edge for edge in [node.next_functions[role == "other"]] if edge in inputs]
-    if len(set(inputs)) != 1:
-        return None
-    made, output = inputs[0]
-    return compat.ONE_OF_MANY_SENTENCE.format(output=output, name=re.sub(r"Backward\d*$", "", made.name()))
-
-
-def _is_of_many(node: Any) -> bool:
-    """Whether a node makes one of several views, or a view of such a view."""
-    while node is not None and re.sub(r"Backward\d*$", "", node.name()) in _VIEWS:
-        node = node.next_functions[0][0]
-    return node is not None and node.name().startswith(_OF_MANY_VIEWS)
 
 
 def _children(node: Any) -> Iterator[Any]:

@@ -97,7 +97,9 @@ def levels_of(error: BaseException) -> list[Level]:
 def _came_out_of_c(trace: TracebackType) -> bool:
     while trace.tb_next is not None:
         trace = trace.tb_next
-    return trace.tb_lasti not in _raises(trace.tb_frame.f_code)
+    code = trace.tb_frame.f_code
+    # what we raise as a plain RuntimeError are torch's words, for what torch would have looked at
+    return is_ours(code) or trace.tb_lasti not in _raises(code)
 
 
 @lru_cache(maxsize=64)

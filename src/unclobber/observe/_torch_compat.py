@@ -69,20 +69,28 @@ def sees_writes() -> bool:
 current_node = torch._C._current_autograd_node
 
 # Under these keys of ``Node.metadata`` (public since 1.7) a node carries our notes: of who asked for
-# what it saved, of the last two backwards that began at it, and of a module's hooks.
+# what it saved, of the last two backwards that began at it, of a module's hooks, and whether it is alive.
 NODE_NOTE = "unclobber"
 ROOT_NOTE = "unclobber root"
+LIFE_NOTE = "unclobber life"
 DETACHED_SENTENCE = (
     "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_()."
     "This is not supported, please use out-of-place `.detach()` instead"
 )
 """torch/csrc/autograd/saved_variable.cpp, ``SavedVariable::unpack``; torch forgets the space, too."""
-ONE_OF_MANY_SENTENCE = (
-    "Output {output} of {name} is a view and its base or another view of its base has been modified inplace. "
-    "This view is the output of a function that returns multiple views. Such functions do not allow the "
-    "output views to be modified inplace. You should replace the inplace operation by an out-of-place one."
+STALE_VIEW_SENTENCE = (
+    "is a view and its base or another view of its base has been modified inplace. This view is the output "
+    "of a function that returns multiple views. Such functions do not allow the output views to be modified "
+    "inplace. You should replace the inplace operation by an out-of-place one."
 )
-"""torch/csrc/autograd/variable.cpp, ``handle_view_on_rebase``."""
+"""torch/csrc/autograd/variable.cpp, ``handle_view_on_rebase``, after the view's name."""
+NO_GRAD_VIEW_SENTENCE = (
+    "created in no_grad mode and its base or another view of its base has been modified inplace with grad "
+    "mode enabled. Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify "
+    "your code by moving both the view and the inplace either both inside the no_grad block (if you don't "
+    "want the inplace to be tracked) or both outside (if you want the inplace to be tracked)."
+)
+"""From the same place."""
 HOOKED_NOTE = "unclobber hooked"
 MODULE_HOOK = "BackwardHookFunction"
 """The Function that makes views for full backward hooks (torch/nn/modules/_functions.py)."""
@@ -429,6 +437,30 @@ def raw_saved(node: Any) -> Iterator[tuple[str, Any]]:
             except RuntimeError:
                 continue
             yield (f"{role}[{index}]" if many else role), data
+
+
+def saved_by(node: Any, role: str) -> torch.Tensor:
+    """One tensor that a node keeps, as it would be handed to it: the unpack hook is called, and what it
+    returns gets the history that torch remembers. ``_saved_*`` attributes: see torch/autograd/graph.py."""
+    name, _, index = role.removesuffix("]").partition("[")
+    if isinstance(node, torch.autograd.function.BackwardCFunction):
+        of_functions: Any = torch._C._FunctionBase.saved_tensors
+        kept = of_functions.__get__(node)
+    else:
+        kept = getattr(node, f"_saved_{name}")
+    found: torch.Tensor = kept[int(index)] if index else kept
+    return found
+
+
+def tells_nothing_saved(node: Any) -> bool:
+    """Whether a node has no class of its own in Python, which would have ``_saved_*`` attributes
+    (``_foreach_exp``, C++ extensions; torch/csrc/autograd/python_cpp_function.cpp)."""
+    return type(node).__name__ == "CppFunction"
+
+
+# Ends a subclass's own __torch_function__ for what is asked of its tensors; documented in
+# https://docs.pytorch.org/docs/stable/notes/extending.html, though it lies in torch._C.
+no_torch_functions = torch._C.DisableTorchFunctionSubclass
 
 
 @functools.lru_cache(maxsize=512)  # bounded: a custom Function's class is the user's

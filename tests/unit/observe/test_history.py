@@ -41,7 +41,7 @@ def test_one_of_several_views_refuses_and_we_say_why(h):
     assert compat.grad_fn(part) is None
     assert compat.renewed_grad_fn(part) is None
     assert compat.has_history(part)
-    assert compat.why_unusable(part) == compat.ONE_OF_MANY_SENTENCE.format(output=1, name="Split")
+    assert compat.why_unusable(part) == f"Output 1 of Split {compat.STALE_VIEW_SENTENCE}"
     with pytest.raises(RuntimeError, match="Output 1 of Split is a view"):
         _ = part * 2
 

@@ -47,11 +47,12 @@ def _finding(evidence: Evidence, how: str) -> Finding:
 
 
 def _by_content(evidence: Evidence, stretch: str) -> Finding:
-    """A content hash differs; which line wrote is not known, so none is blamed."""
+    """A content hash differs; no line is blamed but one that alone can have done it."""
     return Finding(
         code="UC102",
         message=sentence(evidence.save, "was changed past torch"),
         saved=evidence.save,
+        writes=() if evidence.written is None else (evidence.written,),
         needed=evidence.need,
         fixes=(
             Fix("write after the backward that needs the old values"),
