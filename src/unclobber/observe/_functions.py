@@ -17,7 +17,7 @@ import torch
 
 from ..ledger._ledger import Standing
 from ..ledger._saved import SavedTensor
-from . import _frames, _gradients, _nested, _saves
+from . import _frames, _gradients, _nested, _saves, _unmarked
 from . import _torch_compat as compat
 from ._conflicts import Conflicts
 from ._frames import Stack
@@ -50,7 +50,7 @@ class _Forward:
     def __init__(self, conflicts: Conflicts, args: tuple[Any, ...]) -> None:
         self.conflicts = conflicts
         self.inputs = [arg for arg in args if isinstance(arg, torch.Tensor)]
-        self.log = WriteLog(self.inputs)
+        self.log = WriteLog(self.inputs, keep=_unmarked.may_matter(self.inputs))
         self.attributes: dict[int, tuple[Any, dict[str, Stack]]] = {}
         """By identity of the ctx: the ctx, and where each attribute was last set."""
         self.dirty: tuple[torch.Tensor, ...] = ()
@@ -58,6 +58,7 @@ class _Forward:
     def set(self, ctx: Any, name: str, value: Any) -> None:
         if name == "dirty_tensors":
             self.dirty = tuple(value)
+            self.log.leave(self.dirty)
         elif type(value) not in _nested.ATOMS and name in ctx.__dict__:
             self.attributes.setdefault(id(ctx), (ctx, {}))[1][name] = _frames.capture(3)
 
@@ -92,6 +93,7 @@ _removals: list[Callable[[], None]] = []
 
 def install() -> None:
     """Patch the three methods that every custom Function goes through, however it was bound."""
+    _unmarked.install()
     _removals.append(_patch_apply())
     _removals.append(_patch_setattr())
     _removals.extend(_patch_backward(name) for name in compat.BACKWARD_METHODS)
@@ -100,6 +102,7 @@ def install() -> None:
 def uninstall() -> None:
     while _removals:
         _removals.pop()()
+    _unmarked.uninstall()
 
 
 def _patch_apply() -> Callable[[], None]:
@@ -124,6 +127,10 @@ def _patch_apply() -> Callable[[], None]:
         finally:
             _thread.forwards.pop()
         forward.finish()
+        if forward.log.writes and torch.is_grad_enabled():
+            _unmarked.note(
+                conflicts, cls.__name__, args, forward.dirty, forward.log, result, _frames.capture(2)
+            )
         return result
 
     # torch leaves the class without an `apply` of its own: calls go on to the C++ one above it.

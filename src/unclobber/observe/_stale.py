@@ -18,6 +18,7 @@ import torch
 from ..ledger._selection import select
 from . import _frames, _writes
 from . import _torch_compat as compat
+from ._content import differing
 
 _OVERWRITES = frozenset(
     {"copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_",
@@ -56,7 +57,7 @@ class StaleTensor:
         self._read_by: _frames.Stack | None = None
         with torch.no_grad(), compat.unseen_by_torch():
             now, then = compat.physical(tensor), compat.physical(before)
-            differs = _differs(now, then)
+            differs = differing(now, then)
             elements = tensor.untyped_storage().nbytes() // tensor.itemsize
             self._map = torch.zeros(elements, dtype=torch.bool, device=tensor.device)
             self._view(tensor).copy_(differs)
@@ -91,14 +92,6 @@ class StaleTensor:
         if self._told is not None:
             told, self._told = self._told, None
             told(self._read_by or stack or _frames.capture(2))
-
-
-def _differs(now: torch.Tensor, then: torch.Tensor) -> torch.Tensor:
-    """Element by element; a NaN equals a NaN."""
-    differs = now != then
-    if now.is_floating_point() or now.is_complex():
-        differs &= ~(now.isnan() & then.isnan())
-    return differs
 
 
 class StaleReads(compat.TorchDispatchMode):

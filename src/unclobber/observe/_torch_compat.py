@@ -72,6 +72,7 @@ current_node = torch._C._current_autograd_node
 # what it saved, of the last two backwards that began at it, and of a module's hooks.
 NODE_NOTE = "unclobber"
 ROOT_NOTE = "unclobber root"
+UNMARKED_NOTE = "unclobber unmarked"
 DETACHED_SENTENCE = (
     "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_()."
     "This is not supported, please use out-of-place `.detach()` instead"
