@@ -33,6 +33,7 @@ _NOT_FOLLOWED = (
 )  # fmt: skip
 """Objects that a program keeps for what they are at the time of backward."""
 
+_OURS = __name__.partition(".")[0] + "."
 _MISSING = object()
 _HEAP_TYPE = 1 << 9
 """``Py_TPFLAGS_HEAPTYPE``: made by a ``class`` statement, so that its methods may be Python."""
@@ -119,7 +120,7 @@ def _held(value: Any) -> Iterator[tuple[Step, str, Any]]:
         behind = _behind(value)
         if behind is not None:
             yield Step("mapping", None), "", behind
-    elif kind.__flags__ & _HEAP_TYPE and not is_a(value, _NOT_FOLLOWED):
+    elif _is_plain_object(value):
         for name, item in contents(value).items():
             if type(name) is str:
                 yield Step("attribute", name), f".{name}", item
@@ -127,6 +128,12 @@ def _held(value: Any) -> Iterator[tuple[Step, str, Any]]:
             item = _child(value, Step("slot", slot))
             if item is not _MISSING:
                 yield Step("slot", slot), f".{slot.__name__}", item
+
+
+def _is_plain_object(value: Any) -> bool:
+    kind = type(value)
+    ours = str(vars(kind).get("__module__", "")).startswith(_OURS)  # a checkpoint's function, as we wrap it
+    return bool(kind.__flags__ & _HEAP_TYPE) and not ours and not is_a(value, _NOT_FOLLOWED)
 
 
 def _slots(kind: type) -> Iterator[types.MemberDescriptorType]:
