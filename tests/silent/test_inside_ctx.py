@@ -156,6 +156,44 @@ def test_what_backward_puts_on_ctx_stays_there_under_guard():
     assert torch.equal(told.gradient, torch.ones(4))
 
 
+COUNTED = """\
+    class State:
+        pass
+    class Scale(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, state):
+            ctx.state, ctx.columns = state, [state.table[:, 1]]
+            state.calls += 1
+            state.table += 1
+            return x * 2
+        @staticmethod
+        def backward(ctx, g):
+            ctx.state.calls += 1
+            ctx.columns[0][2:].mul_(3)
+            torch.add(g, 1, out=ctx.state.scratch)
+            ctx.state.noise.uniform_()
+            return g * 2, None
+    state = State()
+    state.calls, state.table = torch.zeros(()), torch.ones(3, 2)
+    state.scratch, state.noise = torch.zeros(4), torch.zeros(4)
+    x = leaf()
+    y = Scale.apply(x, state) + Scale.apply(x, state)
+    state.scratch += 1
+    state.noise += 1
+    y.sum().backward()
+    gradient = torch.cat([x.grad, state.calls[None], state.table.flatten(), state.scratch, state.noise])
+"""
+
+
+@pytest.mark.parametrize("policy", ["watch", "guard"])
+def test_what_backward_counts_and_fills_is_counted_and_filled(policy):
+    """Under guard, too, where it writes to a tensor that is lent: no write of the program's is lost."""
+    program = Program.of(COUNTED)
+    told = watched(program, policy=policy, strict=policy == "watch")
+    assert told.findings == ()
+    assert torch.equal(told.gradient, program.run())
+
+
 FILLED_LATER = """\
     class Scale(torch.autograd.Function):
         @staticmethod

@@ -214,21 +214,37 @@ def _run_with_stale(
             stashed.conflicts.stale_on_ctx(standing, name, type(ctx).__name__)
 
         if stashed.conflicts.repairs:
-            value = before.clone()
+            value = _copy_like(before, now)
             if _is_of_a_graph(tensor):
                 put_back.append(compat.lent(tensor, value))
             else:
                 put_back.extend(_nested.exchange(ctx, stashed.ways, tensor, value))
             # The read of the right value is what tells that the wrong one would have been read.
-            watched.append(StaleTensor(value, now, told))
+            watched.append(StaleTensor(value, now, told, stands_for=now))
         else:
             watched.append(StaleTensor(now, before, told))
+    reads = StaleReads(watched)
     try:
-        with StaleReads(watched):
-            return run(*gradients)
+        with reads:
+            result = run(*gradients)
     finally:
         for undo in reversed(put_back):
             undo()
+    with torch.no_grad():
+        for replay in reads.replays:  # a counter that backward counts up, a buffer that it fills
+            replay()
+    return result
+
+
+def _copy_like(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A copy of ``values``, laid out as ``like`` where each element of that has a place of its own."""
+    overlaps = any(stride == 0 and size > 1 for size, stride in zip(like.size(), like.stride(), strict=True))
+    if overlaps or like.is_conj() or like.is_neg() or values.is_conj() or values.is_neg():
+        return values.clone()
+    with torch.no_grad():
+        return torch.empty_strided(like.size(), like.stride(), dtype=like.dtype, device=like.device).copy_(
+            values
+        )
 
 
 def _is_of_a_graph(tensor: torch.Tensor) -> bool:
