@@ -4,6 +4,9 @@ import pytest
 import torch
 from _programs import Program, assert_told, watched
 
+from unclobber.observe import _backward, _unmarked
+from unclobber.report import to_text
+
 FUNCTION = """\
     class Scale(torch.autograd.Function):
         @staticmethod
@@ -206,8 +209,33 @@ def test_each_place_is_told_once():
 
 def test_nothing_is_left_of_it():
     """A note dies with the graph, and the nodes keep no hook."""
-    from unclobber.observe import _backward, _unmarked
-
     watched(written("Scale.apply(h)  # saved\n    z = h.sum()"))
     assert _backward.look_ahead is None
     assert not list(_unmarked._alive)
+
+
+STORY = """\
+error[UC103] saved-on-ctx: `h` was overwritten by Scale.forward without
+    ctx.mark_dirty, and then read again
+  --> PROGRAM:8
+   |
+ 8 |         x.mul_(3)  # write
+   |         ^^^^^^^^^ overwritten here, without ctx.mark_dirty
+...
+15 | Scale.apply(h)  # saved
+   |             - Scale is applied here
+16 | z = h.sum()
+17 | z.backward()  # needed
+   | ------------ needed here
+   |
+   = note: the gradient of what reads `h` afterwards passes Scale by, and torch
+           says nothing
+   = help: say in forward that it writes to its input: `ctx.mark_dirty(x)`
+   = help: read what Scale returns, not `h`, after it was applied
+   = more: unclobber explain UC103"""
+
+
+def test_the_whole_story():
+    program = written("Scale.apply(h)  # saved\n    z = h.sum()")
+    (finding,) = watched(program).findings
+    assert to_text(finding, width=80).replace(program.path, "PROGRAM") == STORY

@@ -83,13 +83,18 @@ def tensors_of(ctx: Any, names: Iterable[str]) -> list[Found]:
             one = found.setdefault(id(value), Found(value, attribute, path, []))
             one.ways.append(way)
             continue
+        if type(value) in (list, tuple) and len(value) <= MOST and ATOMS.issuperset(map(type, value)):
+            continue  # sizes and flags, which most Functions keep: no need to look at each
         if not is_a(value, (tuple, frozenset)):  # those are rebuilt, so every way to them counts
             if id(value) in seen:
                 continue
             seen.add(id(value))
         room = max(0, left - len(todo))
         for step, suffix, inner in islice(_held(value), room):
-            todo.append((attribute, path + suffix, (*way, step), inner))
+            if type(inner) in ATOMS:
+                left -= 1
+            else:
+                todo.append((attribute, path + suffix, (*way, step), inner))
     return list(found.values())
 
 

@@ -2,7 +2,8 @@
 
 A tensor that ``forward`` leaves on ``ctx`` without ``save_for_backward`` has no version check: if
 it is overwritten before ``backward`` reads it, the gradient is wrong and nothing is said. The other
-half of the contract with autograd is ``mark_dirty``: what was marked must be returned itself.
+half of the contract with autograd is ``mark_dirty``: an input that is overwritten must be marked, and
+what was marked must be returned itself.
 """
 
 from __future__ import annotations
