@@ -50,7 +50,7 @@ class _Forward:
     def __init__(self, conflicts: Conflicts, args: tuple[Any, ...]) -> None:
         self.conflicts = conflicts
         self.inputs = [arg for arg in args if isinstance(arg, torch.Tensor)]
-        self.log = WriteLog(self.inputs, keep=_unmarked.may_matter(self.inputs))
+        self.log = WriteLog(self.inputs, keep=_unmarked.may_matter)
         self.attributes: dict[int, tuple[Any, dict[str, Stack]]] = {}
         """By identity of the ctx: the ctx, and where each attribute was last set."""
         self.dirty: tuple[torch.Tensor, ...] = ()

@@ -97,11 +97,9 @@ def uninstall() -> None:
     _alive.clear()
 
 
-def may_matter(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Those of a Function's inputs whose old values are to be kept until ``forward`` has ended."""
-    if not torch.is_grad_enabled():
-        return []
-    return [t for t in tensors if t.requires_grad and t.numel() * t.itemsize <= LARGEST_COPY]
+def may_matter(tensor: torch.Tensor) -> bool:
+    """Whether the old values of a Function's input are to be kept until ``forward`` has ended."""
+    return tensor.requires_grad and tensor.numel() * tensor.itemsize <= LARGEST_COPY
 
 
 def note(
@@ -186,6 +184,8 @@ def look_ahead(call: BackwardCall) -> Callable[[], None] | None:
     Returns:
         What ends that when the call is over; None where there is nothing to notice.
     """
+    if not _alive:
+        return None
     thread = threading.get_ident()
     with _lock:
         waiting = [one for one in _alive if one.armed and one.thread == thread]

@@ -8,7 +8,7 @@ copy of anything unless it is asked for.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -37,13 +37,17 @@ class WriteLog:
 
     Args:
         tensors: What to follow. They must live as long as the block.
-        keep: Those that are to be copied just before their first write.
+        keep: Which of them are to be copied just before their first write; asked then.
     """
 
-    def __init__(self, tensors: list[torch.Tensor], *, keep: Iterable[torch.Tensor] = ()) -> None:
+    def __init__(
+        self, tensors: list[torch.Tensor], *, keep: Callable[[torch.Tensor], bool] | None = None
+    ) -> None:
         self.writes: list[Written] = []
         self._tensors = {key: t for t in tensors if (key := storage_of(t)) is not None}
-        self._keep = {key: t for t in keep if (key := storage_of(t)) is not None}
+        self._keep = keep
+        self._settled: set[int] = set()
+        """Storages that have been written to, or left."""
 
     def __enter__(self) -> WriteLog:
         _follower.add(self._tensors, self)
@@ -54,16 +58,19 @@ class WriteLog:
 
     def note(self, key: int, operation: str, stack: Stack, shifts: bool) -> None:
         before = None
-        if (tensor := self._keep.pop(key, None)) is not None:
-            with torch.no_grad(), compat.unseen_by_torch():
-                before = tensor.clone()
+        if self._keep is not None and key not in self._settled:
+            self._settled.add(key)
+            tensor = self._tensors[key]
+            if self._keep(tensor):
+                with torch.no_grad(), compat.unseen_by_torch():
+                    before = tensor.clone()
         self.writes.append(Written(key, operation, stack, before, shifts))
 
     def leave(self, tensors: Iterable[torch.Tensor]) -> None:
         """What these hold before their first write is not asked for any more."""
         for tensor in tensors:
             if (key := storage_of(tensor)) is not None:
-                self._keep.pop(key, None)
+                self._settled.add(key)
 
 
 def storage_of(tensor: torch.Tensor) -> int | None:
