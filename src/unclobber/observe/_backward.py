@@ -203,8 +203,9 @@ def _wrapped(original: Any) -> Any:
         if seen and may_rest():
             call.rests = True
             compat.ignore_writes()
-        end = None if look_ahead is None else look_ahead(call)
+        end: Callable[[], None] | None = None
         try:
+            end = None if look_ahead is None else look_ahead(call)
             return original(outputs, *args, **kwargs)
         finally:
             if end is not None:
