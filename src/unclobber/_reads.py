@@ -120,7 +120,7 @@ def is_result(unpacked: torch.Tensor, node: Any, role: str | None) -> bool:
     Written in place to a view, the result's history begins with a node that leads from the base to the
     view, as long as that is alive.
     """
-    producer = unpacked.grad_fn
+    producer = compat.grad_fn(unpacked)
     if producer is None:
         return False
     if producer is node:

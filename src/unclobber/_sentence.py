@@ -72,7 +72,7 @@ def _of_version(standing: Standing, node: Any, role: str | None, goes_on: bool) 
     unpacked = _reads.unpacked(node, role)
     output = 0  # torch notes the number of an operation's own results alone
     if unpacked is not None and _reads.is_result(unpacked, node, role):
-        shown, producer, output = saved.alias, forward_name(unpacked.grad_fn), unpacked.output_nr
+        shown, producer, output = saved.alias, forward_name(compat.grad_fn(unpacked)), unpacked.output_nr
     elif (history := _listed_result(saved, node)) is not None:
         shown, producer, output = saved.alias, forward_name(node), history.output
     elif (hidden := _operation_in_copy_slices(saved, node)) is not None:
@@ -92,10 +92,10 @@ def _history_of(tensor: torch.Tensor, goes_on: bool) -> Any:
     """Who made it: where torch refuses, it makes the node of a view anew to name it."""
     if goes_on:
         return compat.grad_fn(tensor)
-    try:
-        return tensor.grad_fn
-    except RuntimeError as error:
-        raise _AnotherError(str(error)) from error
+    refusal = compat.why_unusable(tensor)
+    if refusal is not None:
+        raise _AnotherError(refusal)
+    return compat.renewed_grad_fn(tensor)
 
 
 def _listed_result(saved: SavedTensor, node: Any) -> History | None:
@@ -143,7 +143,7 @@ def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str 
 
     A view's history is made anew where the counter that it shares with its base has moved.
     """
-    node = None if unpacked is None else unpacked.grad_fn
+    node = None if unpacked is None else compat.grad_fn(unpacked)
     producer = forward_name(node)
     if saved.base is None:
         return producer

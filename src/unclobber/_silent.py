@@ -7,17 +7,19 @@ described, judged and handed to the session's policy: ``watch`` warns or, if str
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from . import _describe, _reads, _stretch
 from ._telling import Certain, asked
-from .judge import judge, judge_dirty, judge_gradient, judge_misread
+from .judge import judge, judge_dirty, judge_gradient, judge_misread, judge_unmarked
 from .ledger import Fingerprint, Ledger, SavedTensor, Standing
-from .model import Finding, Need, Write
+from .model import Finding, Need, Save, Write
 from .observe import _frames, _sites, _spelling
 from .observe._frames import Stack
+from .observe._unmarked import Unmarked
 from .observe._write_log import Written
 
 if TYPE_CHECKING:
@@ -141,6 +143,42 @@ class SilentConflicts:
 
         finding = session.keep(lambda: ("UC103", _frames.spot(stack)), make, certain, again=True)
         session.tell(finding, refuse=True, cause=error)
+
+    def unmarked_input(self, unmarked: Unmarked) -> None:
+        """UC103: what reads an input after a Function that overwrote it unmarked hands on its gradient."""
+        session = self._session
+        if not session.active:
+            return
+
+        def make() -> Finding:
+            site = _sites.resolve(unmarked.stack)
+            save = Save(
+                site=None if site is None else replace(site, below=()),  # torch's own `apply`
+                shape=unmarked.shape,
+                dtype=unmarked.dtype,
+                bytes=unmarked.bytes,
+                version=unmarked.version,
+                operation=unmarked.function,
+                node=f"{unmarked.function}Backward",
+                expression=_spelling.spell_argument(unmarked.stack, unmarked.position),
+            )
+            return judge_unmarked(
+                save,
+                tuple(_write(write.operation, write.stack) for write in unmarked.writes),
+                _describe.need(None, session.backwards_before),
+                returned=unmarked.returned,
+            )
+
+        def key() -> Any:
+            return "UC103", "unmarked", _frames.spot(unmarked.stack), _frames.spot(unmarked.writes[0].stack)
+
+        def certain() -> Certain:
+            return Certain(
+                "UC103", message=f"{unmarked.function}.forward overwrites an input without mark_dirty"
+            )
+
+        # The derivative of what was written is nowhere to be had, so guard has nothing to give.
+        session.tell(session.keep(key, make, certain), refuse=session.policy == "guard")
 
     def misread(self, operation: str, stack: Stack) -> None:
         """UC102: an operation is about to read what it has overwritten itself."""

@@ -15,7 +15,7 @@ from ._words import culprit, listing, overwrites
 from .rules import RULES
 from .rules.frozen import judge_frozen
 from .rules.uc102_misread import judge_misread
-from .rules.uc103 import judge_dirty
+from .rules.uc103 import judge_dirty, judge_unmarked
 from .rules.uc104 import judge_gradient
 from .untold import judge_untold, without_places
 
@@ -27,6 +27,7 @@ __all__ = [
     "judge_frozen",
     "judge_gradient",
     "judge_misread",
+    "judge_unmarked",
     "judge_untold",
     "listing",
     "outcome",

@@ -20,7 +20,9 @@ from ._frames import Stack
 class BackwardCall:
     """One running call. Dropped when it returns."""
 
-    __slots__ = ("fresh_from", "gradients", "inputs", "keeps_graph", "nth", "rests", "roots", "stack")
+    __slots__ = (
+        "creates_graph", "fresh_from", "gradients", "inputs", "keeps_graph", "nth", "rests", "roots", "stack",
+    )  # fmt: skip
 
     def __init__(self, nth: int, stack: Stack, roots: Sequence[Any], keeps_graph: bool) -> None:
         self.nth = nth
@@ -36,6 +38,8 @@ class BackwardCall:
         """Nodes from this sequence number on can't have been in the graph of an earlier call; None
         where other threads, which count for themselves, made calls, too."""
         self.keeps_graph = keeps_graph
+        self.creates_graph = False
+        """Whether backward itself is recorded."""
         self.rests = False
         """Whether its writes go unseen because no Python of the user's runs in it."""
 
@@ -94,6 +98,10 @@ def never() -> bool:
 
 may_rest: Callable[[], bool] = never
 """Whether backward may run unseen; set by ``_rest`` while a session is active."""
+
+look_ahead: Callable[[BackwardCall], Callable[[], None] | None] | None = None
+"""Called with each backward call before it runs, set by ``_unmarked`` while a session is active; what it
+returns is called at the end."""
 
 
 def current() -> BackwardCall | None:
@@ -179,7 +187,7 @@ def _wrapped(original: Any) -> Any:
         keeps_graph = bool(args[1]) if len(args) > 1 else bool(kwargs.get("keep_graph", False))
         call = BackwardCall(nth, _frames.capture(2), outputs, keeps_graph)
         call.gradients = tuple(args[0]) if args else ()
-        # the next one after create_graph
+        call.creates_graph = len(args) > 2 and bool(args[2])
         call.inputs = tuple(args[3]) if len(args) > 3 and args[3] else ()
         since, made = _thread.made if _thread.made[0] == _before else (_before, 0)
         call.fresh_from = _thread.highest if since + made == nth - 1 else None
@@ -195,9 +203,13 @@ def _wrapped(original: Any) -> Any:
         if seen and may_rest():
             call.rests = True
             compat.ignore_writes()
+        end: Callable[[], None] | None = None
         try:
+            end = None if look_ahead is None else look_ahead(call)
             return original(outputs, *args, **kwargs)
         finally:
+            if end is not None:
+                end()
             marker.now = outer if len(_thread.calls) > 1 else None
             marker.told = None
             # The engine runs nodes under the thread-local state that it found at the start.

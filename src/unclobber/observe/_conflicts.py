@@ -32,6 +32,9 @@ class Conflicts(Protocol):
     ) -> None:
         """torch refused a custom Function that marked a tensor dirty and returned another."""
 
+    def unmarked_input(self, unmarked: Any) -> None:
+        """A gradient comes through an input that a custom Function overwrote without ``mark_dirty``."""
+
     def gradient_written(self, gradient: torch.Tensor, writes: list[Any], node: Any) -> None:
         """A hook or a custom backward changed a gradient that another consumer is still to get."""
 

@@ -84,6 +84,14 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.numel() == 0 or a.is_meta or torch.equal(_bytes_of(a), _bytes_of(b))
 
 
+def differing(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Where two tensors of one shape differ, element by element; a NaN equals a NaN."""
+    differs = a != b
+    if a.is_floating_point() or a.is_complex():
+        differs &= ~(a.isnan() & b.isnan())
+    return differs
+
+
 def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     flat = compat.physical(tensor).contiguous().view(-1)
     if flat.numel() == 1:

@@ -82,7 +82,7 @@ def first_spent(call: BackwardCall, tensors: Iterable[torch.Tensor] = ()) -> Spe
     every = _reachable(starts)
     if every is None:
         return None
-    needed = _needed(every, call.inputs) if call.inputs else None
+    chosen = needed(every, call.inputs) if call.inputs else None
     waiting = dict.fromkeys(every, 0)
     for node in every.values():
         for child in _children(node):
@@ -100,7 +100,7 @@ def first_spent(call: BackwardCall, tensors: Iterable[torch.Tensor] = ()) -> Spe
     beyond: Spent | None = None
     while queue:
         node = every[heapq.heappop(queue)[1]]
-        if needed is None or id(node) in needed:
+        if chosen is None or id(node) in chosen:
             spent = True if again and _is_released(node) is not False else _was_spent(node, call)
             if spent is True and not doubtful:
                 return Spent(node, _way(node, came_from))
@@ -241,21 +241,21 @@ def _reachable(starts: Sequence[Any]) -> dict[int, Any] | None:
     return every
 
 
-def _needed(every: dict[int, Any], inputs: Sequence[Any]) -> set[int]:
+def needed(every: dict[int, Any], inputs: Sequence[Any]) -> set[int]:
     """Nodes that lie on a way to an input; the engine skips all others."""
     wanted = {id(node_of(one) or _accumulator(one)) for one in inputs}
     parents: dict[int, list[int]] = {}
     for key, node in every.items():
         for child in _children(node):
             parents.setdefault(id(child), []).append(key)
-    needed: set[int] = set()
+    found: set[int] = set()
     todo = [parent for key in wanted for parent in parents.get(key, ())]
     while todo:
         key = todo.pop()
-        if key not in needed:
-            needed.add(key)
+        if key not in found:
+            found.add(key)
             todo.extend(parents.get(key, ()))
-    return needed
+    return found
 
 
 def _accumulator(tensor: Any) -> Any:

@@ -10,14 +10,14 @@ Functions pay.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ..ledger._ledger import Standing
 from ..ledger._saved import SavedTensor
-from . import _frames, _gradients, _saves
+from . import _frames, _gradients, _nested, _saves, _unmarked
 from . import _torch_compat as compat
 from ._conflicts import Conflicts
 from ._frames import Stack
@@ -31,20 +31,17 @@ _NOT_RETURNED = "Some elements marked as dirty during the forward method were no
 
 
 class Stashed:
-    """A tensor that ``forward`` left on ``ctx``."""
+    """A tensor that ``forward`` left on ``ctx``, itself or inside of something."""
 
-    __slots__ = ("conflicts", "name", "path", "saved", "tensor")
+    __slots__ = ("conflicts", "path", "saved", "ways")
 
-    def __init__(
-        self, conflicts: Conflicts, name: str, path: str, tensor: torch.Tensor, saved: SavedTensor
-    ) -> None:
+    def __init__(self, conflicts: Conflicts, found: _nested.Found, saved: SavedTensor) -> None:
         self.conflicts = conflicts
-        self.name = name
-        """The attribute's."""
-        self.path = path
-        """``x``, ``xs[0]``, ``cache['k']``."""
-        self.tensor = tensor
+        self.path = found.path
+        """``x``, ``xs[0]``, ``cache["k"]``."""
+        self.ways = found.ways
         self.saved = saved
+        """Its ``origin`` is the tensor: what the program has dropped, ``backward`` can't read."""
 
 
 class _Forward:
@@ -53,26 +50,29 @@ class _Forward:
     def __init__(self, conflicts: Conflicts, args: tuple[Any, ...]) -> None:
         self.conflicts = conflicts
         self.inputs = [arg for arg in args if isinstance(arg, torch.Tensor)]
-        self.log = WriteLog(self.inputs)
-        self.attributes: dict[tuple[int, str], tuple[Any, Stack]] = {}
-        """By ctx and name: the ctx and where the attribute was last set."""
+        self.log = WriteLog(self.inputs, keep=_unmarked.may_matter)
+        self.attributes: dict[int, tuple[Any, dict[str, Stack]]] = {}
+        """By identity of the ctx: the ctx, and where each attribute was last set."""
         self.dirty: tuple[torch.Tensor, ...] = ()
 
     def set(self, ctx: Any, name: str, value: Any) -> None:
         if name == "dirty_tensors":
             self.dirty = tuple(value)
-        elif name in ctx.__dict__ and next(_tensors(name, value), None) is not None:
-            self.attributes[id(ctx), name] = (ctx, _frames.capture(3))
+            self.log.leave(self.dirty)
+        elif type(value) not in _nested.ATOMS and name in ctx.__dict__:
+            self.attributes.setdefault(id(ctx), (ctx, {}))[1][name] = _frames.capture(3)
 
     def finish(self) -> None:
         """``forward`` has returned: what is on ``ctx`` now is what ``backward`` counts on."""
         for tensor in self.dirty:
             self.conflicts.ledger.marked_dirty(tensor)
-        for (_, name), (ctx, stack) in self.attributes.items():
-            stash = ctx.__dict__.setdefault(_STASH, [])
-            for path, tensor in _tensors(name, ctx.__dict__.get(name)):
-                saved = self.conflicts.ledger.file(tensor, stack)
-                stash.append(Stashed(self.conflicts, name, path, tensor, saved))
+        for ctx, stacks in self.attributes.values():
+            found = _nested.tensors_of(ctx, stacks)
+            if found:
+                file = self.conflicts.ledger.file
+                ctx.__dict__[_STASH] = [
+                    Stashed(self.conflicts, one, file(one.tensor, stacks[one.attribute])) for one in found
+                ]
 
     def writes_to_dirty(self) -> tuple[torch.Tensor | None, list[Any]]:
         """The one tensor that was marked dirty, and the writes to it; None where it isn't one."""
@@ -93,6 +93,7 @@ _removals: list[Callable[[], None]] = []
 
 def install() -> None:
     """Patch the three methods that every custom Function goes through, however it was bound."""
+    _unmarked.install()
     _removals.append(_patch_apply())
     _removals.append(_patch_setattr())
     _removals.extend(_patch_backward(name) for name in compat.BACKWARD_METHODS)
@@ -101,6 +102,7 @@ def install() -> None:
 def uninstall() -> None:
     while _removals:
         _removals.pop()()
+    _unmarked.uninstall()
 
 
 def _patch_apply() -> Callable[[], None]:
@@ -125,6 +127,10 @@ def _patch_apply() -> Callable[[], None]:
         finally:
             _thread.forwards.pop()
         forward.finish()
+        if forward.log.writes and torch.is_grad_enabled():
+            _unmarked.note(
+                conflicts, cls.__name__, args, forward.dirty, forward.log, result, _frames.capture(2)
+            )
         return result
 
     # torch leaves the class without an `apply` of its own: calls go on to the C++ one above it.
@@ -193,8 +199,11 @@ def _run_with_stale(
     watched: list[StaleTensor] = []
     put_back: list[Callable[[], None]] = []
     for stashed, standing in stale:
+        tensor = stashed.saved.origin()
+        if tensor is None:
+            continue
         before = standing.value if standing.value is not None else stashed.saved.alias
-        now = stashed.tensor.detach()
+        now = tensor.detach()
         if before.shape != now.shape or before.dtype != now.dtype or not compat.is_plain(now):
             continue
         name = f"ctx.{stashed.path}"
@@ -205,21 +214,37 @@ def _run_with_stale(
             stashed.conflicts.stale_on_ctx(standing, name, type(ctx).__name__)
 
         if stashed.conflicts.repairs:
-            value = before.clone()
-            if _is_of_a_graph(stashed.tensor):
-                put_back.append(compat.lent(stashed.tensor, value))
+            value = _copy_like(before, now)
+            if _is_of_a_graph(tensor):
+                put_back.append(compat.lent(tensor, value))
             else:
-                put_back.append(_exchange(ctx, stashed, value))
+                put_back.extend(_nested.exchange(ctx, stashed.ways, tensor, value))
             # The read of the right value is what tells that the wrong one would have been read.
-            watched.append(StaleTensor(value, now, told))
+            watched.append(StaleTensor(value, now, told, stands_for=now))
         else:
             watched.append(StaleTensor(now, before, told))
+    reads = StaleReads(watched)
     try:
-        with StaleReads(watched):
-            return run(*gradients)
+        with reads:
+            result = run(*gradients)
     finally:
         for undo in reversed(put_back):
             undo()
+    with torch.no_grad():
+        for replay in reads.replays:  # a counter that backward counts up, a buffer that it fills
+            replay()
+    return result
+
+
+def _copy_like(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A copy of ``values``, laid out as ``like`` where each element of that has a place of its own."""
+    overlaps = any(stride == 0 and size > 1 for size, stride in zip(like.size(), like.stride(), strict=True))
+    if overlaps or like.is_conj() or like.is_neg() or values.is_conj() or values.is_neg():
+        return values.clone()
+    with torch.no_grad():
+        return torch.empty_strided(like.size(), like.stride(), dtype=like.dtype, device=like.device).copy_(
+            values
+        )
 
 
 def _is_of_a_graph(tensor: torch.Tensor) -> bool:
@@ -228,40 +253,3 @@ def _is_of_a_graph(tensor: torch.Tensor) -> bool:
     A parameter is read, and others may write to it meanwhile.
     """
     return tensor.requires_grad and not isinstance(tensor, torch.nn.Parameter)
-
-
-def _exchange(ctx: Any, stashed: Stashed, value: torch.Tensor) -> Callable[[], None]:
-    """Put ``value`` in the tensor's place on ``ctx``; gives what takes it away again."""
-    old = ctx.__dict__.get(stashed.name)
-    new = ctx.__dict__[stashed.name] = _replaced(old, stashed.tensor, value)
-
-    def undo() -> None:
-        if ctx.__dict__.get(stashed.name) is new:
-            ctx.__dict__[stashed.name] = old
-
-    return undo
-
-
-def _tensors(path: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Tensors in ``value`` with the expression that leads to each; containers one level deep."""
-    if isinstance(value, torch.Tensor):
-        yield path, value
-    elif isinstance(value, (list, tuple)):
-        for index, item in enumerate(value):
-            if isinstance(item, torch.Tensor):
-                yield f"{path}[{index}]", item
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            if isinstance(item, torch.Tensor):
-                yield f"{path}[{key!r}]", item
-
-
-def _replaced(value: Any, old: torch.Tensor, new: torch.Tensor) -> Any:
-    """``value`` with ``old`` exchanged for ``new``; containers are copied, never changed."""
-    if value is old:
-        return new
-    if isinstance(value, dict):
-        return {key: new if item is old else item for key, item in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(new if item is old else item for item in value)
-    return value

@@ -132,7 +132,7 @@ def _run_shared(
         node: Whom the gradients were on the way to; None for nobody that the program knows.
         stands_for_none: What the callback passes on by returning None.
     """
-    with WriteLog(shared, keep=True) as log:
+    with WriteLog(shared, keep=lambda _: True) as log:
         result = run(*arguments)
     if not log.writes:
         return result

@@ -276,6 +276,17 @@ def spell_write(site: Site | None, operation: str, stack: Stack) -> str | None:
     return _text(target, found.source)
 
 
+def spell_argument(stack: Stack, position: int) -> str | None:
+    """The user's expression for one argument of the call at ``stack``, by position: ``h`` of ``f(h)``."""
+    place = _located(stack)
+    if place is None or not isinstance(place[0].node, ast.Call):
+        return None
+    args = place[0].node.args[: position + 1]
+    if len(args) <= position or any(isinstance(arg, ast.Starred) for arg in args):
+        return None
+    return _text(args[position], place[0].source)
+
+
 def base_of(expression: str) -> str | None:
     """The tensor that a written expression belongs to: ``d`` of ``d[:]``, ``x`` of ``x.data[0]``.
 

@@ -9,6 +9,7 @@ Slow, and only ever entered when something has changed.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ import torch
 from ..ledger._selection import select
 from . import _frames, _writes
 from . import _torch_compat as compat
+from ._content import differing
 
 _OVERWRITES = frozenset(
     {"copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_",
@@ -45,24 +47,39 @@ class StaleTensor:
         tensor: As it is now.
         before: As it was, same shape.
         told: Called once, when an element that differs has been read, with the stack of the first read.
+        stands_for: Whose place ``tensor`` takes for a while: writes are to reach that one, too.
     """
 
     def __init__(
-        self, tensor: torch.Tensor, before: torch.Tensor, told: Callable[[_frames.Stack], None]
+        self,
+        tensor: torch.Tensor,
+        before: torch.Tensor,
+        told: Callable[[_frames.Stack], None],
+        *,
+        stands_for: torch.Tensor | None = None,
     ) -> None:
         self.tensor = tensor
+        self._stands_for = stands_for
         self.key = compat.storage_key(tensor)
         self._told: Callable[[_frames.Stack], None] | None = told
         self._read_by: _frames.Stack | None = None
         with torch.no_grad(), compat.unseen_by_torch():
             now, then = compat.physical(tensor), compat.physical(before)
-            differs = _differs(now, then)
+            differs = differing(now, then)
             elements = tensor.untyped_storage().nbytes() // tensor.itemsize
             self._map = torch.zeros(elements, dtype=torch.bool, device=tensor.device)
             self._view(tensor).copy_(differs)
 
     def _view(self, tensor: torch.Tensor) -> torch.Tensor:
         return self._map.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+
+    def real(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """The same part of the tensor that this one stands for; None if it stands for none laid out alike."""
+        real = self._stands_for
+        if real is None or real.stride() != self.tensor.stride() or tensor.dtype != real.dtype:
+            return None
+        offset = real.storage_offset() + tensor.storage_offset() - self.tensor.storage_offset()
+        return real.as_strided(tensor.size(), tensor.stride(), offset)
 
     def wrote(
         self, tensor: torch.Tensor, operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -93,14 +110,6 @@ class StaleTensor:
             told(self._read_by or stack or _frames.capture(2))
 
 
-def _differs(now: torch.Tensor, then: torch.Tensor) -> torch.Tensor:
-    """Element by element; a NaN equals a NaN."""
-    differs = now != then
-    if now.is_floating_point() or now.is_complex():
-        differs &= ~(now.isnan() & then.isnan())
-    return differs
-
-
 class StaleReads(compat.TorchDispatchMode):
     """Active while a user's code runs that may read one of the ``stale`` tensors.
 
@@ -120,6 +129,8 @@ class StaleReads(compat.TorchDispatchMode):
         """What was computed from a stale tensor, by storage; held so that no other gets its memory."""
         self._awaiting: list[tuple[StaleTensor, _frames.Stack]] = []
         """Saved by an operation that is still to run, and where."""
+        self.replays: list[Callable[[], Any]] = []
+        """What writes to the tensors whose place stale ones take, once they have it again."""
 
     def __enter__(self) -> StaleReads:
         _active.modes.append(self)
@@ -160,6 +171,8 @@ class StaleReads(compat.TorchDispatchMode):
             for stale in read:
                 stale.note_read()
         result = func(*args, **kwargs)
+        if written:
+            self._note_replay(func, args, kwargs, written)
         if read and self._until_saved and not _is_number(func, args):
             self._note([*_flat(result), *written], read[0])
         else:
@@ -175,6 +188,19 @@ class StaleReads(compat.TorchDispatchMode):
                 if compat.storage_key(tensor) == stale.key and any(tensor is one for one in written):
                     stale.wrote(tensor, "copy_" if id(tensor) in out else name, args, kwargs)
         return result
+
+    def _note_replay(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], written: Sequence[torch.Tensor]
+    ) -> None:
+        real: dict[int, torch.Tensor] = {}
+        for stale, tensor in self._touched(written):
+            if (one := stale.real(tensor)) is not None:
+                real[id(tensor)] = one
+                if torch.Tag.nondeterministic_seeded in func.tags:  # once more would be other numbers
+                    self.replays.append(functools.partial(one.copy_, tensor.clone()))
+        if real and torch.Tag.nondeterministic_seeded not in func.tags:
+            args, kwargs = compat.tree_map(lambda value: real.get(id(value), value), (args, kwargs))
+            self.replays.append(functools.partial(func, *args, **kwargs))
 
     def _read(self, tensors: list[torch.Tensor], written: Sequence[torch.Tensor]) -> list[StaleTensor]:
         """The stale tensors that an operation which reads ``tensors`` depends on."""

@@ -73,6 +73,7 @@ current_node = torch._C._current_autograd_node
 NODE_NOTE = "unclobber"
 ROOT_NOTE = "unclobber root"
 LIFE_NOTE = "unclobber life"
+UNMARKED_NOTE = "unclobber unmarked"
 DETACHED_SENTENCE = (
     "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_()."
     "This is not supported, please use out-of-place `.detach()` instead"

@@ -8,6 +8,7 @@ copy of anything unless it is asked for.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -27,6 +28,8 @@ class Written(NamedTuple):
     stack: Stack
     before: torch.Tensor | None
     """What the followed tensor held before the first write, where that was asked for."""
+    shifts: bool = False
+    """Whether its derivative by the old value is 1: a constant was added, or the same put back."""
 
 
 class WriteLog:
@@ -34,13 +37,17 @@ class WriteLog:
 
     Args:
         tensors: What to follow. They must live as long as the block.
-        keep: Whether to copy a tensor just before its first write.
+        keep: Which of them are to be copied just before their first write; asked then.
     """
 
-    def __init__(self, tensors: list[torch.Tensor], *, keep: bool = False) -> None:
+    def __init__(
+        self, tensors: list[torch.Tensor], *, keep: Callable[[torch.Tensor], bool] | None = None
+    ) -> None:
         self.writes: list[Written] = []
         self._tensors = {key: t for t in tensors if (key := storage_of(t)) is not None}
         self._keep = keep
+        self._settled: set[int] = set()
+        """Storages that have been written to, or left."""
 
     def __enter__(self) -> WriteLog:
         _follower.add(self._tensors, self)
@@ -49,12 +56,21 @@ class WriteLog:
     def __exit__(self, *error: object) -> None:
         _follower.remove(self._tensors, self)
 
-    def note(self, key: int, operation: str, stack: Stack) -> None:
+    def note(self, key: int, operation: str, stack: Stack, shifts: bool) -> None:
         before = None
-        if self._keep and not any(write.key == key for write in self.writes):
-            with torch.no_grad(), compat.unseen_by_torch():
-                before = self._tensors[key].clone()
-        self.writes.append(Written(key, operation, stack, before))
+        if self._keep is not None and key not in self._settled:
+            self._settled.add(key)
+            tensor = self._tensors[key]
+            if self._keep(tensor):
+                with torch.no_grad(), compat.unseen_by_torch():
+                    before = tensor.clone()
+        self.writes.append(Written(key, operation, stack, before, shifts))
+
+    def leave(self, tensors: Iterable[torch.Tensor]) -> None:
+        """What these hold before their first write is not asked for any more."""
+        for tensor in tensors:
+            if (key := storage_of(tensor)) is not None:
+                self._settled.add(key)
 
 
 def storage_of(tensor: torch.Tensor) -> int | None:
@@ -98,8 +114,26 @@ class _Follower(Listener):
         if key is None or not logs:
             return
         stack = _frames.capture(3)
+        shifts = _shifts(operation, args)
         for log in logs:
-            log.note(key, operation, stack)
+            log.note(key, operation, stack, shifts)
+
+
+def _shifts(operation: str, args: tuple[Any, ...]) -> bool:
+    if len(args) < 2:
+        return False
+    target, other = args[:2]
+    if operation in ("add_", "sub_"):
+        return not (isinstance(other, torch.Tensor) and other.requires_grad)
+    # `x[0] += 1` adds to a view, and then copies the view onto itself
+    return (
+        operation == "copy_"
+        and isinstance(other, torch.Tensor)
+        and compat.storage_key_or_none(other) == compat.storage_key_or_none(target)
+        and other.storage_offset() == target.storage_offset()
+        and other.shape == target.shape
+        and other.stride() == target.stride()
+    )
 
 
 _follower = _Follower()

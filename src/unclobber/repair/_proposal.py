@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..model import Finding
+
 AS_WRITTEN = "as written"
 NOT_RECORDED = "with the write not recorded"
 RECORDED = "with the write recorded"
@@ -14,6 +16,7 @@ COPIED_OUTPUT = "with the custom Function's output copied"
 NO_GRAD = "with no_grad for inference_mode"
 VIEW_DETACHED = "with the view detached alone"
 KEPT_ON_CTX = "with the tensors on ctx as they were in forward"
+WRITTEN_BACK = "with the custom Function run on a copy and its result written back"
 CUT = "with the gradient stopped at the graph that was freed"
 
 READINGS = {
@@ -32,6 +35,13 @@ READINGS = {
 """What a program is taken to mean where torch refuses it, by code. Every reading is run from the
 program as it is, under ``guard``, without the candidate's edits. Codes that are not here have no
 reading that could be run, so nothing can be proved for them."""
+
+
+def reading_of(finding: Finding) -> str | None:
+    """What the program is taken to mean where torch refuses it, or is wrong, in this way."""
+    if finding.code == "UC103" and finding.saved is not None and finding.saved.role is None:
+        return WRITTEN_BACK  # an input that was overwritten unmarked: nothing is kept on ctx
+    return READINGS.get(finding.code)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ..observe import _torch_compat as compat
+from ..observe._content import same_bits
 from ..observe._torch_compat import tree_map
 from . import _proposal as names
 
@@ -220,6 +221,52 @@ def _kept_on_ctx() -> Iterator[None]:
 
 
 @contextmanager
+def _results_written_back() -> Iterator[None]:
+    """A custom Function that overwrites an input and returns it works on a copy; its result is then
+    copied into the input, which autograd records as any other write."""
+    function: Any = torch.autograd.Function
+    original = function.__dict__["apply"]
+
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        run = original.__get__(None, cls)
+        copies = _copies(args) if torch.is_grad_enabled() else {}
+        answer = run(*(copies.get(id(arg), arg) for arg in args), **kwargs)
+        for arg in args:
+            copy = copies.pop(id(arg), None)
+            if copy is not None:
+                answer = _written_back(cls, answer, arg, copy)
+        return answer
+
+    function.apply = classmethod(apply)
+    try:
+        yield
+    finally:
+        function.apply = original
+
+
+def _copies(args: tuple[Any, ...]) -> dict[int, torch.Tensor]:
+    """Copies of a Function's computed inputs, by the input's identity; none where inputs share memory."""
+    tensors = {id(arg): arg for arg in args if isinstance(arg, torch.Tensor)}
+    storages = {arg.untyped_storage().data_ptr() for arg in tensors.values()}
+    if len(storages) < len(tensors):
+        return {}
+    return {key: arg.clone() for key, arg in tensors.items() if arg.requires_grad and compat.has_history(arg)}
+
+
+def _written_back(cls: Any, answer: Any, arg: torch.Tensor, copy: torch.Tensor) -> Any:
+    if same_bits(copy, arg):
+        return tree_map(lambda item: arg if item is copy else item, answer)
+    parts = answer if isinstance(answer, tuple) else (answer,)
+    same = [part for part in parts if part is copy or getattr(part, "_base", None) is copy]
+    if len(same) != 1 or same[0].shape != arg.shape:
+        raise RuntimeError(
+            f"{cls.__name__} overwrites an input and doesn't return it: no derivative is known"
+        )
+    arg.copy_(same[0])
+    return tree_map(lambda item: arg.view_as(arg) if item is same[0] else item, answer)
+
+
+@contextmanager
 def _no_grad_for_inference_mode() -> Iterator[None]:
     original = torch.inference_mode
 
@@ -246,5 +293,6 @@ _CONTEXTS: dict[str, Context] = {
     names.VIEW_DETACHED: _ViewsDetached,
     names.COPIED_OUTPUT: _outputs_copied,
     names.KEPT_ON_CTX: _kept_on_ctx,
+    names.WRITTEN_BACK: _results_written_back,
     names.NO_GRAD: _no_grad_for_inference_mode,
 }

@@ -22,7 +22,7 @@ from ._job import Job, Ran
 from ._outcome import Clean, Failed, Outcome, Proof, Proved, Repair, Unproved
 from ._project import Project, root_of
 from ._proof import Runner
-from ._proposal import AS_WRITTEN, READINGS, Proposal
+from ._proposal import AS_WRITTEN, Proposal, reading_of
 
 BEYOND = 2
 """Backward calls after the one that failed which are run and compared as well."""
@@ -315,7 +315,7 @@ def _without_finding(ran: Ran) -> Outcome:
 
 def _readings(finding: Finding, proposal: Proposal | None) -> frozenset[Any]:
     own = proposal.reading if proposal is not None else None
-    return frozenset({own or READINGS.get(finding.code)})
+    return frozenset({own or reading_of(finding)})
 
 
 def _repair(state: _State, proof: Proof | None) -> Repair:

@@ -16,7 +16,8 @@ ABOUT: dict[str, tuple[str, str]] = {
         "Write after the backward that needs the old values, or clone the tensor before it is saved.",
     ),
     "UC103": (
-        "A custom autograd Function reads in its backward a tensor from ctx that has changed since forward.",
+        "A custom autograd Function reads in its backward a tensor from ctx that has changed since forward, "
+        "or overwrites its input in forward without saying so.",
         "Keep tensors with ctx.save_for_backward, and declare inputs that are written with ctx.mark_dirty.",
     ),
     "UC104": (

@@ -28,6 +28,9 @@ _WORDING: dict[str, tuple[str, str]] = {
 _DIRTY = ("{write} changes a tensor in place", " that is marked dirty and not returned")
 """UC103 where nothing was kept: a forward whose ``mark_dirty`` torch refuses."""
 
+_UNMARKED = ("{write} overwrites", " what {saved} handed to it, without mark_dirty")
+"""UC103 where a forward overwrites its input: what is held has no role."""
+
 _DETACHED = "{write} detaches"
 """UC101 where ``detach_`` took a saved tensor's history."""
 
@@ -47,6 +50,8 @@ def summary_line(finding: Finding) -> str:
     first, second = _WORDING[finding.code]
     if finding.code == "UC103" and finding.saved is None:
         first, second = _DIRTY
+    elif finding.code == "UC103" and finding.saved is not None and finding.saved.role is None:
+        first, second = _UNMARKED
     if finding.code == "UC102" and finding.saved is None:
         first, second = _MISREAD
     if finding.harmless:

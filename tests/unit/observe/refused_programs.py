@@ -1134,7 +1134,7 @@ net.w.add_(1)  # write
 x = torch.ones(2, requires_grad=True) * 1
 a, b = x.unbind()  # made
 with torch.no_grad():
-    a.zero_()
+    a.zero_()  # write
 y = b * 2  # needed
 """,
     ),

@@ -244,3 +244,71 @@ def test_tensors_on_ctx_stay_what_they_were():
 
     assert torch.equal(_plain(program), torch.full((4,), 9.0))
     assert torch.equal(_under(names.KEPT_ON_CTX, program), torch.ones(4))
+
+
+class _InPlace(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, mark, back):
+        if mark:
+            ctx.mark_dirty(x)
+        x.mul_(3)
+        return x if back else x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 3, None, None
+
+
+def _read_again(mark, back=True):
+    w = _leaf()
+    h = w * 1
+    y = _InPlace.apply(h, mark, back)
+    (y * h).sum().backward()
+    return w.grad
+
+
+def test_a_function_that_marks_its_input_is_run_as_it_is_meant():
+    """With the mark, without it, the reading gives what torch gives with it."""
+    right = _plain(lambda: _read_again(True))
+    assert not torch.equal(_plain(lambda: _read_again(False)), right)
+    for mark in (True, False):
+        assert torch.equal(_under(names.WRITTEN_BACK, lambda mark=mark: _read_again(mark)), right)
+
+
+def test_a_view_is_written_back_into_its_base():
+    def program(mark):
+        w = _leaf()
+        h = w * 1
+        _InPlace.apply(h[1:3], mark, True)
+        h.exp().sum().backward()
+        return w.grad
+
+    right = _plain(lambda: program(True))
+    assert torch.equal(_under(names.WRITTEN_BACK, lambda: program(False)), right)
+
+
+def test_an_input_that_is_not_returned_has_no_reading():
+    """What its derivative is, nobody knows, so nothing may be compared with it."""
+    with pytest.raises(RuntimeError, match="no derivative is known"):
+        _under(names.WRITTEN_BACK, lambda: _read_again(False, back=False))
+
+
+def test_functions_that_write_nothing_are_left_alone():
+    class Both(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            return x * 2, y
+
+        @staticmethod
+        def backward(ctx, one, other):
+            return one * 2, other
+
+    def program():
+        w = _leaf()
+        h = w * 1
+        a, b = Both.apply(h, h[:])
+        c, d = Both.apply(a, w)
+        (a * b * c * d).sum().backward()
+        return w.grad
+
+    assert torch.equal(_under(names.WRITTEN_BACK, program), _plain(program))

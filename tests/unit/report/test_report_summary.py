@@ -55,6 +55,14 @@ def test_nothing_known(code):
     assert "{" not in line
 
 
+def test_an_input_that_is_overwritten_unmarked():
+    """Nothing was kept on ctx there: what is held has no role."""
+    saved = dataclasses.replace(PLAIN.saved, role=None)
+    assert summary_line(dataclasses.replace(PLAIN, code="UC103", saved=saved)) == (
+        "SUMMARY: UC103 saved-on-ctx train.py:14 overwrites what train.py:12 handed to it, without mark_dirty"
+    )
+
+
 def test_harmless_is_not_called_overwriting():
     """A write to other elements did not overwrite what was saved."""
     assert summary_line(EXAMPLES["harmless"]) == (

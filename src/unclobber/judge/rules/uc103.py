@@ -2,12 +2,13 @@
 
 A tensor that ``forward`` leaves on ``ctx`` without ``save_for_backward`` has no version check: if
 it is overwritten before ``backward`` reads it, the gradient is wrong and nothing is said. The other
-half of the contract with autograd is ``mark_dirty``: what was marked must be returned itself.
+half of the contract with autograd is ``mark_dirty``: an input that is overwritten must be marked, and
+what was marked must be returned itself.
 """
 
 from __future__ import annotations
 
-from ...model import Evidence, Finding, Fix, Need, Write
+from ...model import Evidence, Finding, Fix, Need, Save, Write
 from .._words import tensor_name, touching
 
 
@@ -61,4 +62,39 @@ def judge_dirty(writes: tuple[Write, ...], need: Need, *, function: str, torch_m
         fixes=(Fix("return the tensor that was marked dirty itself, not a copy or a view of it"),),
         torch_message=torch_message,
         labels=(("write", "changed in place here"), ("needed", f"{function} is applied here")),
+    )
+
+
+def judge_unmarked(save: Save, writes: tuple[Write, ...], need: Need, *, returned: bool) -> Finding:
+    """A Function overwrote an input without ``mark_dirty``, and a later reader's gradient passes it by.
+
+    Args:
+        save: The input: where the Function was applied to it, and its name there; no role.
+        writes: The writes to it during ``forward``.
+        need: The backward call.
+        returned: Whether ``forward`` returned the input, as ``mark_dirty`` wants.
+    """
+    function = save.operation
+    held = f"`{save.expression}`" if save.expression else "an input"
+    within = {write.expression for write in writes if write.expression and write.expression.isidentifier()}
+    inner = within.pop() if len(within) == 1 else None
+    mark = f"ctx.mark_dirty({inner})" if inner else "ctx.mark_dirty(…)"
+    later = Fix(f"read what {function} returns, not {held}, after it was applied")
+    fixes = (
+        (Fix("say in forward that it writes to its input", code=mark), later)
+        if returned
+        else (Fix("write to a copy of the input in forward, or return the input, too, and mark it dirty"),)
+    )
+    return Finding(
+        code="UC103",
+        message=f"{held} was overwritten by {function}.forward without ctx.mark_dirty, and then read again",
+        saved=save,
+        writes=writes,
+        needed=need,
+        fixes=fixes,
+        notes=(f"the gradient of what reads {held} afterwards passes {function} by, and torch says nothing",),
+        labels=(
+            ("saved", f"{function} is applied here"),
+            ("write", "overwritten here, without ctx.mark_dirty"),
+        ),
     )

@@ -20,6 +20,7 @@ from .detach_hidden import propose as _detach_hidden
 from .detach_state import propose as _detach_state
 from .inference_mode import propose as _inference_mode
 from .inplace_modules import propose as _inplace_modules
+from .mark_dirty import propose as _mark_dirty
 from .move_step import propose as _move_step
 from .multi_view import propose as _multi_view
 from .no_grad import propose as _no_grad
@@ -38,6 +39,7 @@ CURES: dict[str, Cure] = {
     "rebind-element": _rebind_element,
     "inplace-modules": _inplace_modules,
     "scatter": _scatter,
+    "mark-dirty": _mark_dirty,
     "clone-saved": _clone_saved,
     "clone-target": _clone_target,
     "stack-list": _stack_list,

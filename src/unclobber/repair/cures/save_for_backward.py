@@ -71,7 +71,7 @@ def rewritten(source: Source, owner: cst.ClassDef) -> str | None:
             changes[node] = node.attr
     comma = "," if len(used) == 1 else ""
     load = source.parsed(f"{', '.join(used)}{comma} = {back}.saved_tensors")
-    changes[backward.body] = late(lambda block: block.with_changes(body=_after_docstring(block.body, load)))
+    changes[backward.body] = late(lambda block: block.with_changes(body=after_docstring(block.body, load)))
     return source.replaced(changes)
 
 
@@ -119,7 +119,8 @@ def _binds_any(function: cst.FunctionDef, names: set[str]) -> bool:
     return bool((parameters | targets) & names)
 
 
-def _after_docstring(body: object, load: cst.CSTNode) -> list[cst.CSTNode]:
+def after_docstring(body: object, load: cst.CSTNode) -> list[cst.CSTNode]:
+    """A function's lines with one more at the beginning."""
     lines = list(body)  # type: ignore[call-overload]
     first = lines[0] if lines else None
     documented = (

@@ -1,0 +1,119 @@
+"""Let a custom Function say that it writes to its input.
+
+Where ``forward`` returns the input that it overwrites, ``ctx.mark_dirty`` makes the Function part of the
+input's history. Where it returns something else, torch would refuse that, and what the derivative
+of the overwritten input should be is nowhere said: then a copy is offered, and the choice left to the user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...model import Finding
+from .._project import Project
+from .._proposal import Proposal
+from .._syntax import Source, late, root_place, walk
+from ._sites import write_spots
+from .clone_target import targets
+from .save_for_backward import after_docstring
+
+
+def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+    """The forward that wrote, with its input marked or copied."""
+    if finding.code != "UC103" or finding.saved is None or finding.saved.role is not None:
+        return
+    for _, (path, source, statement) in write_spots(finding, project):
+        forward, owner = source.above(statement, cst.FunctionDef), source.above(statement, cst.ClassDef)
+        if forward is None or owner is None or forward.name.value != "forward":
+            continue
+        where = f"`{owner.name.value}.forward`"
+        for name in _written_parameters(source, statement, forward):
+            if not _returns(forward, name):
+                text = source.inserted(statement, before=[f"{name} = {name}.clone()"])
+                note = "what reads the input after the Function then finds its old values"
+                title = f"write to a copy of `{name}` in {where}"
+                if text is not None:
+                    yield Proposal("mark-dirty", title, {path: text}, offered=True, note=note)
+                continue
+            text = marked(source, statement, forward, owner, name)
+            if text is not None:
+                yield Proposal("mark-dirty", f"mark `{name}` as written in {where}", {path: text})
+
+
+def marked(
+    source: Source,
+    statement: cst.BaseSmallStatement,
+    forward: cst.FunctionDef,
+    owner: cst.ClassDef,
+    name: str,
+) -> str | None:
+    """The text with ``ctx.mark_dirty(name)`` before the writing statement, or in ``setup_context``.
+
+    Returns:
+        None where there is no room for it.
+    """
+    setup = next(
+        (n for n in owner.body.body if isinstance(n, cst.FunctionDef) and n.name.value == "setup_context"),
+        None,
+    )
+    parameters = [parameter.name.value for parameter in forward.params.params]
+    if setup is None:
+        ctx, tensor, function = parameters[0], name, forward
+    elif len(setup.params.params) >= 2:
+        ctx = setup.params.params[0].name.value
+        tensor = f"{setup.params.params[1].name.value}[{parameters.index(name)}]"
+        function = setup
+    else:
+        return None
+    for node in walk(function):
+        if isinstance(node, cst.Call) and source.code(node.func) == f"{ctx}.mark_dirty":
+            # a second call would take back what the first one marked
+            return source.replaced({node: _with_argument(node, tensor)})
+    call = f"{ctx}.mark_dirty({tensor})"
+    if setup is None:
+        return source.inserted(statement, before=[call])
+    if not isinstance(setup.body, cst.IndentedBlock):
+        return None
+    line = source.parsed(call)
+    return source.replaced(
+        {setup.body: late(lambda block: block.with_changes(body=after_docstring(block.body, line)))}
+    )
+
+
+def _with_argument(call: cst.Call, tensor: str) -> cst.Call:
+    args = [*call.args, cst.Arg(cst.parse_expression(tensor))]
+    between = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+    return call.with_changes(args=[*(arg.with_changes(comma=between) for arg in args[:-1]), args[-1]])
+
+
+def _written_parameters(
+    source: Source, statement: cst.BaseSmallStatement, forward: cst.FunctionDef
+) -> list[str]:
+    parameters = {parameter.name.value for parameter in forward.params.params}
+    return [name for place in targets(source, statement) if (name := source.code(place)) in parameters]
+
+
+def _returns(forward: cst.FunctionDef, name: str) -> bool:
+    """Whether a ``return`` hands back the tensor itself: ``x``, ``x.mul_(2)``, ``x, y``."""
+    for node in walk(forward):
+        if isinstance(node, cst.Return) and node.value is not None:
+            values = (
+                [element.value for element in node.value.elements]
+                if isinstance(node.value, cst.Tuple)
+                else [node.value]
+            )
+            if any(_is_itself(value, name) for value in values):
+                return True
+    return False
+
+
+def _is_itself(value: cst.BaseExpression, name: str) -> bool:
+    while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
+        method = value.func.attr.value
+        if not method.endswith("_") or method.endswith("__"):
+            return False
+        value = value.func.value
+    place = root_place(value)
+    return place is value and isinstance(place, cst.Name) and place.value == name

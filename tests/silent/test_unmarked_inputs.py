@@ -1,0 +1,241 @@
+"""UC103: a custom Function overwrites its input without ``mark_dirty``, and something reads it afterwards."""
+
+import pytest
+import torch
+from _programs import Program, assert_told, watched
+
+from unclobber.observe import _backward, _unmarked
+from unclobber.report import to_text
+
+FUNCTION = """\
+    class Scale(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            x.mul_(3)  # write
+            return x
+        @staticmethod
+        def backward(ctx, g):
+            return 3 * g
+"""
+LEAVES = """\
+    x = leaf()
+    h = x * 1
+"""
+TO_COPY = {"x.mul_(3)  # write": "x = x * 3", "return x.mul_(3)  # write": "return x * 3"}
+
+READ_AFTERWARDS = {
+    "the Function's result is dropped": "Scale.apply(h)  # saved\n    z = h.sum()",
+    "beside the result": "y = Scale.apply(h)  # saved\n    z = (y * h).sum()",
+    "in place": "y = Scale.apply(h)  # saved\n    h.mul_(2)\n    z = h.sum()",
+    "through a view made before": "v = h[1:]\n    y = Scale.apply(h)  # saved\n    z = v.sum()",
+    "through a view made afterwards": "y = Scale.apply(h)  # saved\n    z = h[1:].exp().sum()",
+    "as the base of what was written": "y = Scale.apply(h.view(2, 2))  # saved\n    z = h.sum()",
+    "as the view that was written": "v = h[:2]\n    y = Scale.apply(v)  # saved\n    z = v.sum()",
+    "as an output of several": "a, h = torch.frexp(x)[0], (x * 1).sort()[0]\n"
+    "    Scale.apply(h)  # saved\n    z = h.sum()",
+    "inside a reentrant checkpoint": """\
+from torch.utils.checkpoint import checkpoint
+    def run(h):
+        h = h * 1
+        Scale.apply(h)  # saved
+        return h * 2
+    z = checkpoint(run, h, use_reentrant=True).sum()""",
+    "inside a checkpoint": """\
+from torch.utils.checkpoint import checkpoint
+    def run(h):
+        h = h * 1
+        Scale.apply(h)  # saved
+        return h * 2
+    z = checkpoint(run, h, use_reentrant=False).sum()""",
+}
+"""Programs that torch runs without a word and with a gradient that misses a factor of 3."""
+
+
+def written(body, function=FUNCTION):
+    return Program.of(f"{function}{LEAVES}    {body}\n    z.backward()  # needed\n    gradient = x.grad\n")
+
+
+@pytest.mark.parametrize("body", READ_AFTERWARDS.values(), ids=READ_AFTERWARDS)
+def test_what_reads_the_input_afterwards_is_found(body):
+    program = written(body)
+    marked = Program.of(program.text.replace("x.mul_(3)  # write", "ctx.mark_dirty(x); x.mul_(3)"))
+    assert not torch.equal(program.run(), marked.run())
+    told = watched(program)
+    assert_told(program, told, "UC103")
+    assert told.warned == tuple(program.lines("write"))
+    assert torch.equal(told.gradient, program.run())
+    assert watched(program, strict=True).raised
+    assert watched(marked, strict=True).findings == ()
+
+
+@pytest.mark.parametrize("body", READ_AFTERWARDS.values(), ids=READ_AFTERWARDS)
+def test_guard_refuses(body):
+    """It can't know what the derivative of the write was meant to be."""
+    told = watched(written(body), policy="guard")
+    assert told.raised
+    assert [(finding.code, finding.repaired) for finding in told.findings] == [("UC103", False)]
+
+
+FORWARDS = {
+    "another result": "x.mul_(3)  # write\n            return x * 2",
+    "through .data": "x.data.mul_(3)  # write\n            return x",
+    "through a view": "x.view(-1)[:2].mul_(3)  # write\n            return x",
+    "some elements": "x[1:3] = 5  # write\n            return x",
+    "by an addition of its own": "x.add_(x)  # write\n            return x",
+    "with another tensor marked": "y = x.new_zeros(()); ctx.mark_dirty(y); x.mul_(3)  # write\n"
+    "            return x.clone(), y",
+}
+
+
+@pytest.mark.parametrize("forward", FORWARDS.values(), ids=FORWARDS)
+def test_however_forward_writes(forward):
+    function = FUNCTION.replace("x.mul_(3)  # write\n            return x", forward)
+    function = function.replace("def backward(ctx, g)", "def backward(ctx, g, *more)")
+    program = written("Scale.apply(h)  # saved\n    z = (h * h).sum()", function)
+    assert_told(program, watched(program), "UC103")
+
+
+def test_set_up_apart_from_forward():
+    function = FUNCTION.replace("(ctx, x)", "(x)").replace(
+        "        @staticmethod\n        def backward",
+        "        @staticmethod\n        def setup_context(ctx, inputs, output):\n            pass\n"
+        "        @staticmethod\n        def backward",
+    )
+    program = written("Scale.apply(h)  # saved\n    z = h.sum()", function)
+    assert_told(program, watched(program), "UC103")
+    marked = Program.of(program.text.replace("pass\n", "ctx.mark_dirty(inputs[0])\n"))
+    assert watched(marked, strict=True).findings == ()
+
+
+def test_the_story_says_which_argument_and_what_to_write():
+    program = written("Scale.apply(h)  # saved\n    z = h.sum()")
+    (finding,) = watched(program).findings
+    assert (finding.saved.expression, finding.saved.operation, finding.saved.role) == ("h", "Scale", None)
+    assert finding.fixes[0].code == "ctx.mark_dirty(x)"
+    other = program.text.replace("return x\n", "return x.clone()\n")
+    (finding,) = watched(Program.of(other)).findings
+    assert finding.fixes[0].code is None  # `mark_dirty` wants the input returned
+
+
+def test_guard_gives_earlier_readers_their_values():
+    """Those who read the input before the Function ran are what guard is for."""
+    program = written("z = h.exp().sum() + (h * h).sum()\n    y = Scale.apply(h)\n    z = z + y.sum()")
+    told = watched(program, policy="guard")
+    apart = Program.of(program.text.replace("x.mul_(3)  # write", "x = x * 3"))
+    assert torch.equal(told.gradient, apart.run())
+    assert {finding.code for finding in told.findings} == {"UC101"}
+
+
+HARMLESS = {
+    "only the result is read": "z = (Scale.apply(h) ** 2).sum()",
+    "only read before": "z = h.sum() + h.mean()\n    z = z + Scale.apply(h).sum()",
+    "read without a gradient": "y = Scale.apply(h)\n    z = (y * h.detach()).sum()",
+    "what is read afterwards gets no gradient": "y = Scale.apply(h)\n    z = (y + h.sign()).sum()",
+    "overwritten before it is read": "Scale.apply(h)\n    h.zero_()\n    z = h.sum() + x.sum()",
+    "only other elements are read": "y = Scale.apply(h[:2])\n    z = h[2:].sum() + h[:2].detach().sum()",
+    "its own gradient is asked for": "Scale.apply(h)\n    x.grad, = torch.autograd.grad((h * h).sum(), h)\n"
+    "    z = x.sum()",
+    "a leaf": "y = Scale.apply(x)\n    z = (y + x).sum()",
+    "a view of a leaf": "y = Scale.apply(x[:2])\n    z = (y + x[:2]).sum()",
+    "no gradient is needed": "with torch.no_grad():\n        Scale.apply(h)\n    z = h.sum()",
+    "an input that needs none": "t = torch.ones(4)\n    y = Scale.apply(t)\n    z = (h * y * t).sum()",
+}
+
+
+@pytest.mark.parametrize("body", HARMLESS.values(), ids=HARMLESS)
+@pytest.mark.parametrize("policy", ["watch", "guard"])
+def test_where_no_gradient_is_wrong_nothing_is_said(body, policy):
+    program = written(body)
+    told = watched(program, policy=policy, strict=policy == "watch")
+    assert told.findings == ()
+    assert not told.raised
+    assert torch.equal(told.gradient, program.run())
+
+
+HARMLESS_FORWARDS = {
+    "a constant is added": "x.add_(1)\n            return x",
+    "to some elements": "x[1:] += 1\n            return x",
+    "what was there is put back": "y = x * 3; x.mul_(2); x.div_(2)\n            return y",
+    "marked": "x.mul_(3); ctx.mark_dirty(x)\n            return x",
+    "marked before": "ctx.mark_dirty(x); x.mul_(3)\n            return x",
+    "marked through another name": "y = x; y.mul_(3); ctx.mark_dirty(y)\n            return x",
+    "a copy": "x = x.clone(); x.mul_(3)\n            return x",
+}
+
+
+@pytest.mark.parametrize("forward", HARMLESS_FORWARDS.values(), ids=HARMLESS_FORWARDS)
+@pytest.mark.parametrize("policy", ["watch", "guard"])
+def test_what_forward_may_do(forward, policy):
+    """With a read afterwards."""
+    function = FUNCTION.replace("x.mul_(3)  # write\n            return x", forward)
+    if "add" in forward or "+=" in forward:
+        function = function.replace("return 3 * g", "return g")
+    program = written("y = Scale.apply(h)\n    z = (h + y).sum()", function)
+    told = watched(program, policy=policy, strict=policy == "watch")
+    assert told.findings == ()
+    assert torch.equal(told.gradient, program.run())
+
+
+def test_the_second_derivative_of_what_was_saved_is_no_read():
+    """Nodes that backward makes read what autograd saved, under guard as it was."""
+    program = Program.of(f"""\
+{FUNCTION}{LEAVES}
+    z = (h ** 3).sum()
+    y = Scale.apply(h)
+    (first,) = torch.autograd.grad(z + y.sum(), x, create_graph=True)
+    first.sum().backward()
+    gradient = x.grad
+""")
+    told = watched(program, policy="guard")
+    assert torch.allclose(told.gradient, 6 * torch.linspace(0.1, 1.0, 4))
+    assert {finding.code for finding in told.findings} == {"UC101"}
+
+
+def test_each_place_is_told_once():
+    program = Program.of(f"""\
+{FUNCTION}
+    x = leaf()
+    for _ in range(3):
+        h = x * 1
+        Scale.apply(h)  # saved
+        z = h.sum()
+        z.backward()  # needed
+    gradient = x.grad
+""")
+    told = watched(program)
+    assert_told(program, told, "UC103")
+    assert len(told.warned) == 1
+
+
+def test_nothing_is_left_of_it():
+    """A note dies with the graph, and the nodes keep no hook."""
+    watched(written("Scale.apply(h)  # saved\n    z = h.sum()"))
+    assert _backward.look_ahead is None
+    assert not list(_unmarked._alive)
+
+
+STORY = """\
+error[UC103] saved-on-ctx: `h` was overwritten by Scale.forward without
+    ctx.mark_dirty, and then read again
+  --> PROGRAM:8
+   |
+ 8 |         x.mul_(3)  # write
+   |         ^^^^^^^^^ overwritten here, without ctx.mark_dirty
+...
+15 | Scale.apply(h)  # saved
+   |             - Scale is applied here
+16 | z = h.sum()
+17 | z.backward()  # needed
+   | ------------ needed here
+   |
+   = note: the gradient of what reads `h` afterwards passes Scale by, and torch
+           says nothing
+   = help: say in forward that it writes to its input: `ctx.mark_dirty(x)`
+   = help: read what Scale returns, not `h`, after it was applied
+   = more: unclobber explain UC103"""
+
+
+def test_the_whole_story():
+    program = written("Scale.apply(h)  # saved\n    z = h.sum()")
+    (finding,) = watched(program).findings
+    assert to_text(finding, width=80).replace(program.path, "PROGRAM") == STORY
