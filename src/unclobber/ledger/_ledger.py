@@ -29,6 +29,7 @@ from ._region import overlap, region_of
 from ._saved import Filing, SavedTensor, Swap, note_original
 from ._saved_bytes import SavedBytes
 from ._selection import select
+from ._shared_counters import SharedCounters
 from ._storage import StorageBook
 from ._undo import Account
 from ._writes import WriteEvent
@@ -124,6 +125,8 @@ class Ledger:
         """Where the first transform of ``torch.func`` ran: they allow no hooks, so it saved unseen."""
         self.replay: _frames.Stack | None = None
         """Where the first CUDA graph was replayed: it writes memory past every operation."""
+        self.counters_of_two: SharedCounters | None = None
+        """Version counters that stand for two memories, once a program has made one."""
         self._saves_taken = 0
         """Saves that have left the queue."""
         self.pending_limit = _FIRST_PRUNE
@@ -444,6 +447,8 @@ class Ledger:
         if key is None:
             return
         with self._lock:
+            if compat.holders(tensor) > 1:
+                self._share_counter(tensor, key, compat.storage_key_or_none(new))
             book = self._filed(key)
             if book is None:
                 return
@@ -452,6 +457,30 @@ class Ledger:
                 _frames.actor(4),
             )  # fmt: skip
             self._swap(book, tensor, event, new)
+
+    def _share_counter(self, tensor: torch.Tensor, old: int, new: int | None) -> None:
+        """``tensor`` gets other memory, and keeps the version counter of those that hold its old one."""
+        if new is None or new == old:
+            return
+        if self.counters_of_two is None:
+            counters = self.counters_of_two = SharedCounters()
+            before_write = self.before_write
+
+            def before_write_counted(
+                tensor: torch.Tensor, operation: str, bumps: bool, *rest: Any
+            ) -> StorageBook | None:
+                def event() -> WriteEvent:
+                    stack = _frames.capture(4)
+                    return WriteEvent(0, operation, stack, None, _version(tensor), True, _frames.actor(4))
+
+                key = compat.storage_key_or_none(tensor) if bumps else None
+                if key is not None:
+                    counters.written(tensor, key, event)
+                return before_write(tensor, operation, bumps, *rest)
+
+            # On the object: programs that exchange no memory pay nothing for this.
+            self.before_write = before_write_counted  # type: ignore[method-assign,assignment]
+        self.counters_of_two.exchanged(tensor, old, new)
 
     def after_detach(self, tensor: torch.Tensor, node: Any) -> None:
         """``tensor.detach_()`` has dropped ``node``, which had made it.
@@ -550,11 +579,13 @@ class Ledger:
         version = _version(alias)
         filing = saved.filing
         book = None if filing is None else filing.book
+        elsewhere = len(self._elsewhere_counted(saved))
         if filing is None or book is None:
-            return Standing(saved, version, version != saved.version, None, False, False, alias)
+            unseen = version - saved.version > elsewhere
+            return Standing(saved, version, unseen, None, False, False, alias)
         # An operation bumps the counter of the tensor it wrote, which need not be this one's
         # (`.data` has its own), so fewer bumps than writes are normal; more are not.
-        unseen = filing.unseen or version - saved.version > _bumps(filing)
+        unseen = version - saved.version > _bumps(filing) + elsewhere or (filing.unseen and not elsewhere)
         now = alias if filing.swap is None else _memory_of(saved, filing.swap)
         value = None
         changed = swapped = False
@@ -567,6 +598,10 @@ class Ledger:
         if changed and filing.swap is not None:
             swapped = self._brought_others(saved, filing.swap, alias if value is None else value)
         return Standing(saved, version, unseen, value, changed, swapped, now)
+
+    def _elsewhere_counted(self, saved: SavedTensor) -> list[WriteEvent]:
+        """Writes to other memory that moved its counter since it was saved."""
+        return [] if self.counters_of_two is None else self.counters_of_two.writes_elsewhere(saved)
 
     def _brought_others(self, saved: SavedTensor, swap: Swap, value: torch.Tensor) -> bool:
         """Whether the memory that ``saved`` was given held other values than ``value`` at that time."""
@@ -584,8 +619,9 @@ class Ledger:
         """All writes to its storage since it was saved, oldest first, each with whether it touched
         an element of ``saved``."""
         filing = saved.filing
+        elsewhere = [(event, False) for event in self._elsewhere_counted(saved)]
         if filing is None or filing.book is None:
-            return []
+            return elsewhere
         with self._lock:
             region = region_of(saved.alias)
             events = [
@@ -593,6 +629,8 @@ class Ledger:
                 for event in filing.book.writes
                 if event.last >= filing.since
             ]
+            if elsewhere:
+                events = sorted((*events, *elsewhere), key=lambda entry: entry[0].version)
             swap = filing.swap
             if swap is None or _keeps_memory(saved, swap):
                 return events

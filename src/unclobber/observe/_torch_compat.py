@@ -320,6 +320,15 @@ def lent(tensor: torch.Tensor, memory: torch.Tensor) -> Callable[[], None]:
     return lambda: data.__set__(tensor, own)
 
 
+def counter_of(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor that shares nothing with ``tensor`` but its version counter."""
+    with torch.no_grad():
+        twin = tensor.detach()
+    data: Any = torch._C.TensorBase.data
+    data.__set__(twin, torch.empty(0, dtype=tensor.dtype, device=tensor.device))
+    return twin
+
+
 def physical(tensor: torch.Tensor) -> torch.Tensor:
     """The same memory without lazy conjugate and negative bits."""
     if tensor.is_conj():
