@@ -12,14 +12,14 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from ._prelude import COPYING
 from ._run import Ending, lines_here, run
@@ -69,39 +69,50 @@ class Written:
     time: int
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True)
 class Truth:
-    """What a run with copies kept and saw."""
+    """What runs with copies kept and saw."""
 
-    needs: list[Need] = field(default_factory=list)
-    writes: list[Written] = field(default_factory=list)
-    ending: Ending = field(default_factory=lambda: Ending({}))
+    needs: list[Need]
+    """In their order, thread by thread."""
+    writes: list[list[Written]] | None
+    """For each need, what wrote to that storage since it was saved; None where that can't be told."""
+    ending: Ending
 
     @property
     def refusal(self) -> Need | None:
         """The need at which plain torch raises by itself, and whose error the script ends with."""
-        moved = [need for need in self.needs if need.moved and not need.saved.on_ctx]
-        return min(moved, key=lambda need: (need.lane, need.time), default=None)
-
-    def between(self, need: Need) -> Iterator[Written]:
-        """Writes to the storage of a saved tensor since it was saved."""
-        for write in self.writes:
-            if write.storage == need.saved.storage and need.saved.time < write.time < need.time:
-                yield write
+        return next((need for need in self.needs if need.moved and not need.saved.on_ctx), None)
 
 
-def truth(script: Script, *, stale: int | None = None, traced: bool = True) -> Truth:
+def truth(script: Script) -> Truth:
+    """Run the script with copies, twice.
+
+    Where a dispatch mode looks on, torch adds up in another order and leaves some version counters alone:
+    the second run is only asked where each write was.
+    """
+    recorder, traced = _Recorder(script), _Recorder(script, trace=True)
+    ending = run(script, recorder.everything, recorder.replace)
+    run(script, traced.everything, traced.replace)
+    needs, again = (sorted(one.needs, key=lambda need: need.lane) for one in (recorder, traced))
+    writes = None
+    if [(n.saved.lines, n.lines) for n in needs] == [(n.saved.lines, n.lines) for n in again]:
+        writes = [
+            [w for w in traced.writes if w.storage == n.saved.storage and n.saved.time < w.time < n.time]
+            for n in again
+        ]
+    return Truth(needs, writes, ending)
+
+
+def with_copies(script: Script, *, stale: int | None = None) -> Ending:
     """Run the script with copies.
 
     Args:
         script: What to run.
         stale: The number of the one need that is answered with the memory as it is, as plain torch does.
-        traced: Whether writes are looked at.
     """
-    recorder = _Recorder(script, stale, traced)
-    found = recorder.found
-    found.ending = run(script, recorder.everything, recorder.replace)
-    return found
+    recorder = _Recorder(script, stale=stale)
+    return run(script, recorder.everything, recorder.replace)
 
 
 @contextmanager
@@ -125,14 +136,15 @@ def _version(tensor: Tensor) -> int:
 
 
 def _bits(tensor: Tensor) -> bytes:
-    plain = tensor.resolve_conj().resolve_neg().contiguous()
-    return bytes(plain.view(-1).view(torch.uint8).tolist()) if plain.numel() else b""
+    plain = tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+    return plain.view(-1).view(torch.uint8).numpy().tobytes()
 
 
 class _Recorder:
-    def __init__(self, script: Script, stale: int | None, traced: bool) -> None:
-        self.found = Truth()
-        self.traced = traced
+    def __init__(self, script: Script, *, stale: int | None = None, trace: bool = False) -> None:
+        self.needs: list[Need] = []
+        self.writes: list[Written] = []
+        self._trace = trace
         self._file = script.file
         self._stale = stale
         self._clock = itertools.count()
@@ -144,7 +156,7 @@ class _Recorder:
     @contextmanager
     def everything(self) -> Iterator[None]:
         with saved_tensors_hooks(self.pack, self.unpack):
-            if self.traced:
+            if self._trace:
                 with _Trace(self):
                     yield
             else:
@@ -170,18 +182,6 @@ class _Recorder:
 
             namespace["in_threads"] = lambda *bodies: threads(*(copied(body) for body in bodies))
 
-    @property
-    def quiet(self) -> bool:
-        return getattr(self._local, "quiet", False)
-
-    @contextmanager
-    def silence(self) -> Iterator[None]:
-        self._local.quiet = True
-        try:
-            yield
-        finally:
-            self._local.quiet = False
-
     def now(self) -> int:
         return next(self._clock)
 
@@ -197,7 +197,7 @@ class _Recorder:
         return self.hold(tensor)
 
     def hold(self, tensor: Tensor, *, on_ctx: bool = False) -> Saved:
-        with self.silence(), torch.no_grad():
+        with _disable_current_modes(), torch.no_grad():
             source = tensor.untyped_storage()
             origin, counter = self._origins.get(source._cdata, (source, tensor.detach()))
             copied = source.clone()
@@ -215,12 +215,12 @@ class _Recorder:
             )
 
     def unpack(self, saved: Saved) -> Tensor:
-        with self.silence(), torch.no_grad():
+        with _disable_current_modes(), torch.no_grad():
             moved = _version(saved.counter) != saved.version
             changed = _bits(saved.copy) != _bits(saved.memory)
-            number = len(self.found.needs)
+            number = len(self.needs)
             lane = getattr(self._local, "lane", "main")
-            self.found.needs.append(Need(saved, moved, changed, self.lines(), self.now(), lane))
+            self.needs.append(Need(saved, moved, changed, self.lines(), self.now(), lane))
             return saved.memory.detach() if number == self._stale else saved.copy
 
 
@@ -237,15 +237,13 @@ class _Trace(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         recorder = self._recorder
-        if recorder.quiet:
-            return func(*args, **kwargs)
         for place in _written(func):
             target = args[place] if isinstance(place, int) and place < len(args) else kwargs.get(place)
             for tensor in target if isinstance(target, (list, tuple)) else (target,):
                 if isinstance(tensor, Tensor):
                     key = recorder.storage(tensor)
                     name = func._schema.name.partition("::")[2]
-                    recorder.found.writes.append(Written(key, name, recorder.lines(), recorder.now()))
+                    recorder.writes.append(Written(key, name, recorder.lines(), recorder.now()))
         return func(*args, **kwargs)
 
 

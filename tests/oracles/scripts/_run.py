@@ -105,7 +105,8 @@ def _run(
 
 def _lines_of(error: Exception, file: str) -> tuple[int, ...]:
     found = []
-    traceback = error.__traceback__
+    # What torch raised itself is told as the context is left, from torch's own error.
+    traceback = (error.__cause__ or error).__traceback__
     while traceback is not None:
         if traceback.tb_frame.f_code.co_filename == file:
             found.append(traceback.tb_lineno)

@@ -180,6 +180,11 @@ class _Writer:
         fitting = [n for n in self.names if self.space[n].shape == shape]
         return self.pick(fitting if fitting and self.rng.random() < 0.75 else None)
 
+    def fits(self, template: str, name: str) -> bool:
+        """Whether the memory is there that the template reads without torch checking it."""
+        value = self.space[name]
+        return "as_strided" not in template or (value.numel() >= 4 and value.is_contiguous())
+
     def fill(self, template: str, name: str, target: str | None = None) -> str:
         text = template.replace("{v}", name if target is None else target)
         for place in ("{a}", "{b}"):
@@ -226,9 +231,10 @@ class _Writer:
             else:
                 names = [self.fresh("v")]
                 template = self.rng.choice(tables.VIEWS)
-            if not self.cuts and (".detach" in template or ".data" in template):
+            name = self.pick()
+            if not self.fits(template, name) or (not self.cuts and (".detach" in template or ".data" in template)):
                 continue
-            if self.define(f"{', '.join(names)} = {self.fill(template, self.pick())}", *names):
+            if self.define(f"{', '.join(names)} = {self.fill(template, name)}", *names):
                 return
 
     def overwrite(self) -> None:
@@ -238,6 +244,8 @@ class _Writer:
             inner = [name for name in self.names if name not in self.leaves]
             name = self.pick(inner if inner and rng.random() < 0.85 else None)
             template = rng.choice(tables.IN_PLACE_WITH if rng.random() < 0.5 else tables.IN_PLACE)
+            if not self.fits(template, name):
+                continue
             text = self.fill(template, name)
             way = rng.choice(("", "", "", "", "", "", "no_grad", "no_grad", "data", "detach", "inference"))
             way = way if self.cuts else ""
