@@ -84,7 +84,7 @@ class Remembers(torch.autograd.Function):
         return x.sin()
     @staticmethod
     def backward(ctx, gradient):
-        return gradient * ctx.x.cos().conj()
+        return gradient * ctx.x.detach().cos().conj()
 """,
     "RemembersSome": """
 class RemembersSome(torch.autograd.Function):
@@ -94,7 +94,7 @@ class RemembersSome(torch.autograd.Function):
         return x * factor
     @staticmethod
     def backward(ctx, gradient):
-        return gradient * ctx.parts[0].conj(), None
+        return gradient * ctx.parts[0].detach().conj(), None
 """,
     "DoublesInPlace": """
 class DoublesInPlace(torch.autograd.Function):
@@ -139,10 +139,10 @@ def checkpoint(function, *args, use_reentrant, **options):
 """,
     "Remembers": PIECES["Remembers"]
     .replace("ctx.x = x", "ctx.x = _hold(x)")
-    .replace("ctx.x.cos", "_held(ctx.x).cos"),
+    .replace("ctx.x.detach", "_held(ctx.x).detach"),
     "RemembersSome": PIECES["RemembersSome"]
     .replace("[factor]", "[_hold(factor)]")
-    .replace("ctx.parts[0].conj", "_held(ctx.parts[0]).conj"),
+    .replace("ctx.parts[0].detach", "_held(ctx.parts[0]).detach"),
     "WritesGradient": PIECES["WritesGradient"].replace("gradient.mul_(3)", "gradient * 3"),
     "halve": "def halve(gradient):\n    return gradient * 0.5\n",
 }

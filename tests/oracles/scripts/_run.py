@@ -83,6 +83,7 @@ def _run(
     replace: Callable[[dict[str, Any]], None] | None,
 ) -> Ending:
     head, rest = script.code
+    script.show()
     namespace: dict[str, Any] = {"__name__": "__main__"}
     exec(head, namespace)
     if replace is not None:

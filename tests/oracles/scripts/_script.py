@@ -73,10 +73,8 @@ class Script:
 
     @cached_property
     def code(self) -> tuple[CodeType, CodeType]:
-        """The helpers and the rest, compiled; a traceback finds their source."""
-        text = str(self)
-        linecache.cache[self.file] = (len(text), None, text.splitlines(keepends=True), self.file)
-        tree = ast.parse(text)
+        """The helpers and the rest, compiled."""
+        tree = ast.parse(str(self))
         head = [node for node in tree.body if node.lineno < self.first_line]
         rest = tree.body[len(head) :]
         return (
@@ -84,6 +82,11 @@ class Script:
             compile(ast.Module(rest, []), self.file, "exec"),
         )
 
+    def show(self) -> None:
+        """Let tracebacks and stories find the source."""
+        text = str(self)
+        linecache.cache[self.file] = (len(text), None, text.splitlines(keepends=True), self.file)
+
     def forget(self) -> None:
-        """Let go of the source: thousands of programs run in one process."""
+        """Let go of the source: thousands of scripts run in one process."""
         linecache.cache.pop(self.file, None)

@@ -44,6 +44,10 @@ def random_script(seed: int, *, plain_dtype: bool = False, cuts: bool = True) ->
         return Script(_Writer(rng, "main", smooth=plain_dtype, cuts=cuts).write(), seed=seed)
 
 
+_WAYS = ("",) * 6 + ("no_grad", "no_grad", "data", "detach", "inference")
+"""How a write happens: as it stands, or around autograd."""
+
+
 class _Writer:
     """Writes one thread's statements."""
 
@@ -64,6 +68,9 @@ class _Writer:
         self.shapes = rng.sample(_SHAPES, rng.choice((1, 1, 2)))
         self.planting = rng.random()
         """The lower, the fewer writes."""
+        self.ways = _WAYS if cuts else ("",)
+        if cuts and rng.random() < 0.15:
+            self.ways = ("data",)  # nothing that torch sees: it never refuses
         self._numbers: dict[str, int] = {}
         self.space: dict[str, Any] = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional}
         for name, text in PIECES.items():
@@ -247,10 +254,9 @@ class _Writer:
             if not self.fits(template, name):
                 continue
             text = self.fill(template, name)
-            way = rng.choice(("", "", "", "", "", "", "no_grad", "no_grad", "data", "detach", "inference"))
-            way = way if self.cuts else ""
-            if "out=" in template:
-                way = way or ("no_grad" if self.cuts else "")
+            way = rng.choice(self.ways)
+            if "out=" in template and way == "":
+                way = "no_grad" if self.cuts else ""
             if rng.random() < 0.012 and self.cuts:
                 value = self.space[name]
                 if value.dtype != torch.bfloat16:
