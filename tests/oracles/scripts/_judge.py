@@ -131,7 +131,8 @@ class _Script:
             return  # torch asks such a view, when it was saved, for its history: a copy has none
         if self.family == "version" and not self.checkpointed and refusal is None:
             self.blame("oracle", "plain raised, the counters stand still", self.plain.error)
-        if refusal is not None and self.family != "version":
+        elsewhere = refusal is not None and refusal.lane == "right" and self.plain.error is not None
+        if refusal is not None and self.family != "version" and not elsewhere:
             self.blame("oracle", "a counter moved, plain did not raise", refusal.saved.lines)
         if refusal is not None and self.family == "version" and not set(self.plain.lines) & set(refusal.lines):
             self.blame("oracle", "plain raised elsewhere", f"{self.plain.lines} {refusal.lines}")

@@ -321,7 +321,8 @@ class _Writer:
 
     def hook(self) -> None:
         name = self.pick()
-        if self.space[name].requires_grad:
+        value = self.space[name]
+        if value.requires_grad and value._base is None:  # torch crashes on views whose base was written
             self.take(f"{name}.register_hook(halve)")
 
     def loss(self) -> None:
