@@ -22,7 +22,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from ._prelude import COPYING
-from ._run import Ending, lines_here, run
+from ._run import Ending, lines_here, run, variables_here
 from ._script import Script
 
 
@@ -40,6 +40,8 @@ class Saved:
     lines: tuple[int, ...]
     """The script's lines that were being executed, innermost first."""
     time: int
+    names: frozenset[str]
+    """The script's variables that are this very tensor; its result has none yet."""
     on_ctx: bool
     """Held by a custom Function, not by autograd."""
 
@@ -55,6 +57,10 @@ class Need:
     """Its memory holds other bits."""
     lines: tuple[int, ...]
     time: int
+    names: frozenset[str]
+    """The script's variables that are this very tensor now."""
+    sharing: frozenset[str]
+    """Those that lie in the same storage."""
     lane: str
     """The thread of the script that ran backward."""
 
@@ -188,6 +194,19 @@ class _Recorder:
     def lines(self) -> tuple[int, ...]:
         return lines_here(self._file)
 
+    def names(self, tensor: Tensor) -> tuple[frozenset[str], frozenset[str]]:
+        """Variables of the script that are like this tensor, and those that share its storage."""
+        alike, sharing = set(), set()
+        for name, value in variables_here(self._file).items():
+            if (
+                isinstance(value, Tensor)
+                and value.untyped_storage()._cdata == tensor.untyped_storage()._cdata
+            ):
+                sharing.add(name)
+                if value.shape == tensor.shape and value.storage_offset() == tensor.storage_offset():
+                    alike.add(name)
+        return frozenset(alike), frozenset(sharing)
+
     def storage(self, tensor: Tensor) -> int:
         storage = tensor.untyped_storage()
         self._alive.append(storage)
@@ -211,6 +230,7 @@ class _Recorder:
                 storage=origin._cdata,
                 lines=self.lines(),
                 time=self.now(),
+                names=self.names(_over(tensor, origin))[0],
                 on_ctx=on_ctx,
             )
 
@@ -220,7 +240,8 @@ class _Recorder:
             changed = _bits(saved.copy) != _bits(saved.memory)
             number = len(self.needs)
             lane = getattr(self._local, "lane", "main")
-            self.needs.append(Need(saved, moved, changed, self.lines(), self.now(), lane))
+            names = self.names(saved.memory)
+            self.needs.append(Need(saved, moved, changed, self.lines(), self.now(), *names, lane))
             return saved.memory.detach() if number == self._stale else saved.copy
 
 

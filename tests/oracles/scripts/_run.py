@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._script import Script
+from ._script import LANES, Script
 
 Kept = dict[str, list[list[Tensor | None]]]
 """What the script passed to ``keep``, by thread."""
@@ -124,6 +124,17 @@ def lines_here(file: str) -> tuple[int, ...]:
             found.append(frame.f_lineno)
         frame = frame.f_back  # type: ignore[assignment]
     return tuple(found)
+
+
+def variables_here(file: str) -> dict[str, Any]:
+    """The variables of the outermost code of ``file`` that is being executed and is no helper."""
+    found: dict[str, Any] = {}
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename == file and frame.f_code.co_name in ("<module>", *LANES):
+            found = frame.f_locals
+        frame = frame.f_back  # type: ignore[assignment]
+    return found
 
 
 def same(a: Kept, b: Kept) -> bool:

@@ -17,7 +17,7 @@ from torch import Tensor
 from . import _tables as tables
 from ._copies import copies
 from ._prelude import PIECES
-from ._script import Script
+from ._script import LANES, Script
 
 _SHAPES = ("(3,)", "(4,)", "(2, 3)", "(3, 3)", "(2, 4)", "(2, 2, 3)", "(4, 4)")
 _DTYPES = ("float32",) * 8 + ("float64",) * 7 + ("complex64", "complex128", "bfloat16")
@@ -27,35 +27,38 @@ _REFUSALS = ("inplace", "in-place", "leaf V", "written-to", "a second time", "so
 """What errors say that are worth being the last statement of a script."""
 
 
-def random_script(seed: int, *, plain_dtype: bool = False, cuts: bool = True) -> Script:
+def random_script(seed: int, *, smooth: bool = False) -> Script:
     """The script of a seed, the same in each process.
 
     Args:
         seed: Any number.
-        plain_dtype: float64 only, and nothing that is not smooth or draws random numbers.
-        cuts: Whether to write around autograd, too: ``.data``, ``no_grad``, ``detach()``.
+        smooth: Only what finite differences can follow: float64, nothing that draws random numbers, and no
+            way around autograd.
     """
     rng = random.Random(seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if not plain_dtype and rng.random() < 0.07:
-            lanes = [_Writer(rng, lane, smooth=False, cuts=cuts).write() for lane in ("left", "right")]
-            return Script(("in_threads(left, right)",), lanes[0], lanes[1], seed)
-        return Script(_Writer(rng, "main", smooth=plain_dtype, cuts=cuts).write(), seed=seed)
+        if not smooth and rng.random() < 0.07:
+            lanes = [_Writer(rng, lane, smooth=False).write() for lane in LANES]
+            return Script(("in_threads(left, right)",), *lanes, seed)
+        return Script(_Writer(rng, "main", smooth=smooth).write(), seed=seed)
 
 
 _WAYS = ("",) * 6 + ("no_grad", "no_grad", "data", "detach", "inference")
 """How a write happens: as it stands, or around autograd."""
 
 
+_AROUND = (".detach()", ".data", "nn.init")
+
+
 class _Writer:
     """Writes one thread's statements."""
 
-    def __init__(self, rng: random.Random, lane: str, *, smooth: bool, cuts: bool) -> None:
+    def __init__(self, rng: random.Random, lane: str, *, smooth: bool) -> None:
         self.rng = rng
         self.lane = lane
         self.smooth = smooth
-        self.cuts = cuts
+        self.cuts = not smooth
         self.threaded = lane != "main"
         self.dtype = "float64" if smooth else rng.choice(_DTYPES)
         self.statements: list[str] = []
@@ -68,8 +71,8 @@ class _Writer:
         self.shapes = rng.sample(_SHAPES, rng.choice((1, 1, 2)))
         self.planting = rng.random()
         """The lower, the fewer writes."""
-        self.ways = _WAYS if cuts else ("",)
-        if cuts and rng.random() < 0.15:
+        self.ways = _WAYS if self.cuts else ("",)
+        if self.cuts and rng.random() < 0.15:
             self.ways = ("data",)  # nothing that torch sees: it never refuses
         self._numbers: dict[str, int] = {}
         self.space: dict[str, Any] = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional}
@@ -118,7 +121,8 @@ class _Writer:
         if self.done:
             return
         kinds: list[tuple[float, Callable[[], object]]] = [
-            (5, self.compute), (3, self.view), (4 * self.planting, self.overwrite), (0.5, self.new), (0.7, self.function),
+            (5, self.compute), (3, self.view), (4 * self.planting, self.overwrite),
+            (0.5, self.new), (0.7, self.function),
         ]  # fmt: skip
         if self.modules:
             kinds.append((3, self.call_module))
@@ -188,8 +192,10 @@ class _Writer:
         return self.pick(fitting if fitting and self.rng.random() < 0.75 else None)
 
     def fits(self, template: str, name: str) -> bool:
-        """Whether the memory is there that the template reads without torch checking it."""
+        """Whether the template may be used: torch does not check that the memory of a view is there."""
         value = self.space[name]
+        if not self.cuts and any(words in template for words in _AROUND):
+            return False
         return "as_strided" not in template or (value.numel() >= 4 and value.is_contiguous())
 
     def fill(self, template: str, name: str, target: str | None = None) -> str:
@@ -203,7 +209,9 @@ class _Writer:
 
     def leaf(self) -> None:
         name = self.fresh("x")
-        if self.take(f"{name} = leaf({len(self.leaves)}, {self.rng.choice(self.shapes)}, torch.{self.dtype})"):
+        if self.take(
+            f"{name} = leaf({len(self.leaves)}, {self.rng.choice(self.shapes)}, torch.{self.dtype})"
+        ):
             self.leaves.append(name)
             self.names.append(name)
 
@@ -218,6 +226,8 @@ class _Writer:
         for _ in range(4):
             name = self.fresh("y")
             template = self.rng.choice(tables.BINARY if self.rng.random() < 0.45 else tables.UNARY)
+            if self.smooth and ".float()" in template:
+                continue
             if self.define(f"{name} = {self.fill(template, self.pick())}", name):
                 return
 
@@ -225,8 +235,8 @@ class _Writer:
         for _ in range(3):
             name = self.fresh("y")
             template = self.rng.choice(tables.FUNCTIONS)
-            if self.smooth and template.startswith(("Remembers", "Doubles", "Writes")):
-                continue
+            if self.smooth and "." in template.partition("(")[0]:
+                continue  # a Function
             if self.define(f"{name} = {self.fill(template, self.pick())}", name):
                 return
 
@@ -239,7 +249,9 @@ class _Writer:
                 names = [self.fresh("v")]
                 template = self.rng.choice(tables.VIEWS)
             name = self.pick()
-            if not self.fits(template, name) or (not self.cuts and (".detach" in template or ".data" in template)):
+            if not self.fits(template, name) or (
+                not self.cuts and (".detach" in template or ".data" in template)
+            ):
                 continue
             if self.define(f"{', '.join(names)} = {self.fill(template, name)}", *names):
                 return
@@ -285,7 +297,9 @@ class _Writer:
                 kind = "nn.MultiheadAttention({n}, 2)"
             if self.threaded:
                 continue  # parameters are drawn at random: threads would mix them up
-            text = kind.replace("{n}", str(sizes[-1])).replace("{m}", str(sizes[-2] if len(sizes) == 3 else sizes[-1]))
+            text = kind.replace("{n}", str(sizes[-1])).replace(
+                "{m}", str(sizes[-2] if len(sizes) == 3 else sizes[-1])
+            )
             if self.take(f"{name} = {text}.to(torch.{self.dtype})"):
                 self.modules[name] = kind
                 return
@@ -348,7 +362,8 @@ class _Writer:
             self.take(f"{loss}.backward()", may_end=True)
         elif kind < 0.82:
             g = self.fresh("g")
-            self.take(f"{g} = torch.autograd.grad({loss}, [{', '.join(wanted)}], retain_graph=True, allow_unused=True)")
+            options = "retain_graph=True, allow_unused=True"
+            self.take(f"{g} = torch.autograd.grad({loss}, [{', '.join(wanted)}], {options})")
             if g in self.space and not self.done:
                 self.take(f"keep({self.lane!r}, *{g})")
             if rng.random() < 0.5:
@@ -356,15 +371,16 @@ class _Writer:
                 self.take(f"{loss}.backward()", may_end=True)
         else:
             g = self.fresh("g")
-            if self.take(f"({g},) = torch.autograd.grad({loss}, [{wanted[0]}], create_graph=True)"):
-                if self.space[g].requires_grad and self._usable(self.space[g]):
-                    self.names.append(g)
-                    second = self.fresh("l")
-                    term = "torch.view_as_real({0}).square().sum()" if self.space[g].is_complex() else "({0} * {0}).sum()"
-                    self.take(f"{second} = {term.format(g)}")
-                    self._between()
-                    self.take(f"{second}.backward()", may_end=True)
-        self.keep([f"{leaf}.grad" for leaf in self.leaves])
+            taken = self.take(f"({g},) = torch.autograd.grad({loss}, [{wanted[0]}], create_graph=True)")
+            if taken and self.space[g].requires_grad and self._usable(self.space[g]):
+                self.names.append(g)
+                second = self.fresh("l")
+                square = "torch.view_as_real({0}).square()" if self.space[g].is_complex() else "({0} * {0})"
+                self.take(f"{second} = {square.format(g)}.sum()")
+                self._between()
+                self.take(f"{second}.backward()", may_end=True)
+        parameters = [f"*[p.grad for p in {module}.parameters()]" for module in self.modules]
+        self.keep([f"{leaf}.grad" for leaf in self.leaves] + parameters)
 
     def _between(self) -> None:
         rng = self.rng
@@ -376,8 +392,7 @@ class _Writer:
 
     def keep(self, what: list[str]) -> None:
         if not self.done:
-            parts = [*what, *(f"*[p.grad for p in {m}.parameters()]" for m in self.modules if "grad" in "".join(what))]
-            self.take(f"keep({self.lane!r}, {', '.join(parts)})")
+            self.take(f"keep({self.lane!r}, {', '.join(what)})")
 
 
 def _compiled(text: str) -> Any:
