@@ -87,7 +87,7 @@ class Facts:
         )
 
     def disagreements(self) -> Iterator[tuple[str, object]]:
-        """Plain torch refuses where a saved tensor's counter moved, and only there; else an oracle is wrong."""
+        """Where the oracles differ: torch must refuse where a counter moved, and nowhere else."""
         if self.family == "others" and "another view of its base" in str(self.plain.error):
             return  # torch asks such a view for its history, when it was saved: a copy has none
         ended, refusal = self.truth.ending, self.truth.refusal

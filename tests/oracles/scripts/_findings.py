@@ -83,7 +83,7 @@ class _Check:
 
     def _check_names(self, spoilt: list[Need]) -> None:
         """A variable that is named is the saved tensor, or lies in its memory."""
-        known = {name for need in self.facts.truth.needs for name in need.sharing}
+        known = self.facts.script.variables
         name = self.finding.saved.expression
         if name in known and not any(name in need.names | need.saved.names for need in spoilt):
             self.blame("lines", "name of what was saved", name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import re
 import zlib
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -47,6 +48,12 @@ class Script:
     def uses(self, *words: str) -> bool:
         """Whether any statement contains any of the words."""
         return any(word in text for text in self.statements for word in words)
+
+    @cached_property
+    def variables(self) -> frozenset[str]:
+        """The names that its statements define."""
+        targets = (re.match(r"([\w, ()]+) = ", text) for text in self.statements)
+        return frozenset(name for target in targets if target for name in re.findall(r"\w+", target[1]))
 
     @cached_property
     def _parts(self) -> tuple[str, str]:
