@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from ._prelude import COPYING
+from ._prelude import COPYING, compiled
 from ._run import Ending, lines_here, run, variables_here
 from ._script import Script
 
@@ -174,7 +174,7 @@ class _Recorder:
         namespace["_held"] = self.unpack
         for name, text in COPYING.items():
             if name in namespace:
-                exec(_compiled(text), namespace)
+                exec(compiled(text), namespace)
         threads = namespace.get("in_threads")
         if threads is not None:
 
@@ -243,11 +243,6 @@ class _Recorder:
             names = self.names(saved.memory)
             self.needs.append(Need(saved, moved, changed, self.lines(), self.now(), *names, lane))
             return saved.memory.detach() if number == self._stale else saved.copy
-
-
-@cache
-def _compiled(text: str) -> Any:
-    return compile(text, "<copying helper>", "exec")
 
 
 class _Trace(TorchDispatchMode):

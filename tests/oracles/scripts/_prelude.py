@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from functools import cache
+from types import CodeType
 
 _HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
 
@@ -153,3 +155,9 @@ def needed_pieces(body: str) -> str:
     """The head of a script: imports and the helpers that its body names."""
     words = set(re.findall(r"\w+", body))
     return _HEAD + "".join(text.lstrip("\n") for name, text in PIECES.items() if name in words)
+
+
+@cache
+def compiled(text: str) -> CodeType:
+    """The code of a helper."""
+    return compile(text, "<helper>", "exec")

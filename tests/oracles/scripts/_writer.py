@@ -16,7 +16,7 @@ from torch import Tensor
 
 from . import _tables as tables
 from ._copies import copies
-from ._prelude import PIECES
+from ._prelude import PIECES, compiled
 from ._script import LANES, Script
 
 _SHAPES = ("(3,)", "(4,)", "(2, 3)", "(3, 3)", "(2, 4)", "(2, 2, 3)", "(4, 4)")
@@ -44,11 +44,12 @@ def random_script(seed: int, *, smooth: bool = False) -> Script:
         return Script(_Writer(rng, "main", smooth=smooth).write(), seed=seed)
 
 
-_WAYS = ("",) * 6 + ("no_grad", "no_grad", "data", "detach", "inference")
+_WAYS = ("",) * 6 + ("no_grad", "no_grad", "data", "detach()", "inference_mode")
 """How a write happens: as it stands, or around autograd."""
 
 
 _AROUND = (".detach()", ".data", "nn.init")
+"""What templates say that go around autograd themselves."""
 
 
 class _Writer:
@@ -78,7 +79,7 @@ class _Writer:
         self.space: dict[str, Any] = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional}
         for name, text in PIECES.items():
             if name != "in_threads":
-                exec(_compiled(text), self.space)
+                exec(compiled(text), self.space)
 
     # --- the shape of a script --------------------------------------------------------------------
 
@@ -209,9 +210,8 @@ class _Writer:
 
     def leaf(self) -> None:
         name = self.fresh("x")
-        if self.take(
-            f"{name} = leaf({len(self.leaves)}, {self.rng.choice(self.shapes)}, torch.{self.dtype})"
-        ):
+        shape = self.rng.choice(self.shapes)
+        if self.take(f"{name} = leaf({len(self.leaves)}, {shape}, torch.{self.dtype})"):
             self.leaves.append(name)
             self.names.append(name)
 
@@ -249,57 +249,59 @@ class _Writer:
                 names = [self.fresh("v")]
                 template = self.rng.choice(tables.VIEWS)
             name = self.pick()
-            if not self.fits(template, name) or (
-                not self.cuts and (".detach" in template or ".data" in template)
-            ):
+            if not self.fits(template, name):
                 continue
             if self.define(f"{', '.join(names)} = {self.fill(template, name)}", *names):
                 return
 
     def overwrite(self) -> None:
-        """An in-place statement: as it stands, or around autograd."""
+        """An in-place statement."""
         rng = self.rng
         for _ in range(5):
             inner = [name for name in self.names if name not in self.leaves]
             name = self.pick(inner if inner and rng.random() < 0.85 else None)
-            template = rng.choice(tables.IN_PLACE_WITH if rng.random() < 0.5 else tables.IN_PLACE)
-            if not self.fits(template, name):
-                continue
-            text = self.fill(template, name)
-            way = rng.choice(self.ways)
-            if "out=" in template and way == "":
-                way = "no_grad" if self.cuts else ""
-            if rng.random() < 0.012 and self.cuts:
-                value = self.space[name]
-                if value.dtype != torch.bfloat16:
-                    text, way = f"{name}.detach().numpy()[...] = 0.25", ""
-            elif rng.random() < 0.01 and self.cuts:
-                text, way = f"{name}.data = torch.zeros_like({name})", ""
-            elif rng.random() < 0.01 and not self.threaded and not self.smooth:
-                text = f"F.dropout({name}, 0.5, True, inplace=True)"
-            if way in ("no_grad", "inference"):
-                text = f"with torch.{'no_grad' if way == 'no_grad' else 'inference_mode'}(): {text}"
-            elif way:
-                alias = f"{name}.{'data' if way == 'data' else 'detach()'}"
-                if not template.startswith("{v} "):  # `v.data *= 2` is a write to an attribute, too
-                    text = self.fill(template, name, alias)
-            if self.take(text, may_end=True) or self.done:
+            text = self.rare_write(name) or self.write_to(name)
+            if text and (self.take(text, may_end=True) or self.done):
                 return
+
+    def write_to(self, name: str) -> str | None:
+        """As it stands, or around autograd."""
+        template = self.rng.choice(tables.IN_PLACE_WITH if self.rng.random() < 0.5 else tables.IN_PLACE)
+        if not self.fits(template, name):
+            return None
+        way = self.rng.choice(self.ways)
+        if "out=" in template and way == "" and self.cuts:
+            way = "no_grad"
+        if way in ("no_grad", "inference_mode"):
+            return f"with torch.{way}(): {self.fill(template, name)}"
+        if way and not template.startswith("{v} "):  # not `v.data *= 2`: a write to an attribute, too
+            return self.fill(template, name, f"{name}.{way}")
+        return self.fill(template, name)
+
+    def rare_write(self, name: str) -> str | None:
+        """Past torch, to the tensor instead of to its memory, or by chance."""
+        if not self.cuts:
+            return None
+        number = self.rng.random()
+        if number < 0.01 and self.space[name].dtype != torch.bfloat16:
+            return f"{name}.detach().numpy()[...] = 0.25"
+        if number < 0.02:
+            return f"{name}.data = torch.zeros_like({name})"
+        if number < 0.03 and not self.threaded:
+            return f"F.dropout({name}, 0.5, True, inplace=True)"
+        return None
 
     def module(self) -> None:
         rng = self.rng
+        if self.threaded:
+            return  # parameters are drawn at random: threads would mix them up
         for _ in range(4):
-            name = self.fresh("m")
-            base = self.pick()
-            sizes = list(self.space[base].shape)
+            name, sizes = self.fresh("m"), list(self.space[self.pick()].shape)
             kind = rng.choice(tables.RECURRENT if rng.random() < 0.2 else tables.MODULES)
             if rng.random() < 0.08 and sizes[-1] % 2 == 0:
                 kind = "nn.MultiheadAttention({n}, 2)"
-            if self.threaded:
-                continue  # parameters are drawn at random: threads would mix them up
-            text = kind.replace("{n}", str(sizes[-1])).replace(
-                "{m}", str(sizes[-2] if len(sizes) == 3 else sizes[-1])
-            )
+            channels = sizes[-2] if len(sizes) == 3 else sizes[-1]
+            text = kind.replace("{n}", str(sizes[-1])).replace("{m}", str(channels))
             if self.take(f"{name} = {text}.to(torch.{self.dtype})"):
                 self.modules[name] = kind
                 return
@@ -393,13 +395,3 @@ class _Writer:
     def keep(self, what: list[str]) -> None:
         if not self.done:
             self.take(f"keep({self.lane!r}, {', '.join(what)})")
-
-
-def _compiled(text: str) -> Any:
-    code = _codes.get(text)
-    if code is None:
-        code = _codes[text] = compile(text, "<helper>", "exec")
-    return code
-
-
-_codes: dict[str, Any] = {}
