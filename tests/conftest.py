@@ -28,13 +28,21 @@ def _old_objects_out_of_the_way():
 def pytest_terminal_summary(terminalreporter):
     """One table for the programs of a sweep, whose parts ran in several processes."""
     counts: dict[str, Counter] = defaultdict(Counter)
-    for report in terminalreporter.stats.get("passed", ()):
-        for name, verdicts in report.user_properties:
-            if name == "verdicts":
-                for mode, count in verdicts.items():
+    scripts: Counter = Counter()
+    for report in (*terminalreporter.stats.get("passed", ()), *terminalreporter.stats.get("failed", ())):
+        for name, value in report.user_properties:
+            if name == "verdicts" and report.passed:
+                for mode, count in value.items():
                     counts[mode].update(count)
+            elif name == "scripts":
+                scripts.update(value)
     if counts:
         from oracles import table  # imports torch
 
         terminalreporter.section("gradients of random programs")
         terminalreporter.write_line(table(counts))
+    if scripts:
+        from oracles.scripts import tally_table
+
+        terminalreporter.section("random scripts")
+        terminalreporter.write_line(tally_table(scripts))

@@ -1,0 +1,110 @@
+"""What both oracles say of a script: plain torch, and runs with copies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from ._copies import Need, Truth, truth, with_copies
+from ._run import Ending, run, same
+from ._script import Script
+
+Family = Literal["none", "version", "others", "illegal"]
+
+_OTHERS = (
+    "a leaf Variable that requires grad",
+    "a view of a leaf Variable",
+    "is a view and",
+    "is being modified inplace",
+    "backward through the graph a second time",
+    "Inference tensors cannot be saved",
+    "update to inference tensor",
+    "written-to tensor",
+    "some elements of the input",
+    "detach views in-place",
+    "detached in-place",
+)
+"""What torch says when it refuses at the write, or a second backward."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One script, as it runs plain and as it should run."""
+
+    script: Script
+    plain: Ending
+    truth: Truth
+
+    @property
+    def family(self) -> Family:
+        """What plain torch says: nothing, its version check, another refusal of the kind that we explain,
+        or that the script is wrong for reasons of its own."""
+        if self.plain.error is None:
+            return "none"
+        text = str(self.plain.error)
+        if "modified by an inplace operation: [" in text:
+            return "version"
+        return "others" if any(words in text for words in _OTHERS) else "illegal"
+
+    @property
+    def checkpointed(self) -> bool:
+        """Saves and needs are a checkpoint's, and other ones than in a run with copies, which has none."""
+        return self.script.uses("checkpoint(")
+
+    @property
+    def swaps(self) -> bool:
+        """A tensor is given other memory; what was saved of it is looked for where it was."""
+        return self.script.uses(".data =")
+
+    @property
+    def past_torch(self) -> bool:
+        """Memory is written by others than torch: the old values are gone, and only a hash can tell."""
+        return self.script.uses(".numpy()")
+
+    @cached_property
+    def right_already(self) -> bool:
+        """Plain torch gives the gradients of value semantics."""
+        return self.plain.error is None and same(self.plain.kept, self.truth.ending.kept)
+
+    @property
+    def silently_wrong(self) -> bool:
+        return self.plain.error is None and not self.right_already
+
+    @property
+    def anything_changed(self) -> bool:
+        """Whether backward asked for anything that had been overwritten with other values."""
+        if self.checkpointed or self.swaps:
+            return not self.right_already
+        return any(need.changed for need in self.truth.needs)
+
+    def unread(self, needs: list[Need]) -> bool:
+        """Whether for one of these no gradient is another when backward gets the memory as it is."""
+        return any(
+            same(with_copies(self.script, stale=self.truth.needs.index(need)).kept, self.truth.ending.kept)
+            for need in needs
+        )
+
+    def disagreements(self) -> Iterator[tuple[str, object]]:
+        """Where the oracles differ: torch must refuse where a counter moved, and nowhere else."""
+        if self.family == "others" and "another view of its base" in str(self.plain.error):
+            return  # torch asks such a view for its history, when it was saved: a copy has none
+        ended, refusal = self.truth.ending, self.truth.refusal
+        if self.family in ("others", "illegal") and ended.sentence != self.plain.sentence:
+            yield "another error with copies", f"{self.plain.error!r}\n{ended.error!r}"
+        if self.checkpointed:
+            return
+        if refusal is None:
+            if self.family == "version":
+                yield "plain raised, the counters stand still", self.plain.error
+        elif self.family != "version":
+            if self.plain.error is None or refusal.lane != "right":  # the left thread's error is told first
+                yield "a counter moved, plain did not raise", refusal.saved.lines
+        elif not set(self.plain.lines) & set(refusal.lines):
+            yield "plain raised elsewhere", f"{self.plain.lines} {refusal.lines}"
+
+
+def facts(script: Script) -> Facts:
+    """Run the script plain and with copies."""
+    return Facts(script, run(script), truth(script))

@@ -1,0 +1,255 @@
+"""The second generator, its oracle and its comparison: each can be wrong, and is tested here."""
+
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+import torch
+from how_many import SOME
+from hypothesis import given
+
+import unclobber
+from oracles import close, run_functionally, run_source, unchecked
+from oracles.scripts import (
+    Script,
+    copies,
+    difference,
+    facts,
+    judge,
+    random_script,
+    run,
+    shrunk,
+    tally_table,
+    truth,
+    with_copies,
+)
+from strategies import inplace_programs
+
+SAVED = Script(
+    (
+        "x0 = leaf(0, (3,), torch.float64)",
+        "y = x0.exp()",
+        "with torch.no_grad(): y.mul_(2)",
+        "y.sum().backward()",
+        "keep('main', x0.grad)",
+    )
+)
+"""torch refuses it."""
+
+SILENT = Script((*SAVED.main[:2], "y.data.mul_(2)", *SAVED.main[3:]))
+"""torch does not see the write."""
+
+HARMLESS = Script((*SAVED.main[:2], "z = x0 + 1", "z.mul_(2)", *SAVED.main[3:]))
+
+
+# --- the generator ----------------------------------------------------------------------------------
+
+
+def test_scripts_are_worth_running():
+    """Most are legal, a fair share overwrite what backward needs, and every way to write occurs."""
+    counts, text = Counter(), ""
+    for seed in range(100):
+        script = random_script(seed)
+        text += str(script)
+        found = facts(script)
+        counts[found.family] += 1
+        counts["overwritten"] += any(need.changed or need.moved for need in found.truth.needs)
+    assert counts["illegal"] < 100 * 0.05, counts
+    assert counts["others"] < 100 * 0.3, counts
+    assert 100 * 0.3 < counts["overwritten"] < 100 * 0.7, counts
+    for words in (
+        "no_grad()", ".data.", ".detach().", "out=", "_foreach_", ".step()", "apply(", "checkpoint(",
+        "in_threads(", "create_graph", "retain_graph", "inplace=True", "parametrizations", "complex",
+        "bfloat16", "unbind", "as_strided", "scatter", ".numpy()", "register_hook",
+    ):  # fmt: skip
+        assert words in text, words
+
+
+def test_a_seed_is_a_script():
+    """The same text again, and another one for another seed."""
+    assert str(random_script(3)) == str(random_script(3)) != str(random_script(4))
+
+
+def test_a_script_stands_alone():
+    """What a failed test prints can be pasted into a file and run."""
+    space = {}
+    exec(str(HARMLESS), space)
+    assert len(space["kept"]["main"]) == 1
+
+
+def test_shrinking_keeps_the_fault():
+    """What is not needed for torch's refusal goes."""
+    script = Script((*SAVED.main[:2], "z = y + 1", "z = z * 2", *SAVED.main[2:]))
+    assert shrunk(script, lambda smaller: "modified" in str(run(smaller).error)).main == SAVED.main[:4]
+
+
+# --- the truth --------------------------------------------------------------------------------------
+
+
+@SOME
+@given(program=inplace_programs())
+def test_copies_have_the_gradients_of_a_functional_run(program):
+    """The other generator's programs, which are run without any in-place operation, too."""
+    copied = run_source(program, copies)
+    if copied.kind == "gradients":
+        assert close(copied.gradients, run_functionally(program)), str(program)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_copies_have_the_gradients_of_finite_differences(seed):
+    """The first gradient of a script is how its loss changes, where it has no kink."""
+    script = random_script(seed, smooth=True)
+    at = next((n for n, text in enumerate(script.main) if ".backward(" in text), None)
+    if at is None:
+        return
+    leaves = [text.partition(" ")[0] for text in script.main if " = leaf(" in text]
+    loss = script.main[at].partition(".")[0]
+    ends = f"keep('main', {loss}, {', '.join(f'{leaf}.grad' for leaf in leaves)})"
+    value, *gradients = with_copies(Script((*script.main[: at + 1], ends))).kept["main"][-1]
+    before = Script((*script.main[:at], f"keep('main', {loss})"))
+    h = 1e-6
+    above, below = (moved_loss(before, step) for step in (h, -h))
+    expected = sum(
+        float((gradient * direction(gradient)).sum()) for gradient in gradients if gradient is not None
+    )
+    sides = (above - float(value)) / h, (float(value) - below) / h
+    if abs(sides[0] - sides[1]) < 1e-3 * max(1.0, abs(expected)):
+        assert sum(sides) / 2 == pytest.approx(expected, rel=1e-3, abs=1e-4), str(script)
+
+
+def direction(leaf: torch.Tensor) -> torch.Tensor:
+    return torch.arange(1.0, leaf.numel() + 1, dtype=leaf.dtype).sin().reshape(leaf.shape)
+
+
+def moved_loss(script: Script, step: float) -> float:
+    """The last value kept, with every leaf moved by a step."""
+
+    def move(space):
+        leaf = space["leaf"]
+
+        def moved(*arguments):
+            at = leaf(*arguments).detach()
+            return (at + step * direction(at)).requires_grad_()
+
+        space["leaf"] = moved
+
+    return float(run(script, copies, move).kept["main"][-1][0])
+
+
+def test_truth_knows_what_happened():
+    """Which saved tensor was overwritten, where, and by which line."""
+    first = SAVED.first_line  # seeds the random numbers
+    found = truth(SAVED)
+    (need,), (writes,) = [need for need in found.needs if need.moved], found.writes
+    assert (need.saved.lines, need.lines, need.changed) == ((first + 2,), (first + 4,), True)
+    assert need.saved.names == frozenset()  # has no name until it is assigned
+    assert need.names == need.sharing == {"y"}
+    assert [(write.operation, write.lines) for write in writes] == [("mul_", (first + 3,))]
+    assert not any(need.changed or need.moved for need in truth(HARMLESS).needs)
+
+
+def test_a_stale_value_is_told():
+    """A need that is answered with the memory as it is gives plain torch's silent gradient."""
+    assert difference(with_copies(SILENT, stale=0).kept, run(SILENT).kept) is None
+    assert difference(with_copies(SILENT).kept, run(SILENT).kept) is not None
+
+
+# --- the comparison can fail ------------------------------------------------------------------------
+
+
+def kinds(script: Script, **modes) -> set[tuple[str, str]]:
+    return {(fault.mode, fault.about) for fault in judge(script, **modes).faults}
+
+
+@contextmanager
+def plain_torch():
+    yield
+
+
+def test_nothing_is_wrong_with_the_package():
+    """In three scripts of one kind each."""
+    assert [kinds(script) for script in (SAVED, SILENT, HARMLESS)] == [set(), set(), set()]
+
+
+def test_a_guard_that_does_nothing_is_caught():
+    """Its gradients are wrong, or it refuses."""
+    assert ("guard", "values") in kinds(SAVED, guard=unchecked)
+    assert ("guard", "verdict") in kinds(SAVED, guard=plain_torch)
+
+
+def test_a_watch_that_sees_nothing_is_caught():
+    """It lets a refused script through, or says nothing of a silent one, or has torch's bare error."""
+    assert ("watch", "verdict") in kinds(SAVED, watch=unchecked)
+    assert ("watch", "findings") in kinds(SILENT, watch=plain_torch)
+    assert ("watch", "verdict") in kinds(SAVED, watch=plain_torch)
+
+
+def test_a_strict_that_only_warns_is_caught():
+    """It must raise where watch warns."""
+    assert ("strict", "verdict") in kinds(SILENT, strict=unclobber.watch)
+
+
+def altered(change):
+    """A watch whose findings say something else."""
+
+    class Altered(unclobber.watch):
+        @property
+        def findings(self):
+            return tuple(change(finding) for finding in super().findings)
+
+    return Altered
+
+
+@pytest.mark.parametrize("script", [SAVED, SILENT], ids=["refused", "silent"])
+@pytest.mark.parametrize("place", ["saved", "written", "needed"])
+def test_a_wrong_line_is_caught(script, place):
+    """One line off, at any of the three places."""
+
+    def change(finding):
+        def moved(one):
+            return replace(one, site=replace(one.site, line=one.site.line + 1, stack=()))
+
+        if place == "written":
+            return replace(finding, writes=tuple(moved(write) for write in finding.writes))
+        return replace(finding, **{place: moved(getattr(finding, place))})
+
+    assert ("watch", "lines") in kinds(script, watch=altered(change))
+
+
+def test_a_wrong_name_is_caught():
+    """Another variable's."""
+    assert ("watch", "lines") in kinds(
+        SAVED, watch=altered(lambda finding: replace(finding, saved=replace(finding.saved, expression="x0")))
+    )
+
+
+def test_a_false_alarm_is_caught():
+    """A finding from another script, in one where nothing is overwritten."""
+    silent = run(SILENT, unclobber.watch).findings
+
+    class Alarm(unclobber.watch):
+        findings = silent
+
+    assert ("watch", "findings") in kinds(HARMLESS, watch=Alarm)
+
+
+def test_what_is_left_behind_is_caught():
+    """Saved-tensor hooks that nobody takes away."""
+    hooks = torch.autograd.graph.saved_tensors_hooks(torch.Tensor.detach, lambda tensor: tensor)
+
+    @contextmanager
+    def leaves_hooks():
+        hooks.__enter__()
+        yield
+
+    try:
+        assert ("guard", "rest") in kinds(HARMLESS, guard=leaves_hooks)
+    finally:
+        hooks.__exit__()
+
+
+def test_table():
+    """A row for each mode."""
+    counts = judge(SAVED).tally()
+    assert tally_table(counts).splitlines()[-1].split() == ["audit", "1", "1", "0", "0", "0", "0", "0", "0"]
