@@ -58,7 +58,7 @@ def evidence(
     frames = _user_frames()
     role = _reads.role_of(node, saved) if held is None else held.role
     # First: names are found by looking at tensors, and a view that is looked at may get a new history.
-    torch_message = _sentence.of(standing, node, role, goes_on=goes_on)
+    torch_message = None if held is not None else _sentence.of(standing, node, role, goes_on=goes_on)
     save = _save(saved, node, role, frames) if held is None else _held(saved, held, frames)
     writes = _writes(standing, ledger, frames)
     by_backward = standing.unseen or any(map(written_by_backward, writes))
