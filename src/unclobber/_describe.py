@@ -53,7 +53,7 @@ def evidence(
     frames = _user_frames()
     role = _role(node, saved) if held is None else held.role
     # First: names are found by looking at tensors, and a view that is looked at gets a new history.
-    torch_message = _torch_message(standing, node, role)
+    torch_message = _torch_message(standing, node, role) if held is None else None
     save = _save(saved, node, role, frames) if held is None else _held(saved, held, frames)
     writes = _writes(standing, ledger, frames)
     by_backward = standing.unseen or any(map(written_by_backward, writes))
