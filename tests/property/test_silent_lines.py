@@ -27,7 +27,7 @@ OTHERS = (
 AROUND = (
     "{0}", "{0}", "{0}", "{0}", "for k in range(2):\n    {0}", "if k:\n    {0}",
     "try:\n    {0}\nfinally:\n    k = 1", "with torch.no_grad():\n    {0}", "k = 4; {0}",
-    "while k < 5:\n    k += 1\n    {0}", "{0}; z = z + 2",
+    "while n < 3:\n    n += 1\n    {0}", "{0}; z = z + 2",
 )  # fmt: skip
 HEAD = """\
 def helper(array):

@@ -123,6 +123,8 @@ EVERY = [
         SAVES.values(), TENSORS.values(), WRITES.values(), ENDS.values()
     )
     for target in (("h", "base") if "base =" in tensor else ("h",))
+    # A view that was transposed itself and is gone: torch names `t_`, of which nothing is left for us to see.
+    if not ("h = base.t()" in tensor and "t_()" in write and target == "h" and "del h" in end)
 ]
 
 
@@ -196,7 +198,8 @@ def test_a_stale_view_is_told_as_one():
     with pytest.raises(unclobber.InplaceError, match=r"^Output 1 of Unbind is a view and its base") as error:
         with unclobber.watch():
             exec(f"{text}; s.backward()", {"torch": torch})
-    assert error.value.finding.code == "UC203"
+    assert error.value.finding.code == "UC101"
+    assert error.value.finding.torch_message.startswith("Output 1 of Unbind")
 
 
 KINDS = (

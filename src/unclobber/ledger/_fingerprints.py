@@ -181,7 +181,8 @@ class Fingerprints:
                 self._look_at_handed_out(place)
 
     def _now(self) -> int | None:
-        return self._moments if threading.active_count() == 1 else None
+        alone = threading.active_count() == 1 or all(map(_is_harmless, threading.enumerate()))
+        return self._moments if alone else None
 
     def _look_at_handed_out(self, place: Callable[[], Place]) -> None:
         self._credit = min(self._credit + _BYTES_AN_EVENT, _MOST_CREDIT)
@@ -271,6 +272,11 @@ class Fingerprints:
             self._by_key.pop(key, None)
         for _, found in alive:
             yield found
+
+
+def _is_harmless(thread: threading.Thread) -> bool:
+    """Whether a thread is this one, or tqdm's monitor, which is left running and only looks at the clock."""
+    return thread is threading.current_thread() or type(thread).__module__ == "tqdm._monitor"
 
 
 class _Once:

@@ -18,7 +18,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from ._frames import Stack, code_of
-from ._lookup import UNKNOWN, _of_class, attribute_of, is_a, value_of
+from ._lookup import UNKNOWN, attribute_of, is_a, of_class, value_of
 from ._sites import innermost_user, is_library, is_ours, is_plumbing
 from ._source import Located, locate
 
@@ -190,7 +190,7 @@ def _runs_no_code_of_the_programs(node: ast.AST, frame: FrameType) -> bool:
         if value is not UNKNOWN and not isinstance(value, types.FunctionType):
             return not _is_the_programs(value)
         if owner is not UNKNOWN and not is_a(owner, types.ModuleType):
-            value = _of_class(type(owner), node.attr)
+            value = of_class(type(owner), node.attr)
         return not _is_the_programs(value) and _runs_no_code_of_the_programs(node.value, frame)
     return all(_runs_no_code_of_the_programs(child, frame) for child in ast.iter_child_nodes(node))
 

@@ -95,7 +95,7 @@ def attribute_of(value: Any, name: str) -> Any:
     if is_a(value, types.ModuleType):
         return vars(value).get(name, UNKNOWN)
     if is_a(value, type):
-        return _of_class(value, name)
+        return of_class(value, name)
     if name == "grad" and is_a(value, torch.Tensor) and (value.retains_grad or not compat.has_history(value)):
         return value.grad
     own = contents(value)
@@ -107,7 +107,7 @@ def attribute_of(value: Any, name: str) -> Any:
                 return own[registry][name]
     if is_a(value, torch.Tensor):
         return UNKNOWN  # .data, .T, .real: new tensors
-    found = _of_class(type(value), name)
+    found = of_class(type(value), name)
     if is_a(found, _FIELDS):
         try:
             return found.__get__(value, type(value))
@@ -125,7 +125,7 @@ def contents(value: Any) -> dict[str, Any]:
     return found if type(found) is dict else {}
 
 
-def _of_class(kind: type, name: str) -> Any:
+def of_class(kind: type, name: str) -> Any:
     for base in type.__dict__["__mro__"].__get__(kind):
         if name in vars(base):
             found = vars(base)[name]
@@ -157,7 +157,7 @@ def function_of(value: Any) -> types.FunctionType | None:
         own = contents(value)
         if "forward" in own or any(own.get(hooks) for hooks in ("_forward_hooks", "_forward_pre_hooks")):
             return None
-        value = _of_class(type(value), "forward")
+        value = of_class(type(value), "forward")
     if is_a(value, types.MethodType):
         value = value.__func__
     while is_a(value, types.FunctionType) and _is_grad_mode_wrapper(value):
