@@ -51,7 +51,9 @@ class SharedCounters:
     def written(self, tensor: torch.Tensor, key: int, event: Callable[[], WriteEvent]) -> None:
         """``tensor``, of storage ``key``, is about to be written by what moves its counter."""
         shared = self._by_storage.get(key)
-        if shared is not None and shared.counter._version == tensor._version:
+        if shared is None or tensor.is_inference():
+            return  # of an inference tensor, that lies where another lay: it has no counter
+        if shared.counter._version == tensor._version:
             shared.writes.append((key, event()))
 
     def writes_elsewhere(self, saved: SavedTensor) -> list[WriteEvent]:
