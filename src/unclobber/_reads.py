@@ -74,6 +74,17 @@ def never_read(saved: SavedTensor, ledger: Ledger, node: Any = None) -> bool:
     return all(_writes_table.is_undeclared(event.operation) for event, hit in ledger.history(saved) if hit)
 
 
+_SCRATCH = frozenset([("MkldnnRnnLayerBackward0", "workspace")])
+"""By node and role: memory that the node's own kernel writes to while it computes the gradient."""
+
+
+def is_scratch(saved: SavedTensor) -> bool:
+    """Whether the running node itself writes to what it keeps as ``saved``."""
+    node = compat.current_node()
+    role = role_of(node, saved)
+    return role is not None and (node_name(node), role) in _SCRATCH
+
+
 def role_of(node: Any, saved: SavedTensor) -> str | None:
     """The node's own name for ``saved``, None outside of a node or where it can't be reached."""
     if node is None:

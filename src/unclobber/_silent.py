@@ -200,7 +200,7 @@ class SilentConflicts:
     def content_changed(self, saved: SavedTensor, fingerprint: Fingerprint) -> None:
         """UC102: the content of a saved tensor changed although no write to it was seen."""
         session = self._session
-        if not session.active or _reads.asking():
+        if not session.active or _reads.asking() or asked(lambda: _reads.is_scratch(saved), False):
             return
 
         def make() -> Finding | None:

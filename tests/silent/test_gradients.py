@@ -79,6 +79,14 @@ WRONG = {
     (y * y).sum().backward()  # needed
     gradient = torch.stack([a.grad, b.grad])
 """,
+    "a gradient that is asked for on the way to another": """\
+    x = leaf()
+    h = x * 2
+    def hook(g):
+        return g.mul_(2)  # write
+    h.register_hook(hook)
+    _, gradient = torch.autograd.grad((h * h).sum(), [x, h])  # needed
+""",
     "a residual connection": FUNCTION
     + """\
     a = leaf()
@@ -202,6 +210,17 @@ HARMLESS = {
     b.register_hook(hook)
     (b * b).sum().backward()
     gradient = a.grad
+""",
+    "the gradient of a leaf is asked for": """\
+    x = leaf()
+    x.register_hook(lambda g: g.mul_(2))
+    (gradient,) = torch.autograd.grad((x * x).sum(), [x])
+""",
+    "the gradient of an intermediate tensor is asked for, and another beside it": """\
+    x, w = leaf(), leaf()
+    h = x * 2
+    h.register_hook(lambda g: g.mul_(2))
+    gradient, _ = torch.autograd.grad((h * h * w).sum(), [h, w])
 """,
     "double backward": FUNCTION.replace("  # write", "").replace("g.mul_(2)", "g * 2")
     + """\

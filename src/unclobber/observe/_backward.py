@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+import torch
+
 from . import _frames
 from . import _torch_compat as compat
 from ._frames import Stack
@@ -116,6 +118,34 @@ def times_given(gradient: Any) -> int:
     # a device's thread has no calls of its own; a call within a call may hand on what it was handed
     calls = _thread.calls or list(_running)
     return sum(one is gradient for call in calls for one in call.gradients)
+
+
+def hands_out_what_hooks_leave(tensor: torch.Tensor | None) -> bool:
+    """Whether the running call was asked for the gradient of ``tensor``, and goes no further there: its hooks
+    run before that gradient is taken. Where it goes on to another input the gradient is taken first
+    (torch/csrc/autograd/engine.cpp, ``evaluate_function``)."""
+    call = current()
+    if tensor is None or call is None or not any(one is tensor for one in call.inputs):
+        return False
+    first = compat.grad_fn(tensor)
+    others = [one for one in call.inputs if one is not tensor]
+    todo, seen = [first] if first is not None and others else [], set()
+    while todo:
+        for node, _ in todo.pop().next_functions:
+            if node is None or node in seen:
+                continue
+            if any(_is_of(node, one) for one in others):
+                return False
+            seen.add(node)
+            todo.append(node)
+    return True
+
+
+def _is_of(node: Any, one: Any) -> bool:
+    """Whether a node hands on the gradient of ``one``, a tensor or gradient edge."""
+    if not isinstance(one, torch.Tensor):
+        return node is one.node
+    return getattr(node, "variable", None) is one or node is compat.grad_fn(one)
 
 
 def count() -> int:

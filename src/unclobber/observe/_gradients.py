@@ -10,6 +10,7 @@ is when nobody does.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ def install() -> None:
 
     @functools.wraps(register)
     def register_hook(tensor: torch.Tensor, hook: Callable[..., Any]) -> Any:
-        return register(tensor, _watched_hook(hook))  # type: ignore[no-untyped-call]
+        return register(tensor, _watched_hook(hook, weakref.ref(tensor)))  # type: ignore[no-untyped-call]
 
     # Made anew in each call of a module: so hooks that were registered before are watched, too.
     @functools.wraps(bring)
@@ -53,13 +54,16 @@ def uninstall() -> None:
         _removals.pop()()
 
 
-def _watched_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
+def _watched_hook(hook: Callable[..., Any], tensor: weakref.ref[torch.Tensor]) -> Callable[..., Any]:
     @functools.wraps(hook, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     def watched_hook(gradient: torch.Tensor) -> Any:
         hooks = _saves.innermost()
         if hooks is None or hooks.conflicts is None:
             return hook(gradient)
-        shared = _shared([gradient], unshared_counts().hook)
+        alone = unshared_counts().hook
+        if alone is not None and _backward.hands_out_what_hooks_leave(tensor()):
+            alone += 1  # the engine holds it once more, to hand out what the hook leaves
+        shared = _shared([gradient], alone)
         if not shared:
             return hook(gradient)
         node = compat.current_node()
