@@ -15,6 +15,8 @@ NO_GRAD = "with no_grad for inference_mode"
 VIEW_DETACHED = "with the view detached alone"
 KEPT_ON_CTX = "with the tensors on ctx as they were in forward"
 CUT = "with the gradient stopped at the graph that was freed"
+KEPT = "with every graph kept"
+OWN_MEMORY = "with memory of its own for what is written"
 
 READINGS = {
     "UC101": AS_WRITTEN,
@@ -26,6 +28,7 @@ READINGS = {
     "UC204": VIEW_RECORDED,
     "UC205": COPIED_OUTPUT,
     "UC206": NO_GRAD,
+    "UC207": OWN_MEMORY,
     "UC208": VIEW_DETACHED,
     "UC301": CUT,
 }

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ..observe._torch_compat import tree_map
+from ..observe._torch_compat import backward_homes, tree_map
 from . import _proposal as names
 
 Context = Callable[[], Any]
@@ -157,6 +157,39 @@ class _ViewsDetached(TorchFunctionMode):
         return argument if known is None else known[1]
 
 
+class _OwnMemory(TorchFunctionMode):
+    """A write that torch refuses because elements share one place in memory, or because it reads what it
+    writes: it writes to a copy, which is what the tensor is from then on, and reads copies."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._own: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = tree_map(self._now, kwargs or {})
+        now = tree_map(self._now, args)
+        try:
+            return func(*now, **kwargs)
+        except RuntimeError as error:
+            message = str(error)
+            if "to a single memory location" not in message or not isinstance(args[0], torch.Tensor):
+                raise
+        if "more than one element of the written-to tensor" in message:
+            # torch refuses before anything is written
+            self._own[id(args[0])] = args[0], now[0].clone()
+            answer = func(self._now(args[0]), *now[1:], **kwargs)
+            return args[0] if answer is self._now(args[0]) else answer
+        return func(now[0], *tree_map(_clone, now[1:]), **kwargs)
+
+    def _now(self, argument: Any) -> Any:
+        known = self._own.get(id(argument))
+        return argument if known is None else known[1]
+
+
+def _clone(argument: Any) -> Any:
+    return argument.clone() if isinstance(argument, torch.Tensor) else argument
+
+
 @contextmanager
 def _outputs_copied() -> Iterator[None]:
     """A view that a custom Function returns is a copy, as torch's own message advises; so is one that
@@ -235,6 +268,29 @@ def _no_grad_for_inference_mode() -> Iterator[None]:
             home.inference_mode = original
 
 
+@contextmanager
+def _graphs_kept() -> Iterator[None]:
+    """Every backward keeps its graph, as with ``retain_graph=True``."""
+    homes = [(home, name, getattr(home, name)) for home, name in backward_homes()]
+
+    def keeping(original: Any) -> Any:
+        def run_backward(outputs: Any, *args: Any, **kwargs: Any) -> Any:
+            # positional in torch: grad_tensors, retain_graph, create_graph, inputs
+            if len(args) > 1:
+                return original(outputs, args[0], True, *args[2:], **kwargs)
+            return original(outputs, *args, **{**kwargs, "retain_graph": True})
+
+        return run_backward
+
+    for home, name, original in homes:
+        setattr(home, name, keeping(original))
+    try:
+        yield
+    finally:
+        for home, name, original in homes:
+            setattr(home, name, original)
+
+
 _CONTEXTS: dict[str, Context] = {
     names.NOT_RECORDED: _WritesNotRecorded,
     names.RECORDED: _LeavesAsValues,
@@ -243,5 +299,7 @@ _CONTEXTS: dict[str, Context] = {
     names.VIEW_DETACHED: _ViewsDetached,
     names.COPIED_OUTPUT: _outputs_copied,
     names.KEPT_ON_CTX: _kept_on_ctx,
+    names.KEPT: _graphs_kept,
+    names.OWN_MEMORY: _OwnMemory,
     names.NO_GRAD: _no_grad_for_inference_mode,
 }

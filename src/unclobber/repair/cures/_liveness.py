@@ -8,7 +8,7 @@ import libcst as cst
 from .._syntax import Source, names_in, walk
 
 
-def read_later(source: Source, statement: cst.BaseSmallStatement, place: cst.BaseExpression) -> bool:
+def read_later(source: Source, statement: cst.CSTNode, place: cst.BaseExpression) -> bool:
     """Whether ``place`` may be read after ``statement`` has bound it.
 
     An attribute may be read by anybody. A name counts as read where it occurs later in its function,

@@ -5,15 +5,16 @@ A tensor made in inference mode stays outside autograd for ever, and so does a v
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import libcst as cst
 
 from ...model import Finding
 from .._project import Project
 from .._proposal import Proposal
-from .._syntax import Source, late, walk
+from .._syntax import Source, walk
+from ._blocks import line_in
 from ._comments import without_decorator
 
 
@@ -30,7 +31,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
         statement = source.statement_of(finding.saved.site) if source is not None else None
         if source is not None and statement is not None:
             for function in (n for n in source.all_above(statement) if isinstance(n, cst.FunctionDef)):
-                text = without_mode(source, function)
+                text = without_mode(source, function, statement)
                 if text is not None:
                     title = f"take the view outside the mode: `{function.name.value}` in normal mode"
                     yield Proposal("inference-mode", title, {path: text})
@@ -53,14 +54,54 @@ def renamed(source: Source, name: cst.Name) -> str:
     return source.replaced({name: name.with_changes(value="no_grad")})
 
 
-def without_mode(source: Source, function: cst.FunctionDef) -> str | None:
-    """The text with the function's mode decorator gone; None where it has none."""
+def without_mode(source: Source, function: cst.FunctionDef, statement: cst.CSTNode) -> str | None:
+    """The text with the function's mode decorator gone, and all but one statement in blocks of that mode.
+
+    Returns:
+        None where the function has no such decorator, or where the statement is not directly in its body.
+    """
+    block = function.body
+    at = line_in(source, statement, block.body) if isinstance(block, cst.IndentedBlock) else None
+    if at is None or not isinstance(block.body[at], cst.SimpleStatementLine):
+        return None
     for index, decorator in enumerate(function.decorators):
         words = {node.value for node in walk(decorator) if isinstance(node, cst.Name)}
-        if words & {"no_grad", "inference_mode"}:
-            change = late(partial(without_decorator, index=index))
-            return source.replaced({function: change})
+        if not words & {"no_grad", "inference_mode"}:
+            continue
+        mode = decorator.decorator
+        call = mode if isinstance(mode, cst.Call) else cst.Call(mode)
+        documented = function.get_docstring(clean=False) is not None
+        body = [
+            *block.body[:documented],
+            *_under(call, block.body[documented:at]),
+            block.body[at],
+            *_under(call, block.body[at + 1 :]),
+        ]
+        new = without_decorator(function, index).with_changes(body=block.with_changes(body=body))
+        return source.replaced({function: new})
     return None
+
+
+def _under(mode: cst.Call, lines: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
+    """Statements in one ``with`` block; as they are where none of them computes anything."""
+    idle = (cst.Pass, cst.Import, cst.ImportFrom, cst.Global, cst.Nonlocal)
+    returned = [
+        line.body[0] for line in lines if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
+    ]
+    plain = [
+        isinstance(small, idle) or (isinstance(small, cst.Return) and not isinstance(small.value, cst.Call))
+        for small in returned
+    ]
+    if len(plain) == len(lines) and all(plain):
+        return list(lines)
+    first: Any = lines[0]
+    inside = [first.with_changes(leading_lines=()), *lines[1:]]
+    block = cst.With(
+        items=[cst.WithItem(mode)],
+        body=cst.IndentedBlock(inside),
+        leading_lines=first.leading_lines,
+    )
+    return [block]
 
 
 def _files(finding: Finding) -> Iterator[str]:
