@@ -151,12 +151,16 @@ weight = torch.randn(3, 4)
 _END = 'Path(__file__).with_name("out.txt").write_text("\\n".join(told))\n'
 
 
-def _script(style: str, seed: int, top: str, setup: str, body: str, loss: str, tell: str, turns: int = 3) -> str:
+def _script(
+    style: str, seed: int, top: str, setup: str, body: str, loss: str, tell: str, turns: int = 3
+) -> str:
     """The parts as a whole: in a function, at module level, or with the body as a module's ``forward``."""
     head = _HEAD.format(seed=seed)
     step = _lines("opt.zero_grad()", "loss.backward()", "opt.step()")
     told = _lines(f'told.append("%d %.5f %s" % (i, loss.item(), {tell}))', "print(told[-1])")
-    opening = _lines("opt = torch.optim.SGD(net.parameters(), lr=0.1)", "told = []", f"for i in range({turns}):")
+    opening = _lines(
+        "opt = torch.optim.SGD(net.parameters(), lr=0.1)", "told = []", f"for i in range({turns}):"
+    )
     if style == "forward":
         names = _lines(*(f"global {name}" for name in _assigned(setup + body)))
         forward = indent(f"{names}{_lines(body.rstrip())}return {loss}\n", "        ")
@@ -581,7 +585,9 @@ def _two_losses(random_: random.Random) -> Script:
 
     def script(backwards: str) -> str:
         turn = (
-            _lines("x = torch.randn(3, 4)", f"h = {MAKERS[trunk]}", "a, b = h.pow(2).mean(), (h * weight).mean()")
+            _lines(
+                "x = torch.randn(3, 4)", f"h = {MAKERS[trunk]}", "a, b = h.pow(2).mean(), (h * weight).mean()"
+            )
             + "opt.zero_grad()\n"
             + backwards
             + _lines("opt.step()", 'told.append("%d %.5f %.5f" % (i, a.item(), b.item()))', "print(told[-1])")

@@ -433,7 +433,9 @@ class _Events:
         new = [path for path in self._copy.files() if self._before.get(path) != _marks(path)]
         gone = [path for path in self._before if not os.path.exists(path)]
         outside = [
-            path for path in self._opened if not path.startswith(("/dev/", "/proc/", self._own)) and os.path.isfile(path)
+            path
+            for path in self._opened
+            if not path.startswith(("/dev/", "/proc/", self._own)) and os.path.isfile(path)
         ]
         return sorted({*new, *gone, *outside})
 

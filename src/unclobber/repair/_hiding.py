@@ -61,11 +61,14 @@ def hidden(proposal: Proposal, finding: Finding, project: Project, held: Mapping
             continue
         found = held.get(Spot(os.path.realpath(site.path), site.line, site.column))
         touched, bound = _change(source, statement, new, () if found is None else found.names)
-        if not touched or found is None:
+        if not (touched or proposal.hides) or found is None:
             continue
         measured = True
         if found.others:
             return Hidden(f"{_all(found.others)} also held what is written, and no longer sees the write")
+        if not touched:
+            # the edit is elsewhere, and the statement binds what it did
+            bound = set(_bound(source.code(statement))) if proposal.drops else set(found.names)
         for name in found.names:
             if name in bound:
                 continue

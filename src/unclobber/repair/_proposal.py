@@ -54,5 +54,7 @@ class Proposal:
     """What the user must know before taking it."""
     hides: str = ""
     """A name that it binds anew although others may hold the tensor: they no longer see the write."""
+    drops: bool = False
+    """The write is no longer made at all: only what its statement binds gets the new value."""
     late: bool = False
     """Among equally small edits, try and prefer it after the others."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from ..model import Finding, Fix
@@ -38,17 +39,21 @@ def run(
     timeout: float = 120.0,
     everything: bool = False,
     first_only: bool = False,
+    runner: Runner | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Rounds:
     """Repair a script once, or with ``everything`` until it is clean or a round proves nothing.
 
     Nothing is written. Each round builds on the edits before it, and is compared with the program on
     disk, under guard: errors can't add up.
+
+    Args:
+        runner: A driver process to use and leave open; one of its own if not given.
     """
     project = Project(root_of(script))
     project.encoded(script)  # the script is what it was before the first run
     outcomes: list[Outcome] = []
-    with Runner(timeout) as runner:
+    with Runner(timeout) if runner is None else nullcontext(runner) as runner:
         while len(outcomes) < MOST_ROUNDS:
             outcome = repair(
                 script,

@@ -310,9 +310,7 @@ class Search:
         """The program on disk, guarded, under some readings; run once."""
         if readings not in self._references:
             file = self.runner.file(f"reference-{len(self._references)}-{self._failed_at}")
-            ran = self.runner.run(
-                self._guarded(readings, record_to=file, to_end=True, probes=self._probes)
-            )
+            ran = self.runner.run(self._guarded(readings, record_to=file, to_end=True, probes=self._probes))
             self._references[readings] = _Reference(ran, file)
         return self._references[readings]
 
@@ -456,7 +454,13 @@ def _rank(repair: Repair) -> tuple[float, ...]:
     is the processor's: a machine that is busy elsewhere must not decide what is offered."""
     assert repair.proof is not None
     memory = round(max(0, repair.proof.extra_bytes) / 16e6)
-    return (not repair.proof.to_end, repair.hides, repair.changed_lines, memory, int(max(0.0, repair.proof.cpu_seconds) / 0.5))
+    return (
+        not repair.proof.to_end,
+        repair.hides,
+        repair.changed_lines,
+        memory,
+        int(max(0.0, repair.proof.cpu_seconds) / 0.5),
+    )
 
 
 def _place(finding: Finding) -> Any:

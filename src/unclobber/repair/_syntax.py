@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 import libcst as cst
@@ -157,6 +158,7 @@ class Source:
         """The names that imports anywhere in the text bind."""
         return _imports(self.module)
 
+    @cached_property
     def names_from_torch(self) -> frozenset[str]:
         """Those of them that are torch, a part of it or something in it: ``torch``, ``nn``, ``F``."""
         return _imports(self.module, "torch")

@@ -39,10 +39,12 @@ TAIL = "use(x, a, b)\n"
         ("F.dropout(x, 0.5, True, True)", "x = F.dropout(x, 0.5, True)"),
         ("torch.mul(a, b, out=x)", "x = torch.mul(a, b)"),
         ("torch.max(a, 0, out=(x, b))", "x, b = torch.max(a, 0)"),
-        ("y = x.relu_()", "y = x.relu()"),
+        ("y = x.relu_()", "y = x = x.relu()"),
+        ("use(x.relu_())", "use((x := x.relu()))"),
         ("y = F.relu(x.mul_(2), inplace=True)", None),
         ("return t.mul_(64).round_().div_(64)", "return t.mul(64).round().div(64)"),
-        ("y = torch.add(a, b, out=x)", "y = torch.add(a, b)"),
+        ("y = torch.add(a, b, out=x)", "y = x = torch.add(a, b)"),
+        ("x = x.relu_()", "x = x.relu()"),
         ("x += y; z = 1", "x = x + y; z = 1"),
         ("x += y  # why not", "x = x + y  # why not"),
     ],
@@ -54,7 +56,7 @@ def test_before_and_after(before, after):
     if after is None:
         assert [t.splitlines()[4].strip() for t in texts] == [
             "y = F.relu(x.mul_(2))",
-            "y = F.relu(x.mul(2), inplace=True)",
+            "y = F.relu((x := x.mul(2)), inplace=True)",
         ]
     else:
         expected = after.replace("x, b =", "(x, b) =")

@@ -340,19 +340,21 @@ def test_save_for_backward(proposed):
             x, = ctx.saved_tensors
             return grad, grad * x, None
     """
-    _only(proposed(save_for_backward, "UC103", FUNCTION, saved="ctx.x = x"), expected)
+    saved, copied = proposed(save_for_backward, "UC103", FUNCTION, saved="ctx.x = x")
+    assert saved == plain(expected)
+    assert copied == plain(FUNCTION).replace("ctx.x = x", "ctx.x = x.clone()")
 
 
 def test_save_for_backward_keeps_comments(proposed):
     """Above the line that replaces theirs; the only one at a line's end stays at the end."""
     one = FUNCTION.replace("        ctx.x = x\n", "        # the input\n        ctx.x = x  # as it is\n")
-    (text,) = proposed(save_for_backward, "UC103", one, saved="ctx.x = x")
+    text, _ = proposed(save_for_backward, "UC103", one, saved="ctx.x = x")
     assert "        # the input\n        ctx.save_for_backward(x)  # as it is\n" in text
     two = one.replace("ctx.n = n\n", "ctx.w = w  # too\n\n        # for later\n        ctx.n = n\n")
     two = two.replace("grad * ctx.x, None", "grad * ctx.x * ctx.w, ctx.n").replace(
         "ctx.n = n", "ctx.n = n  # a number"
     )
-    (text,) = proposed(save_for_backward, "UC103", two, saved="ctx.x = x")
+    text, *_ = proposed(save_for_backward, "UC103", two, saved="ctx.x = x")
     lines = [
         "# the input",
         "# as it is",
@@ -368,14 +370,22 @@ def test_save_for_backward_keeps_comments(proposed):
     ("old", "new"),
     [
         ("ctx.x = x", "ctx.x = x + 1"),
-        ("ctx.n = n", "ctx.save_for_backward(w)"),
         ("grad * ctx.x, None", "grad, None"),
-        ("(ctx, grad)", "(ctx, x)"),
     ],
 )
 def test_functions_that_stay(proposed, old, new):
-    """What isn't an argument, is saved already, isn't read, or has a name that backward uses otherwise."""
+    """What isn't a tensor that somebody else has, or isn't read."""
     assert proposed(save_for_backward, "UC103", FUNCTION.replace(old, new), saved="return x * w") == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "number"), [("ctx.n = n", "ctx.save_for_backward(w)", 3), ("(ctx, grad)", "(ctx, x)", 1)]
+)
+def test_functions_that_can_only_keep_copies(proposed, old, new, number):
+    """What saves tensors already, or has a name that backward uses otherwise: one copy, then all."""
+    texts = proposed(save_for_backward, "UC103", FUNCTION.replace(old, new), saved="return x * w")
+    assert len(texts) == number
+    assert all(".clone()" in text and ".saved_tensors" not in text for text in texts)
 
 
 # --- .data ----------------------------------------------------------------------------------------

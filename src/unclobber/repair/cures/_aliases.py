@@ -40,7 +40,6 @@ def held_elsewhere(source: Source, statement: cst.CSTNode, place: cst.BaseExpres
     name = place.value
     function = _function_round(source, statement)
     scope: cst.CSTNode = source.module if function is None else function
-    of_torch = source.names_from_torch()
     uses = [
         n for n in walk(scope) if isinstance(n, cst.Name) and n.value == name and not _is_label(source, n)
     ]
@@ -50,19 +49,16 @@ def held_elsewhere(source: Source, statement: cst.CSTNode, place: cst.BaseExpres
         if _function_round(source, node) is function and (binding := _binding(source, node)) is not None
     ]
     sure = [
-        where
-        for where, value in bindings
-        if is_fresh(value, of_torch) and _leads_to(source, where, statement)
+        where for where, value in bindings if is_fresh(value, source) and _leads_to(source, where, statement)
     ]
     if not sure:
         return True  # a parameter, a loop's or a global's tensor is the caller's, too
     since = max(sure, key=lambda where: _start(source, where))
     if any(
-        not is_fresh(value, of_torch) and _between(source, since, where, statement)
-        for where, value in bindings
+        not is_fresh(value, source) and _between(source, since, where, statement) for where, value in bindings
     ):
         return True  # another name's tensor, a part of one, or what somebody else may keep
-    if isinstance(since, cst.NamedExpr) and not _values_only(source, since, of_torch):
+    if isinstance(since, cst.NamedExpr) and not _values_only(source, since):
         return True
     for node in uses:
         inside = _function_round(source, node)
@@ -70,7 +66,7 @@ def held_elsewhere(source: Source, statement: cst.CSTNode, place: cst.BaseExpres
             kept = not _is_local_to(source, inside, node)
         else:
             kept = _binding(source, node) is None and _between(source, since, node, statement)
-        if kept and not _values_only(source, node, of_torch):
+        if kept and not _values_only(source, node):
             return True
     return False
 
@@ -173,7 +169,7 @@ def _unpacking(source: Source, node: cst.Name) -> tuple[cst.CSTNode, cst.BaseExp
     return assign, _UNKNOWN
 
 
-def _values_only(source: Source, node: cst.CSTNode, of_torch: frozenset[str]) -> bool:
+def _values_only(source: Source, node: cst.CSTNode) -> bool:
     """Whether an expression is read for its values alone: nothing keeps its tensor or a view of it."""
     at, parent = node, source.parents[node]
     while True:
@@ -184,13 +180,13 @@ def _values_only(source: Source, node: cst.CSTNode, of_torch: frozenset[str]) ->
                 return True
         elif isinstance(parent, cst.Arg):
             call = source.parents[parent]
-            return isinstance(call, cst.Call) and _reads_values(source, call, of_torch)
+            return isinstance(call, cst.Call) and _reads_values(source, call)
         elif isinstance(parent, cst.Attribute):
             call = source.parents[parent]
             if parent.attr.value in _FACTS:
                 return True
             if isinstance(call, cst.Call) and call.func is parent:
-                return keeps_nothing(call, of_torch) or _is_dropped_write(source, parent.attr.value, call)
+                return keeps_nothing(call, source) or _is_dropped_write(source, parent.attr.value, call)
             if parent.attr.value not in VIEW_ATTRIBUTES:
                 return False
         elif isinstance(parent, (cst.AugAssign, cst.AssignTarget, cst.AnnAssign, cst.Del)):
@@ -208,14 +204,14 @@ def _values_only(source: Source, node: cst.CSTNode, of_torch: frozenset[str]) ->
         at, parent = parent, source.parents[parent]
 
 
-def _reads_values(source: Source, call: cst.Call, of_torch: frozenset[str]) -> bool:
+def _reads_values(source: Source, call: cst.Call) -> bool:
     """Whether a call only computes with an argument; one whose value is dropped does something else."""
     func = call.func
     if isinstance(source.parents[call], cst.Expr) and isinstance(func, cst.Attribute):
         return func.attr.value.endswith("_")  # `x.add_(h)` writes x; `bag.add(h)` keeps h
     if isinstance(func, cst.Attribute) and func.attr.value.endswith("_"):
         return False
-    return keeps_nothing(call, of_torch)
+    return keeps_nothing(call, source)
 
 
 def _is_dropped_write(source: Source, method: str, call: cst.Call) -> bool:

@@ -23,9 +23,8 @@ def element_held_elsewhere(source: Source, statement: cst.CSTNode, element: cst.
         return True
     function = source.above(statement, cst.FunctionDef)
     scope: cst.CSTNode = source.module if function is None else function
-    of_torch = source.names_from_torch()
     return not all(
-        value is not None and is_fresh(value, of_torch) for value in _filled_with(scope, container.value)
+        value is not None and is_fresh(value, source) for value in _filled_with(scope, container.value)
     )
 
 

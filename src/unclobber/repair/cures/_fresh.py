@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from .._syntax import root_name
+from .._syntax import Source, root_name
 
 COMPUTES = frozenset(
     {
@@ -65,11 +65,11 @@ _CALLED_SO_BY_MODULES = frozenset({"relu", "sigmoid", "tanh", "softmax", "log_so
 """Methods of tensors that take no tensor: `net.relu(x)` is a module that is kept under the name."""
 
 
-def is_fresh(value: cst.BaseExpression | None, of_torch: frozenset[str]) -> bool:
+def is_fresh(value: cst.BaseExpression | None, source: Source) -> bool:
     """Whether a value is one that an expression has just computed, and that nobody else holds.
 
     Args:
-        of_torch: The names of torch and its parts: ``torch.exp(x)`` is torch's, ``mine.exp(x)`` is not.
+        source: Tells by its imports that ``torch.exp(x)`` is torch's, and ``mine.exp(x)`` is not.
     """
     if value is None or isinstance(value, (cst.BaseNumber, cst.BaseString)):
         return True
@@ -82,13 +82,13 @@ def is_fresh(value: cst.BaseExpression | None, of_torch: frozenset[str]) -> bool
     if isinstance(value, (cst.List, cst.Dict, cst.ListComp, cst.DictComp)):
         return True  # the container itself
     if isinstance(value, cst.IfExp):
-        return is_fresh(value.body, of_torch) and is_fresh(value.orelse, of_torch)
+        return is_fresh(value.body, source) and is_fresh(value.orelse, source)
     if isinstance(value, cst.Call) and not value.args and _is_name(value.func, {"list", "dict"}):
         return True
-    return isinstance(value, cst.Call) and computes(value, of_torch)
+    return isinstance(value, cst.Call) and computes(value, source)
 
 
-def computes(call: cst.Call, of_torch: frozenset[str]) -> bool:
+def computes(call: cst.Call, source: Source) -> bool:
     """Whether a call is one of torch's that gives something new and keeps nothing.
 
     Not with ``out=`` or ``inplace=True``: those give back what they were given.
@@ -98,25 +98,27 @@ def computes(call: cst.Call, of_torch: frozenset[str]) -> bool:
     if any(_is_name(argument.value, {"True"}) and not _is_about_dims(argument) for argument in call.args):
         return False
     func = call.func
+    of_torch = source.names_from_torch
     if isinstance(func, cst.Name):
         return func.value in COMPUTES and func.value in of_torch
     if not isinstance(func, cst.Attribute) or func.attr.value not in COMPUTES:
         return False
-    if root_name(func.value) in of_torch:
-        return True
+    root = root_name(func.value)
+    if root in of_torch or root in source.imported_names():
+        return root in of_torch
     if func.attr.value in _CALLED_SO_BY_MODULES and not all(map(_is_no_tensor, call.args)):
         return False
     return not _is_name(func.value, {"self", "cls"})  # a method of the user's own
 
 
-def keeps_nothing(call: cst.Call, of_torch: frozenset[str]) -> bool:
+def keeps_nothing(call: cst.Call, source: Source) -> bool:
     """Whether a call surely keeps none of its arguments, nor gives one of them back."""
     func = call.func
     if isinstance(func, cst.Name) and func.value in _PLAIN:
         return True
     if isinstance(func, cst.Attribute) and func.attr.value in _TELLS:
         return True
-    return computes(call, of_torch)
+    return computes(call, source)
 
 
 def _is_about_dims(argument: cst.Arg) -> bool:

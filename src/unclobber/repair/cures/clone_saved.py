@@ -60,7 +60,7 @@ def _kept_uncopied(source: Source, node: cst.BaseExpression) -> str:
         by_argument = _inplace.function_call(node, imported) is not None or _inplace.without_inplace(node)
         if by_argument and node.args:
             return source.code(node.args[0].value)
-    return "" if is_fresh(node, source.names_from_torch()) else _short(source.code(node))
+    return "" if is_fresh(node, source) else _short(source.code(node))
 
 
 _NO_TENSORS = (cst.Integer, cst.Float, cst.SimpleString, cst.Tuple, cst.Dict, cst.BaseComp, cst.Lambda)

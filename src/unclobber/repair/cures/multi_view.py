@@ -88,7 +88,7 @@ def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str,
             )
         if _bound_whole(statement, node):
             code = f"[part.clone() for part in {source.code(node)}]"
-            shared = not is_fresh(of, source.names_from_torch())
+            shared = not is_fresh(of, source)
             if is_place(of):
                 shared = read_later(source, statement, of) or held_elsewhere(source, statement, of)
             base = source.code(of) if shared else ""

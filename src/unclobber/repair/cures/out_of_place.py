@@ -60,10 +60,20 @@ def rewrites(
         return
     imported = source.imported_names()
     torch = source.torch_name()
-    if isinstance(statement, cst.Expr):
+    if isinstance(statement, cst.Expr) and _writes_itself(statement.value, imported):
         yield from _as_statement(source, statement, imported, torch, keep_dtype)
         return
     yield from _inside(source, statement, imported, torch)
+
+
+def _writes_itself(value: cst.BaseExpression, imported: frozenset[str]) -> bool:
+    """Whether a value is an in-place call, rather than something that has one among its arguments."""
+    return isinstance(value, cst.Call) and (
+        _inplace.method_call(value, imported) is not None
+        or _inplace.function_call(value, imported) is not None
+        or _inplace.without_inplace(value) is not None
+        or _inplace.without_out(value) is not None
+    )
 
 
 def _as_statement(
@@ -151,7 +161,7 @@ def _with_its_name(
     """A call inside a statement out of place, and the name of what it wrote bound to the result where that is
     read later: ``y = h.relu_()`` gives ``y = h = h.relu()``."""
     if not is_place(written):
-        hides = not is_fresh(written, source.names_from_torch()) and not _is_walrus_of_fresh(source, written)
+        hides = not is_fresh(written, source) and not _is_walrus_of_fresh(source, written)
         yield source.replaced({call: _walrus_round(value, written)}), "", hides
         return
     name = source.code(written)
@@ -185,7 +195,7 @@ def _walrus_round(value: cst.BaseExpression, written: cst.BaseExpression) -> cst
 
 
 def _is_walrus_of_fresh(source: Source, written: cst.BaseExpression) -> bool:
-    return isinstance(written, cst.NamedExpr) and is_fresh(written.value, source.names_from_torch())
+    return isinstance(written, cst.NamedExpr) and is_fresh(written.value, source)
 
 
 def _is_read_beside(source: Source, statement: cst.CSTNode, call: cst.Call, name: str) -> bool:
