@@ -1,5 +1,5 @@
-"""Short training scripts with something to fix, made from parts: who holds the tensor, how it is written, what
-is used afterwards.
+"""Short training scripts with something to fix, made from parts: who holds the tensor, how it is written,
+what is used afterwards.
 
 Each prints what it has computed and writes it to a file beside itself, so that a cure that changes anything
 can be told by running the cured script plainly. What it should print is told by the script as it is under
@@ -122,7 +122,7 @@ WRITES = {
     ),
     "a helper": Way("blank(h)", top="def blank(t):\n    t[:, 1] = 0.0"),
     "masked_fill_": Way("h.masked_fill_(x < 0, 0.25)"),
-    "out=": Way("torch.mul(h.detach(), 2, out=kept_out)\nh *= kept_out", setup="kept_out = torch.empty(3, 4)"),
+    "out=": Way("torch.mul(h.detach(), 2, out=twice)\nh *= twice", setup="twice = torch.empty(3, 4)"),
     ".data": Way("h.data.mul_(2)", family="UC102"),
     "detach()": Way("h.detach().mul_(2)"),
     "no_grad": Way("with torch.no_grad():\n    h.mul_(2)"),
@@ -158,9 +158,7 @@ def _script(
     head = _HEAD.format(seed=seed)
     step = _lines("opt.zero_grad()", "loss.backward()", "opt.step()")
     told = _lines(f'told.append("%d %.5f %s" % (i, loss.item(), {tell}))', "print(told[-1])")
-    opening = _lines(
-        "opt = torch.optim.SGD(net.parameters(), lr=0.1)", "told = []", f"for i in range({turns}):"
-    )
+    opening = _lines("opt = torch.optim.SGD(net.parameters(), lr=0.1)", "told = []", "for i in range(3):")
     if style == "forward":
         names = _lines(*(f"global {name}" for name in _assigned(setup + body)))
         forward = indent(f"{names}{_lines(body.rstrip())}return {loss}\n", "        ")
@@ -189,18 +187,19 @@ def _assigned(code: str) -> list[str]:
     return sorted({*names, "h"})
 
 
-def _saved_overwritten(random_: random.Random, family: str) -> Script:
-    """UC101 and UC102: a holder, a write, a use."""
-    maker = random_.choice(list(MAKERS))
-    holder_name = random_.choice(list(HOLDERS))
-    way_name = random_.choice([name for name, way in WRITES.items() if way.family == family])
-    holder, way, style = HOLDERS[holder_name], WRITES[way_name], random_.choice(STYLES)
-    body = _lines(f"{holder.chained}h = {MAKERS[maker]}", holder.hold, way.write)
-    text = _script(
-        style, random_.randrange(100), _lines(holder.top, way.top), _lines(way.setup, holder.setup), body,
-        way.loss, holder.tell,
-    )  # fmt: skip
-    return Script(family, f"{maker}, held by {holder_name}, {way_name}, {style}", text)
+def saved_overwritten(maker: str, holder: str, write: str, style: str = "flat", seed: int = 0) -> Script:
+    """A script of UC101 or UC102 from its parts, by their names."""
+    held, way = HOLDERS[holder], WRITES[write]
+    body = _lines(f"{held.chained}h = {MAKERS[maker]}", held.hold, way.write)
+    top, setup = _lines(held.top, way.top), _lines(way.setup, held.setup)
+    text = _script(style, seed, top, setup, body, way.loss, held.tell)
+    return Script(way.family, f"{maker}, held by {holder}, {write}, {style}", text)
+
+
+def _any_saved_overwritten(random_: random.Random, family: str) -> Script:
+    writes = [name for name, way in WRITES.items() if way.family == family]
+    chosen = [random_.choice(list(names)) for names in (MAKERS, HOLDERS, writes, STYLES)]
+    return saved_overwritten(*chosen, seed=random_.randrange(100))
 
 
 @dataclass(frozen=True)
@@ -265,7 +264,9 @@ PAIRS = {
             "h = net(x) * 1\ny = Times.apply(h.clone(), gain)\nh[:, 0] = {0}",
             "(y * weight + h).pow(2).mean()",
             setup="gain = torch.tensor(0.5, requires_grad=True)",
-            top=_KEEPS.format("ctx.t = t\n        ctx.save_for_backward(s)", "t, (s,) = ctx.t, ctx.saved_tensors"),
+            top=_KEEPS.format(
+                "ctx.t = t\n        ctx.save_for_backward(s)", "t, (s,) = ctx.t, ctx.saved_tensors"
+            ),
             vary=("0.0", "x[:, 1]"),
         ),
     ),
@@ -320,7 +321,7 @@ PAIRS = {
             f"{_BODY}\na, b = h.{{0}}\na.mul_(2)",
             f"{_COPIED}\na, b = h[:, :2], h[:, 2:]\na.mul_(2)",
             "(h * weight).pow(2).mean() + a.mean() - b.pow(2).mean()",
-            vary=("chunk(2, 1)", "split(2, 1)", "split([2, 2], dim=1)", "tensor_split(2, 1)"),
+            vary=("chunk(2, 1)", "split(2, 1)", "split([2, 2], dim=1)"),
         ),
         Pair(
             "rows by unbind",
@@ -355,7 +356,8 @@ PAIRS = {
             "h = net(x) + 1\nrow = h[0]\nseen.append(row.mean().item())\nrow.{0}",
             tell="sum(seen)",
             setup="seen = []",
-            top="@torch.no_grad()\ndef first(t):\n    row = t[0]\n    seen.append(row.mean().item())\n    return row",
+            top="@torch.no_grad()\ndef first(t):\n    row = t[0]\n"
+            "    seen.append(row.mean().item())\n    return row",
             vary=_CHANGES[:2],
         ),
         Pair(
@@ -435,8 +437,6 @@ PAIRS = {
     ),
 }  # fmt: skip
 
-_TWIN_STEP = "opt.zero_grad()"
-
 
 def _refused(random_: random.Random, family: str) -> Script:
     """The families where torch refuses what is written; the twin is what the text means."""
@@ -447,12 +447,10 @@ def _refused(random_: random.Random, family: str) -> Script:
         return text.replace("{0}", part)
 
     def script(body: str, setup: str, top: str) -> str:
-        return _script(
-            style, seed, filled(top), filled(setup), filled(body), pair.loss, pair.tell
-        )  # fmt: skip
+        return _script(style, seed, filled(top), filled(setup), filled(body), pair.loss, pair.tell)
 
-    if "global" not in style and pair.setup == "seen = []" and style == "main":
-        style = "flat"  # a function outside of main reads it
+    if "seen" in pair.top:
+        style = "flat"  # its function reads a global
     wrong = script(pair.wrong, pair.setup, pair.top)
     right = script(pair.right or pair.wrong, pair.right_setup or pair.setup, pair.right_top or pair.top)
     return Script(family, f"{pair.name}, {part or 'plain'}, {style}", wrong, right)
@@ -476,7 +474,8 @@ class State:
 STATES = {
     "a name": State("h = torch.zeros(3, 4)", "h", "h = new", "h = h.detach()"),
     "a dict": State(
-        'state = {"h": torch.zeros(3, 4)}', 'state["h"]', 'state["h"] = new', 'state["h"] = state["h"].detach()'
+        'state = {"h": torch.zeros(3, 4)}', 'state["h"]', 'state["h"] = new',
+        'state["h"] = state["h"].detach()',
     ),
     "a list": State("hs = [torch.zeros(3, 4)]", "hs[-1]", "hs.append(new)", "hs[-1] = hs[-1].detach()"),
     "an element": State("hs = [torch.zeros(3, 4), 0]", "hs[0]", "hs[0] = new", "hs[0] = hs[0].detach()"),
@@ -612,7 +611,7 @@ _FAMILIES = {
 }  # fmt: skip
 """How many of a hundred scripts are of each family."""
 
-_MAKE = {"UC101": _saved_overwritten, "UC102": _saved_overwritten, "UC301": _graph_freed}
+_MAKE = {"UC101": _any_saved_overwritten, "UC102": _any_saved_overwritten, "UC301": _graph_freed}
 
 
 def scripts(number: int, *, seed: int = 0) -> Iterator[Script]:

@@ -1,4 +1,4 @@
-"""Whether a script that ``fix`` has written does what it should from beginning to end: printed and written."""
+"""Whether a script that ``fix`` has written does what it should to its end: what it prints and writes."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Verdict:
     """What ``fix`` made of a script."""
 
     result: str
-    """``right``; ``different``: proved, and it does something else than it should; ``not fixed``; ``unfit``: the
-    script itself is no test, for nothing is found or it can't be run to its end as it is meant."""
+    """``right``; ``different``: proved, and it does something else than it should; ``not fixed``; ``unfit``:
+    the script itself is no test, for nothing is found or it can't be run to its end as it is meant."""
     detail: str = ""
     found: bool = True
     to_end: bool = False

@@ -16,7 +16,7 @@ VIEW_DETACHED = "with the view detached alone"
 KEPT_ON_CTX = "with the tensors on ctx as they were in forward"
 CUT = "with the gradient stopped at the graph that was freed"
 KEPT = "with every graph kept"
-OWN_MEMORY = "with memory of its own for what is written"
+OWN_MEMORY = "with memory of its own for what is expanded"
 
 READINGS = {
     "UC101": AS_WRITTEN,

@@ -158,32 +158,25 @@ class _ViewsDetached(TorchFunctionMode):
 
 
 class _OwnMemory(TorchFunctionMode):
-    """A write that torch refuses because elements share one place in memory, or because it reads what it
-    writes: it writes to a copy, which is what the tensor is from then on, and reads copies."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._own: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+    """What ``expand`` gives has memory of its own, and an operation that writes what it reads reads a copy."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = tree_map(self._now, kwargs or {})
-        now = tree_map(self._now, args)
+        kwargs = kwargs or {}
         try:
-            return func(*now, **kwargs)
+            answer = func(*args, **kwargs)
         except RuntimeError as error:
-            message = str(error)
-            if "to a single memory location" not in message or not isinstance(args[0], torch.Tensor):
-                raise
-        if "more than one element of the written-to tensor" in message:
             # torch refuses before anything is written
-            self._own[id(args[0])] = args[0], now[0].clone()
-            answer = func(self._now(args[0]), *now[1:], **kwargs)
-            return args[0] if answer is self._now(args[0]) else answer
-        return func(now[0], *tree_map(_clone, now[1:]), **kwargs)
+            if _READS_WHAT_IT_WRITES not in str(error):
+                raise
+            return func(args[0], *tree_map(_clone, args[1:]), **kwargs)
+        if getattr(func, "__name__", "") not in _EXPANDS or not isinstance(answer, torch.Tensor):
+            return answer
+        repeats = any(not step and size > 1 for size, step in zip(answer.shape, answer.stride(), strict=True))
+        return answer.clone() if repeats else answer
 
-    def _now(self, argument: Any) -> Any:
-        known = self._own.get(id(argument))
-        return argument if known is None else known[1]
+
+_EXPANDS = frozenset({"expand", "expand_as", "broadcast_to"})
+_READS_WHAT_IT_WRITES = "some elements of the input tensor and the written-to tensor refer to a single memory"
 
 
 def _clone(argument: Any) -> Any:

@@ -119,7 +119,10 @@ class Search:
         if proved:
             return Proved(finding, tuple(proved), offered, self._tried)
         return Unproved(
-            finding, stopped or self._reason(finding, unproved), offered + tuple(unproved[:2]), self._tried
+            finding,
+            stopped or self._reason(finding, unproved, project),
+            offered + tuple(unproved[:2]),
+            self._tried,
         )
 
     # --- the search -----------------------------------------------------------------------------
@@ -370,14 +373,17 @@ class Search:
             self._not_to_end = f"two runs of it differ: {steady[0].how}"
         self._unsteady = frozenset(one.what for one in again.at_end or ())
 
-    def _reason(self, finding: Finding, unproved: list[Repair]) -> str:
+    def _reason(self, finding: Finding, unproved: list[Repair], project: Project) -> str:
         if self._rejected:
             only = "" if len(self._rejected) == 1 else f" (and {len(self._rejected) - 1} more like it)"
             return f"the script would not do the same to its end: {self._rejected[0]}{only}"
         if unproved:
             return "a cure runs clean, but there is nothing to compare its gradients with"
         if not self._tried:
-            return "no cure knows what to do at these places"
+            sites = [write.site for write in finding.writes]
+            sites += [fact.site for fact in (finding.saved, finding.needed) if fact is not None]
+            closed = project.not_edited(site.path for site in sites if site is not None)
+            return closed or "no cure knows what to do at these places"
         reference = next(iter(self._references.values()), None)
         if reference is not None and reference.ran.backwards < self._failed_at:
             why = reference.ran.error.splitlines()[0] if reference.ran.error else reference.ran.ending

@@ -179,6 +179,15 @@ def parse(text: str) -> Source | None:
     return Source(text, module, positions, parents, smalls)
 
 
+def why_not_parsed(text: str) -> str:
+    """Why ``parse`` gives no tree of a text that Python can run, as a clause."""
+    lines = text.split("\n")
+    number = next((n for n, line in enumerate(lines, 1) if line.lstrip(" \t").startswith("\f")), None)
+    if number is not None:
+        return f"LibCST, which would rewrite it, would not give back the form feed of line {number}"
+    return "LibCST, which would rewrite it, does not give it back as it is"
+
+
 def expression(code: str) -> cst.BaseExpression:
     """An expression from text."""
     return cst.parse_expression(code)

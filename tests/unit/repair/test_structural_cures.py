@@ -455,3 +455,119 @@ def test_without_an_optimizer_nothing_moves(proposed, cure):
     """A write by anything else is no step."""
     text = "y = f(x)\nx.add_(1)\ny.backward()\n"
     assert proposed(cure, "UC101", text, saved="f(x)", write="x.add_(1)", needed="y.backward()") == []
+
+
+# --- modes that stay where they are meant -----------------------------------------------------------
+
+VIEW_UNDER_NO_GRAD = """
+import torch
+
+@torch.no_grad()
+def first(self, x):
+    '''The first row.'''
+    self.count += x.sum()
+    row = x[0]  # a view
+    self.seen = row.mean()
+    return row
+"""
+
+
+def test_the_mode_stays_round_the_other_statements(proposed):
+    """Only the view is taken in normal mode; what else the function computes stays off the graph."""
+    expected = """
+    import torch
+
+    def first(self, x):
+        '''The first row.'''
+        with torch.no_grad():
+            self.count += x.sum()
+        row = x[0]  # a view
+        with torch.no_grad():
+            self.seen = row.mean()
+            return row
+    """
+    _only(proposed(inference_mode, "UC204", VIEW_UNDER_NO_GRAD, saved="x[0]"), expected)
+
+
+def test_a_mode_without_anything_else_to_hold(proposed):
+    """A function that only takes the view needs no block."""
+    text = VIEW_UNDER_NO_GRAD.replace("    self.count += x.sum()\n", "").replace(
+        "    self.seen = row.mean()\n", ""
+    )
+    expected = text.replace("@torch.no_grad()\n", "")
+    _only(proposed(inference_mode, "UC204", text, saved="x[0]"), expected)
+
+
+def test_a_view_taken_in_a_branch(proposed):
+    """There is no one statement to leave out of the mode."""
+    text = VIEW_UNDER_NO_GRAD.replace("    row = x[0]", "    if x: row = x[0]")
+    assert proposed(inference_mode, "UC204", text, saved="x[0]") == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "self.penalty = self.w.sum()",
+        "return self.w",
+        "self.log.append(self.w)",
+        "self.w.sum().backward()",
+        "yield",
+        "import math",
+    ],
+)
+def test_a_function_that_does_more_than_write(proposed, line):
+    """It is not put under ``no_grad`` as a whole: only the write is."""
+    text = "import torch\ndef clip(self):\n{0}    {1}\n".format
+    write = "self.w.clamp_(-1, 1)"
+    texts = proposed(no_grad, "UC201", text(f"    {write}\n", line), write=write)
+    assert texts == [text(f"    with torch.no_grad():\n        {write}\n", line)]
+
+
+def test_a_function_that_only_writes(proposed):
+    """Initialisers are put under ``no_grad`` as a whole, too."""
+    body = """
+    bound = 1 / math.sqrt(self.w.size(1))
+    for w in self.parameters():
+        if w.dim() > 1:
+            w.uniform_(-bound, bound)
+        else:
+            nn.init.zeros_(w)
+    self.w[0] = 0
+"""
+    text = f"import torch\ndef reset(self):\n    '''Anew.'''{body}"
+    texts = proposed(no_grad, "UC201", text, write="w.uniform_(-bound, bound)")
+    assert text.replace("def reset", "@torch.no_grad()\ndef reset") in texts
+
+
+# --- states kept in containers ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("store", "read", "cut"),
+    [
+        ('state["h"] = new', 'state["h"]', 'state["h"] = state["h"].detach()'),
+        ("hs.append(new)", "hs[-1]", "hs[-1] = hs[-1].detach()"),
+        ("box.h = new", "box.h", "box.h = box.h.detach()"),
+        ("h = new", "h", "h = h.detach()"),
+        ("h, c = new", "h, c", "h, c = h.detach(), c.detach()"),
+    ],
+)
+def test_a_carried_state_is_detached_after_the_backward(proposed, store, read, cut):
+    """Whatever keeps it; directly behind the backward, however far back that reaches."""
+    text = f"""
+    for x in xs:
+        new = net(x, {read})
+        {store}
+        if ready(x):
+            loss(new).backward()
+            opt.step()
+    """
+    expected = plain(text).replace(".backward()\n", f".backward()\n        {cut}\n")
+    assert expected in proposed(detach_state, "UC301", text, needed="loss(new).backward()")
+
+
+def test_a_dict_that_is_carried_whole(proposed):
+    """Every tensor of it is detached."""
+    text = "for x in xs:\n    out = net(x, s)\n    s = {'h': out}\n    out.backward()\n"
+    texts = proposed(detach_state, "UC301", text, needed="out.backward()")
+    assert texts[0] == f"{text}    s = {{key: one.detach() for key, one in s.items()}}\n"

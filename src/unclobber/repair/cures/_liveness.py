@@ -23,6 +23,8 @@ def read_later(source: Source, statement: cst.CSTNode, place: cst.BaseExpression
     for above in source.all_above(statement):
         if above is scope:
             break
+        if isinstance(above, cst.While) and above.test is statement:
+            return True  # the next turn reads it again
         if isinstance(above, cst.For) and name in names_in(above.target):
             reach = above  # each turn gets another one
             break
