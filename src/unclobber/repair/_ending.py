@@ -15,7 +15,7 @@ import random
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -75,10 +75,15 @@ def ending_of(
 
 def generators() -> dict[str, str]:
     """Digests of the random generators' states."""
-    found = {"torch": _hash(bytes(torch.get_rng_state().tolist())), "random": _hash(repr(random.getstate()).encode())}
+    found = {
+        "torch": _hash(bytes(torch.get_rng_state().tolist())),
+        "random": _hash(repr(random.getstate()).encode()),
+    }
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        found["numpy"] = _hash(repr([numpy.asarray(part).tolist() for part in numpy.random.get_state()]).encode())
+        found["numpy"] = _hash(
+            repr([numpy.asarray(part).tolist() for part in numpy.random.get_state()]).encode()
+        )
     return found
 
 

@@ -310,9 +310,7 @@ class Search:
         """The program on disk, guarded, under some readings; run once."""
         if readings not in self._references:
             file = self.runner.file(f"reference-{len(self._references)}-{self._failed_at}")
-            ran = self.runner.run(
-                self._guarded(readings, record_to=file, to_end=True, probes=self._probes)
-            )
+            ran = self.runner.run(self._guarded(readings, record_to=file, to_end=True, probes=self._probes))
             self._references[readings] = _Reference(ran, file)
         return self._references[readings]
 
@@ -451,12 +449,19 @@ def _repair(state: _State, proof: Proof | None) -> Repair:
 
 
 def _rank(repair: Repair) -> tuple[float, ...]:
-    """Those proved to the end first, then those that hide no write; then fewest changed lines, least extra memory, least extra time; the
-    measured ones in steps coarser than their noise, so that equal cures keep the order of the table. Time
-    is the processor's: a machine that is busy elsewhere must not decide what is offered."""
+    """Those proved to the end first, then those that hide no write; then fewest changed lines, least extra
+    memory, least extra time; the measured ones in steps coarser than their noise, so that equal cures keep
+    the order of the table. Time is the processor's: a machine that is busy elsewhere must not decide what is
+    offered."""
     assert repair.proof is not None
     memory = round(max(0, repair.proof.extra_bytes) / 16e6)
-    return (not repair.proof.to_end, repair.hides, repair.changed_lines, memory, int(max(0.0, repair.proof.cpu_seconds) / 0.5))
+    return (
+        not repair.proof.to_end,
+        repair.hides,
+        repair.changed_lines,
+        memory,
+        int(max(0.0, repair.proof.cpu_seconds) / 0.5),
+    )
 
 
 def _place(finding: Finding) -> Any:

@@ -141,7 +141,9 @@ class Walk:
                 yield from ((f".{name}", value) for name, value in dict(one.gi_frame.f_locals).items())
         elif issubclass(kind, type):
             if self._is_own(one.__module__):
-                yield from ((f".{name}", value) for name, value in dict(vars(one)).items() if name[:2] != "__")
+                yield from (
+                    (f".{name}", value) for name, value in dict(vars(one)).items() if name[:2] != "__"
+                )
         elif kind is torch.Generator:
             row.value = repr(one.get_state().tolist())
         elif (numpy := sys.modules.get("numpy")) is not None and issubclass(kind, numpy.ndarray):
