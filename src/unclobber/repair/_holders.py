@@ -84,7 +84,7 @@ class Holders:
         }
 
     def _look(self, spot: Spot, name: str, value: torch.Tensor, frame: FrameType) -> None:
-        references = sys.getrefcount(value) - self._own_count
+        references = sys.getrefcount(value) - self._own_count - compat.references_by_torch(value)
         seen = self._seen.setdefault(spot, _Seen(names=set()))
         seen.times += 1
         if seen.others:
@@ -121,8 +121,8 @@ class Holders:
         base = value._base
         if base is None:
             return saved
-        # the reference that we have just made, and the call's; the object that Python has, and the view's
-        alone = sys.getrefcount(base) == 2 and compat.use_count(base) == 2
+        # the name here and the call's argument; the object that Python has, and the view
+        alone = sys.getrefcount(base) - compat.references_by_torch(base) == 2 and compat.use_count(base) == 2
         return saved + alone
 
     def _in(self, frame: FrameType, value: torch.Tensor) -> tuple[set[str], dict[str, torch.Tensor]]:
@@ -141,7 +141,7 @@ class Holders:
     def _memory_is(self, sharers: dict[str, torch.Tensor], memory: int) -> bool:
         """Whether the other holders of a tensor's memory are just these names."""
         # a name's tensor is referred to by the name, by `sharers`, by the loop and by the call
-        alone = all(sys.getrefcount(one) == 4 for one in sharers.values())
+        alone = all(sys.getrefcount(one) - compat.references_by_torch(one) == 4 for one in sharers.values())
         return alone and len({id(one) for one in sharers.values()}) == memory
 
 
