@@ -57,6 +57,10 @@ class Copy:
                 yield from (path for name in files if not os.path.islink(path := os.path.join(folder, name)))
 
 
+NOWHERE = Copy(())
+"""Nothing is copied."""
+
+
 def copy_for(script: str, home: str) -> Copy:
     """The copies for a script that is run from the working directory: of its project, and of that directory.
 

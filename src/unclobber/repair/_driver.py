@@ -2,8 +2,9 @@
 
 ``python -m unclobber.repair._driver`` reads one pickled ``Job`` per line (as hexadecimal digits) from
 its standard input. It imports torch once, enters a session once (all of torch's operators are looked
-at then) and forks for each job, so a run costs neither; where there is no ``fork``, or where a fork would not be
-safe, it starts itself anew. A child writes its answer to a file and the parent says how the child ended.
+at then) and forks for each job, so a run costs neither; where there is no ``fork``, or where a fork would
+not be safe, it starts itself anew. A child writes its answer to a file and the parent says how the child
+ended.
 """
 
 from __future__ import annotations
@@ -406,8 +407,8 @@ class Run:
 
 
 class _Events:
-    """What the program does that shows nowhere else: files outside of the copies that it opens for writing, and
-    whether it asks for input."""
+    """What the program does that shows nowhere else: files outside of the copies that it opens for writing,
+    and whether it asks for input."""
 
     def __init__(self, job: Job) -> None:
         self._copy = job.copy
@@ -473,4 +474,7 @@ def _loaded() -> tuple[str, ...]:
 
 if __name__ == "__main__":
     assert threading.active_count() == 1
-    raise SystemExit(main(sys.argv))
+    try:
+        raise SystemExit(main(sys.argv))
+    except KeyboardInterrupt:
+        os._exit(130)  # who interrupted us says so

@@ -99,10 +99,7 @@ def _change(source: Source, statement: Any, new: str, names: tuple[str, ...]) ->
         if tag == "equal" or b < first or a > last:
             continue
         here = set(_bound("\n".join(full[c:d])))
-        if a < last and b > first:
-            touched = True
-            bound |= here
-        elif tag == "insert" and here & set(names):
+        if (a < last and b > first) or (tag == "insert" and here & set(names)):
             touched = True
             bound |= here
     return touched, bound

@@ -9,9 +9,9 @@ from __future__ import annotations
 import builtins
 import gc
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from types import CellType, FrameType, FunctionType
+from types import CellType, FrameType
 from typing import Any
 
 import torch
@@ -84,7 +84,7 @@ class Holders:
         }
 
     def _look(self, spot: Spot, name: str, value: torch.Tensor, frame: FrameType) -> None:
-        references = sys.getrefcount(value) - self._own_count
+        references = sys.getrefcount(value) - self._own_count - compat.references_by_torch(value)
         seen = self._seen.setdefault(spot, _Seen(names=set()))
         seen.times += 1
         if seen.others:
@@ -121,8 +121,8 @@ class Holders:
         base = value._base
         if base is None:
             return saved
-        # the reference that we have just made, and the call's; the object that Python has, and the view's
-        alone = sys.getrefcount(base) == 2 and compat.use_count(base) == 2
+        # the name here and the call's argument; the object that Python has, and the view
+        alone = sys.getrefcount(base) - compat.references_by_torch(base) == 2 and compat.use_count(base) == 2
         return saved + alone
 
     def _in(self, frame: FrameType, value: torch.Tensor) -> tuple[set[str], dict[str, torch.Tensor]]:
@@ -141,7 +141,7 @@ class Holders:
     def _memory_is(self, sharers: dict[str, torch.Tensor], memory: int) -> bool:
         """Whether the other holders of a tensor's memory are just these names."""
         # a name's tensor is referred to by the name, by `sharers`, by the loop and by the call
-        alone = all(sys.getrefcount(one) == 4 for one in sharers.values())
+        alone = all(sys.getrefcount(one) - compat.references_by_torch(one) == 4 for one in sharers.values())
         return alone and len({id(one) for one in sharers.values()}) == memory
 
 
@@ -176,16 +176,17 @@ def _has_other_tensors(address: int | None, known: int) -> bool:
 
 
 def _referrers(value: torch.Tensor) -> Iterator[str]:
+    known = id(value)  # what follows must not itself be a closure that refers to it
     for one in gc.get_referrers(value):
         if isinstance(one, dict):
-            keys = [key for key, held in one.items() if held is value and isinstance(key, str)]
-            yield from (f"`.{key}`" for key in keys if key.isidentifier())
-        elif isinstance(one, (list, set)):
-            yield "a list"
+            yield from (f"`.{key}`" if key.isidentifier() else f"`[{key!r}]`" for key in _keys(one, known))
+        elif isinstance(one, (list, set, tuple)):
+            yield f"a {type(one).__name__}"
         elif isinstance(one, CellType):
             yield "a closure"
-        elif isinstance(one, FunctionType):
-            yield "a function's default"
-        elif hasattr(one, "__dict__") and not isinstance(one, FrameType):
-            keys = [key for key, held in vars(one).items() if held is value]
-            yield from (f"`.{key}` of a {type(one).__name__}" for key in keys)
+        elif not isinstance(one, FrameType) and hasattr(one, "__dict__"):
+            yield from (f"`.{key}` of a {type(one).__name__}" for key in _keys(vars(one), known))
+
+
+def _keys(names: Mapping[Any, Any], known: int) -> list[str]:
+    return [key for key, held in list(names.items()) if id(held) == known and isinstance(key, str)]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..model import Finding
-from ._copies import Copy
+from ._copies import NOWHERE, Copy
 from ._probes import Spot
 
 
@@ -39,7 +39,7 @@ class Job:
     """Go on to the end, and look at what the run leaves behind."""
     seconds_to_end: float = 60.0
     """Wall time within which that is tried."""
-    copy: Copy = Copy(())
+    copy: Copy = NOWHERE
     """Where the program's folder lies for this run."""
     folder: str = ""
     """The user's working directory."""

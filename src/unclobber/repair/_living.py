@@ -1,4 +1,5 @@
-"""The modules, optimizers and schedulers of a program, also those that die with the function that made them."""
+"""The modules, optimizers and schedulers of a program, also those that die with the function that made
+them."""
 
 from __future__ import annotations
 

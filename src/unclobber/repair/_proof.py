@@ -36,6 +36,7 @@ class Runner:
 
     def __enter__(self) -> Runner:
         self._folder = os.path.realpath(tempfile.mkdtemp(prefix="unclobber-fix-"))
+        self._driver()  # it imports torch while we parse
         return self
 
     def __exit__(

@@ -158,7 +158,7 @@ class _ViewsDetached(TorchFunctionMode):
 
 
 class _OwnMemory(TorchFunctionMode):
-    """What ``expand`` gives has memory of its own, and an operation that writes what it reads reads a copy."""
+    """What ``expand`` gives has memory of its own, and what is read while it is written is a copy."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

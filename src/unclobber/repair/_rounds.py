@@ -22,6 +22,10 @@ class Rounds:
 
     outcomes: tuple[Outcome, ...]
     project: Project
+    runs: int = 0
+    """How often the script was run."""
+    in_place: bool = False
+    """Whether it ran in its own folder, which is too large for copies."""
 
     @property
     def last(self) -> Outcome:
@@ -37,6 +41,7 @@ def run(
     arguments: tuple[str, ...] = (),
     *,
     timeout: float = 120.0,
+    seconds_to_end: float = 60.0,
     everything: bool = False,
     first_only: bool = False,
     runner: Runner | None = None,
@@ -53,7 +58,7 @@ def run(
     project = Project(root_of(script))
     project.encoded(script)  # the script is what it was before the first run
     outcomes: list[Outcome] = []
-    with Runner(timeout) if runner is None else nullcontext(runner) as runner:
+    with Runner(timeout, seconds_to_end) if runner is None else nullcontext(runner) as runner:
         while len(outcomes) < MOST_ROUNDS:
             outcome = repair(
                 script,
@@ -70,7 +75,8 @@ def run(
             project = project.with_texts(outcome.best.texts)
             if not everything:
                 break
-    return Rounds(tuple(outcomes), project)
+        in_place = runner.copy is not None and not runner.copy.pairs
+    return Rounds(tuple(outcomes), project, runner.runs, in_place)
 
 
 def with_fixes(outcome: Proved | Unproved, project: Project) -> Finding:
@@ -86,4 +92,8 @@ def _fix(repair: Repair, project: Project) -> Fix:
         title = f"{title} ({'; '.join(repair.notes)})"
     if not repair.applicable:
         title = f"or, if that is what is meant, {title}: it changes what is computed"
-    return Fix(title, diff=unified(project, repair.texts), verified=repair.proof is not None)
+    return Fix(
+        title,
+        diff=unified(project, repair.texts),
+        verified=False if repair.proof is None else repair.proof.verified,
+    )

@@ -455,9 +455,10 @@ def _repair(state: _State, proof: Proof | None) -> Repair:
 
 
 def _rank(repair: Repair) -> tuple[float, ...]:
-    """Those proved to the end first, then those that hide no write; then fewest changed lines, least extra memory, least extra time; the
-    measured ones in steps coarser than their noise, so that equal cures keep the order of the table. Time
-    is the processor's: a machine that is busy elsewhere must not decide what is offered."""
+    """Those proved to the end first, then those that hide no write; then fewest changed lines, least extra
+    memory, least extra time; the measured ones in steps coarser than their noise, so that equal cures keep
+    the order of the table. Time is the processor's: a machine that is busy elsewhere must not decide what is
+    offered."""
     assert repair.proof is not None
     memory = round(max(0, repair.proof.extra_bytes) / 16e6)
     return (
