@@ -232,8 +232,8 @@ def test_an_element_of_a_list(fix):
 
 
 def test_a_hidden_state_kept_by_a_module(fix):
-    """The state is detached where a step begins, and the words say so; where several calls make up a
-    step, only the place behind the backward keeps its gradients."""
+    """The state is detached after the backward, and the words say so: however many calls make up a step, that
+    is where the graph ends."""
     text = """
     import torch
     from torch import nn
@@ -256,8 +256,8 @@ def test_a_hidden_state_kept_by_a_module(fix):
         loss.backward()
     """
     done = fix(text)
-    assert "+        self.hidden = tuple(one.detach() for one in self.hidden)" in done.out
-    assert "detach the hidden state `self.hidden` at the start of `forward`" in " ".join(done.out.split())
+    assert "+    net.hidden = tuple(one.detach() for one in net.hidden)" in done.out
+    assert "detach the hidden state `net.hidden` after each backward" in " ".join(done.out.split())
     twice = text.replace("loss = net(", "loss = net(torch.randn(5, 4, 2)).sum() + net(")
     assert "+    net.hidden = tuple(one.detach() for one in net.hidden)" in fix(twice, "--diff").out
 
@@ -299,3 +299,13 @@ def test_a_file_that_every_run_leaves_the_same_is_not_blamed(fix):
     assert "+y = y + 1" in fix(cached, "--diff").out
     noisy = cached.replace("y += 1", "y += int.from_bytes(os.urandom(2), 'big')")
     assert "fixed seed" in " ".join(fix(noisy).out.split())
+
+
+def test_a_file_that_can_not_be_given_back(fix):
+    """LibCST drops a form feed before a statement: such a file is not edited, and that is what is said."""
+    done = fix(BROKEN.replace("y += 1  # shifted", "\fy += 1"), "--write")
+    assert done.code == 1
+    said = " ".join(done.out.split())
+    assert "train.py is not edited: LibCST, which would rewrite it, would not give back the form feed" in said
+    assert "of line 7" in said
+    assert "\f" in done.text

@@ -35,13 +35,21 @@ def save(where: Site | None, **facts: object) -> Save:
 
 
 def finding_in(
-    folder: Path, code: str, text: str, *, freed: str, needed: str, nth: tuple[int, int]
+    folder: Path,
+    code: str,
+    text: str,
+    *,
+    freed: str,
+    needed: str,
+    nth: tuple[int, int],
+    callers: tuple[int, ...] = (),
 ) -> tuple[Finding, Project]:
     """A finding about two backward calls of a program, and the project that holds it."""
     path = folder / "program.py"
     path.write_text(dedent(text).lstrip("\n"))
     first, second = (
-        Need(site(path, expression), nth=n) for expression, n in zip((freed, needed), nth, strict=True)
+        Need(site(path, expression, callers=callers), nth=n)
+        for expression, n in zip((freed, needed), nth, strict=True)
     )
     project = Project(str(folder.resolve()), loaded=(str(path.resolve()),))
     return Finding(code, "a message", freed=first, needed=second), project

@@ -49,6 +49,16 @@ def test_a_state_that_is_carried(freed, nth):
     assert freed(LOSSES, "b.backward()", "a.backward()") == []
 
 
+def test_the_same_backward_in_another_turn(tmp_path):
+    """Called from the same line of the program: it is not a loss of its own because ``main()`` stands below."""
+    text = "def main():\n    for x in xs:\n        h = cell(h)\n        h.backward()\n\nmain()\n"
+    finding, project = finding_in(
+        tmp_path, "UC301", text, freed="h.backward()", needed="h.backward()", nth=(1, 2), callers=(6,)
+    )
+    assert list(keep_graph(finding, project)) == []
+    assert list(detach_state(finding, project))
+
+
 def test_kept_or_summed(freed):
     """The first keeps the graph; one backward on the sum is shown beside it."""
     kept, summed = freed(LOSSES, "a.backward()", "b.backward()")

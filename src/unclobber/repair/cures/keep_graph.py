@@ -50,11 +50,15 @@ def two_losses(finding: Finding, project: Project) -> bool:
     freed, needed = finding.freed, finding.needed
     if finding.code != "UC301" or freed is None or needed is None or needed.nth != freed.nth + 1:
         return False
-    for path, source, first in _spots(freed.site, project):
-        for other, _, second in _spots(needed.site, project):
-            if path == other and (_follows(source, first, second) or _only_backward(source, first, second)):
-                return True
-    return False
+    earlier, later = _spots(freed.site, project), _spots(needed.site, project)
+    # from the outermost call inwards, to where the two part
+    for (path, source, first), (other, _, second) in zip(reversed(earlier), reversed(later), strict=False):
+        if first is not second:
+            return path == other and _follows(source, first, second)
+    if not earlier or not later:
+        return False
+    _, source, statement = earlier[0]
+    return statement is later[0][2] and _only_backward(source, statement)
 
 
 def _spots(site: object, project: Project) -> list[Spot]:
@@ -79,12 +83,12 @@ def _is_before(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> bool:
     return second in body and body.index(first) < body.index(second)  # type: ignore[arg-type]
 
 
-def _only_backward(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> bool:
+def _only_backward(source: Source, statement: cst.CSTNode) -> bool:
     """``for loss in losses: loss.backward()``: all the losses were computed before."""
-    loop = source.above(first, cst.For)
-    if first is not second or loop is None or calls_method(loop.body, {"step", "zero_grad"}):
+    loop = source.above(statement, cst.For)
+    if loop is None or calls_method(loop.body, {"step", "zero_grad"}):
         return False
-    roots = [call.func.value for call in _backwards(first) if isinstance(call.func, cst.Attribute)]
+    roots = [call.func.value for call in _backwards(statement) if isinstance(call.func, cst.Attribute)]
     return any(names_in(root) & names_in(loop.target) for root in roots)
 
 
