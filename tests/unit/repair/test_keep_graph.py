@@ -50,7 +50,7 @@ def test_a_state_that_is_carried(freed, nth):
 
 
 def test_the_same_backward_in_another_turn(tmp_path):
-    """Called from the same line of the program: it is not a loss of its own because ``main()`` stands below."""
+    """It is called from the same line: that ``main()`` stands below makes it no loss of its own."""
     text = "def main():\n    for x in xs:\n        h = cell(h)\n        h.backward()\n\nmain()\n"
     finding, project = finding_in(
         tmp_path, "UC301", text, freed="h.backward()", needed="h.backward()", nth=(1, 2), callers=(6,)

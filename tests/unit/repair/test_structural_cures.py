@@ -498,6 +498,44 @@ def test_a_mode_without_anything_else_to_hold(proposed):
     _only(proposed(inference_mode, "UC204", text, saved="x[0]"), expected)
 
 
+def test_a_view_is_taken_out_of_its_block(proposed):
+    """What else is in the block stays there."""
+    text = """
+    import torch
+
+    # the first row
+    with torch.no_grad():
+        self.count += x.sum()
+        row = x[0]  # a view
+        self.seen = row.mean()
+    """
+    expected = """
+    import torch
+
+    # the first row
+    with torch.no_grad():
+        self.count += x.sum()
+    row = x[0]  # a view
+    with torch.no_grad():
+        self.seen = row.mean()
+    """
+    _only(proposed(inference_mode, "UC204", text, saved="x[0]"), expected)
+    alone = "import torch\n# it\nwith torch.no_grad():\n    row = x[0]\n"
+    _only(proposed(inference_mode, "UC204", alone, saved="x[0]"), "import torch\n# it\nrow = x[0]\n")
+
+
+@pytest.mark.parametrize(
+    ("last", "inside"), [("return row, self", False), ("return row + 1", True), ("return g(row)", True)]
+)
+def test_what_is_computed_for_the_return_stays_in_the_mode(proposed, last, inside):
+    """A name that is handed back needs no mode; a sum does."""
+    text = f"import torch\n@torch.no_grad()\ndef first(self, x):\n    row = x[0]\n    {last}\n"
+    (new,) = proposed(inference_mode, "UC204", text, saved="x[0]")
+    assert new.endswith(
+        f"    with torch.no_grad():\n        {last}\n" if inside else f"row = x[0]\n    {last}\n"
+    )
+
+
 def test_a_view_taken_in_a_branch(proposed):
     """There is no one statement to leave out of the mode."""
     text = VIEW_UNDER_NO_GRAD.replace("    row = x[0]", "    if x: row = x[0]")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 import libcst as cst
@@ -12,7 +13,7 @@ import libcst as cst
 from ...model import Finding
 from .._project import Project
 from .._proposal import Proposal
-from .._syntax import Source, is_place, walk
+from .._syntax import Source, is_place, root_name, walk
 from ._aliases import held_elsewhere
 from ._fresh import is_fresh
 from ._liveness import read_later
@@ -55,18 +56,77 @@ def _iterated(source: Source, statement: cst.CSTNode) -> Iterator[cst.BaseExpres
 
 
 def _sequences(iterable: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    """The tensors that a loop may be over: ``h`` of ``h``, ``enumerate(h)`` and ``zip(h, g)``."""
-    if is_place(iterable):
+    """The tensors that a loop may be over: ``h`` of ``h``, ``enumerate(h)`` and ``zip(h, g.unbind())``."""
+    if is_place(iterable) or _unbound(iterable) is not None:
         yield iterable
     elif isinstance(iterable, cst.Call) and getattr(iterable.func, "value", "") in _ITERATORS:
         for argument in iterable.args:
             yield from _sequences(argument.value)
 
 
+def _unbound(node: cst.BaseExpression) -> cst.BaseExpression | None:
+    """``h`` of ``h.unbind()``."""
+    if not isinstance(node, cst.Call) or node.args or not isinstance(node.func, cst.Attribute):
+        return None
+    return node.func.value if node.func.attr.value == "unbind" and is_place(node.func.value) else None
+
+
 def indexed(source: Source, tensor: cst.BaseExpression) -> str:
     """The text with a list of single views in a tensor's place."""
-    name = source.code(tensor)
+    name = source.code(_unbound(tensor) or tensor)
     return source.replaced({tensor: cst.parse_expression(f"[{name}[n] for n in range(len({name}))]")})
+
+
+def single(source: Source, call: cst.Call, count: int) -> str | None:
+    """The parts that a call gives, each as a view of its own: ``h.narrow(1, 0, 2), h.narrow(1, 2, 2)``.
+
+    Args:
+        count: How many names they are unpacked into.
+
+    Returns:
+        None where the sizes are not written out, or where it is not a name's tensor that is taken apart.
+    """
+    assert isinstance(call.func, cst.Attribute)
+    kind, of, arguments = call.func.attr.value, call.func.value, list(call.args)
+    if root_name(of) in source.names_from_torch and arguments:
+        of = arguments.pop(0).value
+    words = [a.keyword.value for a in arguments if a.keyword is not None]
+    if not is_place(of) or any(argument.star for argument in arguments) or not set(words) <= {"dim"}:
+        return None
+    values = [_numbers(argument.value) for argument in arguments]
+    if None in values:
+        return None
+    size = None if kind == "unbind" else values.pop(0) if values else []
+    dim = values[0] if values else 0
+    if not isinstance(dim, int):
+        return None
+    x = source.code(of)
+    if kind == "unbind":
+        parts = [f"{x}[{n}]" if dim == 0 else f"{x}.select({dim}, {n})" for n in range(count)]
+    elif kind == "chunk" and size == count:
+        whole = f"{x}.unflatten({dim}, ({count}, -1))"
+        parts = [f"{whole}.select({dim if dim >= 0 else dim - 1}, {n})" for n in range(count)]
+    elif kind in ("split", "split_with_sizes"):
+        sizes = [size] * count if isinstance(size, int) else size or []
+        if len(sizes) != count:
+            return None
+        parts = [f"{x}.narrow({dim}, {sum(sizes[:n])}, {sizes[n]})" for n in range(count)]
+    else:
+        return None
+    return ", ".join(parts)
+
+
+def _numbers(value: cst.BaseExpression) -> int | list[int] | None:
+    """A number that is written out, or a list of such."""
+    try:
+        found = ast.literal_eval(cst.Module([]).code_for_node(value))
+    except (ValueError, SyntaxError):
+        return None
+    if isinstance(found, int):
+        return found
+    if isinstance(found, (list, tuple)) and all(isinstance(one, int) for one in found):
+        return list(found)
+    return None
 
 
 def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str, str]]:
@@ -79,10 +139,10 @@ def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str,
             continue
         of = node.func.value
         count = _unpacked(statement, node)
-        if name == "unbind" and count and is_place(of) and not node.args:
-            single = ", ".join(f"{source.code(of)}[{number}]" for number in range(count))
+        parts = single(source, node, count) if count else None
+        if parts is not None:
             yield (
-                source.replaced({node: cst.parse_expression(single)}),
+                source.replaced({node: cst.parse_expression(parts)}),
                 "index each part, so that each is a view of its own",
                 "",
             )
