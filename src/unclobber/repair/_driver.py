@@ -44,6 +44,9 @@ def main(argv: list[str]) -> int:
     if len(argv) > 1:
         _be_the_child(_decode(argv[1]))
         return 0
+    import torch  # noqa: F401
+
+    threads = _threads()  # NumPy's BLAS starts some, and ends them before each fork
     _warm_up()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -52,7 +55,7 @@ def main(argv: list[str]) -> int:
         if "optim" in _head(job):
             _make_optimizer()
         gc.freeze()  # what is ours is neither the program's nor worth a collector's time in each child
-        outcome = _run(job, line.strip())
+        outcome = _run(job, line.strip(), _threads() <= threads)
         names = _what_it_imported(job)
         print(outcome, file=answers, flush=True)
         for name in names:
@@ -92,17 +95,18 @@ def _make_optimizer() -> None:
 
 
 def _may_fork() -> bool:
-    """Whether a child would have all that we have: no other thread, no context of an accelerator's."""
-    if not hasattr(os, "fork") or threading.active_count() > 1:
-        return False
+    """Whether a child would have all that we have: no thread of Python's, no context of an accelerator's."""
     import torch
 
-    if torch.cuda.is_initialized():
-        return False
+    return hasattr(os, "fork") and threading.active_count() == 1 and not torch.cuda.is_initialized()
+
+
+def _threads() -> int:
+    """Threads of this process, where that can be told."""
     try:
-        return len(os.listdir("/proc/self/task")) == 1
+        return len(os.listdir("/proc/self/task"))
     except OSError:
-        return True
+        return threading.active_count()
 
 
 def _what_it_imported(job: Job) -> list[str]:
@@ -119,9 +123,9 @@ def _decode(digits: str) -> Job:
     return job
 
 
-def _run(job: Job, digits: str) -> str:
+def _run(job: Job, digits: str, no_new_threads: bool) -> str:
     """How the child ended: ``done``, ``timeout`` or ``died <code>``."""
-    if not _may_fork():
+    if not (no_new_threads and _may_fork()):
         fresh = subprocess.Popen([sys.executable, "-m", "unclobber.repair._driver", digits])
         try:
             return _wait(fresh.pid, job)

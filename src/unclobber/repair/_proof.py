@@ -31,6 +31,7 @@ class Runner:
         self.runs = 0
         self.copy: Copy | None = None
         """Where the program's folder lies while it runs, once there was a run."""
+        self._copied_for = ("", "")
         self._process: subprocess.Popen[str] | None = None
         self._folder: str | None = None
 
@@ -71,8 +72,10 @@ class Runner:
         """
         self.runs += 1
         answer = self.file(f"answer-{self.runs}")
-        if self.copy is None:
-            self.copy = copy_for(job.script, self.file("copies"))
+        asked = (os.path.realpath(job.script), os.getcwd())
+        if self._copied_for != asked:
+            self._copied_for, self.copy = asked, copy_for(job.script, self.file("copies"))
+        assert self.copy is not None
         self.copy.fill(job.overlay)
         job = replace(
             job, answer_to=answer, timeout=self.timeout, seconds_to_end=self.seconds_to_end,
