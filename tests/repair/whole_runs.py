@@ -26,6 +26,10 @@ import unclobber
 with unclobber.guard():
     runpy.run_path(sys.argv[1], run_name="__main__")
 """
+_OPTIMIZER = "torch.optim.SGD([torch.zeros(1)], lr=0.1)"
+"""The first one of a process imports a good part of torch."""
+_ENTERED = f"{_OPTIMIZER}\nimport unclobber\nwith unclobber.guard(): pass"
+"""The first session of a process looks at all of torch's operators."""
 
 
 @dataclass(frozen=True)
@@ -114,11 +118,11 @@ def run(at: Desk, text: str, *, guarded: bool = False) -> Done:
         if name != "pyproject.toml" and (at.folder / name).is_file():
             (at.folder / name).unlink()
     at.path.write_text(text)
-    words = ["train.py"]
     if guarded:
         (at.folder / "guarded.py").write_text(_GUARDED)
-        words = ["guarded.py", "train.py"]
-    done = warm.python(*words, cwd=at.folder, timeout=60)
+        done = warm.python("guarded.py", "train.py", cwd=at.folder, timeout=60, first=_ENTERED)
+    else:
+        done = warm.python("train.py", cwd=at.folder, timeout=60, first=_OPTIMIZER)
     left = [path for path in sorted(at.folder.iterdir()) if path.is_file() and path.suffix == ".txt"]
     return Done(
         done.returncode, done.stdout, tuple((path.name, path.read_text()) for path in left), done.stderr
