@@ -88,10 +88,11 @@ def test_they_are_the_same_parts():
     """What is written in their place gives the same views."""
     h = torch.arange(24.0).view(4, 6)
     for call in ("h.unbind(1)", "h.split(3, 1)", "h.split([1, 5], dim=-1)", "h.chunk(2, -1)", "h.chunk(2)"):
-        expected = eval(call)
+        expected = eval(call, {"h": h})
         source = parse(f"{call}\n")
         assert source is not None
         parts = single(source, source.smalls[0].value, len(expected))
         assert all(
-            a.equal(b) and a.data_ptr() == b.data_ptr() for a, b in zip(eval(parts), expected, strict=True)
+            a.equal(b) and a.data_ptr() == b.data_ptr()
+            for a, b in zip(eval(parts, {"h": h}), expected, strict=True)
         )
