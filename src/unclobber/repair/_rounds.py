@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from ..model import Finding, Fix
@@ -44,8 +44,8 @@ def run(
     seconds_to_end: float = 60.0,
     everything: bool = False,
     first_only: bool = False,
-    runner: Runner | None = None,
     progress: Callable[[str], None] = lambda _: None,
+    runner: Runner | None = None,
 ) -> Rounds:
     """Repair a script once, or with ``everything`` until it is clean or a round proves nothing.
 
@@ -53,19 +53,27 @@ def run(
     disk, under guard: errors can't add up.
 
     Args:
-        runner: A driver process to use and leave open; one of its own if not given.
+        script: Its path, from the working directory.
+        arguments: Its command line.
+        timeout: Seconds for each run.
+        seconds_to_end: Seconds that a run may take which goes on to its end.
+        everything: Go on until the script is clean or nothing more is proved.
+        first_only: Stop each round at its first proof.
+        progress: Told of each step.
+        runner: A driver process to use and leave open; its own times count then.
     """
     project = Project(root_of(script))
     project.encoded(script)  # the script is what it was before the first run
     outcomes: list[Outcome] = []
-    with Runner(timeout, seconds_to_end) if runner is None else nullcontext(runner) as runner:
+    with contextlib.nullcontext(runner) if runner else Runner(timeout, seconds_to_end) as used:
+        runs = used.runs
         while len(outcomes) < MOST_ROUNDS:
             outcome = repair(
                 script,
                 arguments,
                 timeout=timeout,
                 first_only=first_only,
-                runner=runner,
+                runner=used,
                 project=project,
                 progress=progress,
             )
@@ -75,8 +83,8 @@ def run(
             project = project.with_texts(outcome.best.texts)
             if not everything:
                 break
-        in_place = runner.copy is not None and not runner.copy.pairs
-    return Rounds(tuple(outcomes), project, runner.runs, in_place)
+        in_place = used.copy is not None and not used.copy.pairs
+        return Rounds(tuple(outcomes), project, used.runs - runs, in_place)
 
 
 def with_fixes(outcome: Proved | Unproved, project: Project) -> Finding:
