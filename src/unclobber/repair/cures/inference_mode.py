@@ -35,6 +35,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
                 yield Proposal("inference-mode", "take the view outside the mode", {path: taken})
             for function in (n for n in source.all_above(statement) if isinstance(n, cst.FunctionDef)):
                 text = without_mode(source, function, statement)
+                for inside in recorded(source, function, statement):
+                    title = f"take the view with gradients recorded in `{function.name.value}`"
+                    yield Proposal("inference-mode", title, {path: inside})
                 if text is not None:
                     title = f"take the view outside the mode: `{function.name.value}` in normal mode"
                     yield Proposal("inference-mode", title, {path: text})
@@ -80,6 +83,21 @@ def without_mode(source: Source, function: cst.FunctionDef, statement: cst.CSTNo
         new = without_decorator(function, index).with_changes(body=block.with_changes(body=body))
         return source.replaced({function: new})
     return None
+
+
+def recorded(source: Source, function: cst.FunctionDef, statement: cst.CSTNode) -> Iterator[str]:
+    """The text with one statement of a function under ``no_grad`` in a block that records; the rest stays."""
+    torch = source.torch_name()
+    modes = set().union(*(_names(decorator.decorator) & _MODES for decorator in function.decorators))
+    if torch is None or modes != {"no_grad"}:
+        return  # in inference mode `enable_grad` records nothing
+    yield from source.put_round(
+        statement,
+        lambda line: cst.With(
+            items=[cst.WithItem(cst.parse_expression(f"{torch}.enable_grad()"))],
+            body=cst.IndentedBlock([line]),
+        ),
+    )
 
 
 def out_of_block(source: Source, statement: cst.CSTNode) -> str | None:
