@@ -277,7 +277,7 @@ class _Comparison:
                     continue  # how a module works, and what a cure may change; what it gives is compared
                 if label in b.parts:
                     todo.append((part, b.parts[label], f"{name}{label}"))
-                elif not sequence:
+                elif not sequence and a.kind != "builtins.function":  # a decorator may be taken away
                     self.add(f"{name}{label}", "is gone", plain=self._mine[part].kind != "tensor")
 
     def _problem(self, a: Row, b: Row) -> str:
