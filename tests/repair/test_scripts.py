@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from repair.script_runs import DIFFERENT, RIGHT, UNFIT, UNFIXED, Desk, Done, check, desk, judged, run
 from repair.scripts import HOLDERS, PAIRS, STATES, WRITES, saved_overwritten, scripts
-from repair.whole_runs import DIFFERENT, RIGHT, UNFIT, UNFIXED, Desk, Done, check, desk, judged, run
 from unclobber.model import Finding
 from unclobber.repair import _rounds
 from unclobber.repair._outcome import Clean, Proof, Proved, Repair
