@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
-from ...model import Finding
+from ...model import Finding, Site
 from .._project import Project
 from .._proposal import KEPT, Proposal
 from .._syntax import Source, is_place, names_in, walk
@@ -61,10 +61,8 @@ def two_losses(finding: Finding, project: Project) -> bool:
     return statement is later[0][2] and _only_backward(source, statement)
 
 
-def _spots(site: object, project: Project) -> list[Spot]:
-    from ...model import Site
-
-    return [spot for spot, _ in callers(site, project)] if isinstance(site, Site) else []
+def _spots(site: Site | None, project: Project) -> list[Spot]:
+    return [] if site is None else [spot for spot, _ in callers(site, project)]
 
 
 def _follows(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> bool:
