@@ -11,7 +11,8 @@ from .._syntax import Source, walk
 from ._fresh import is_fresh, keeps_nothing
 
 _FACTS = frozenset(
-    {"device", "dtype", "grad_fn", "is_cuda", "is_leaf", "itemsize", "layout", "ndim", "requires_grad", "shape"}
+    {"device", "dtype", "grad_fn", "is_cuda", "is_leaf", "itemsize", "layout", "ndim", "requires_grad",
+     "shape"}
 )  # fmt: skip
 """Attributes of a tensor that are no tensors."""
 
