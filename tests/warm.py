@@ -19,6 +19,7 @@ from pathlib import Path
 _SERVER = '''
 import json, os, runpy, sys
 import torch
+exec(sys.argv.pop())
 
 def serve():
     """Answer one line for each program; returns what to run, in the child."""
@@ -48,12 +49,12 @@ else:
     runpy.run_path(first, run_name="__main__")
 '''
 
-_idle: list[subprocess.Popen[str]] = []
-"""Servers without a program now; as many are started as programs run at a time."""
+_idle: dict[str, list[subprocess.Popen[str]]] = {}
+"""Servers without a program now, by what they have run first; as many as programs run at a time."""
 
 
 def python(
-    *arguments: str, cwd: Path | None = None, timeout: float = 120
+    *arguments: str, cwd: Path | None = None, timeout: float = 120, first: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """``python script.py …`` or ``python -m module …``, without standard input.
 
@@ -61,11 +62,13 @@ def python(
         arguments: What follows ``python``.
         cwd: The working directory; the test's own if None.
         timeout: Seconds.
+        first: Code that is run once, before the first program, such as imports; it must start no thread.
 
     Raises:
         subprocess.TimeoutExpired: it took longer, and was killed with all that it had started.
     """
-    server = _idle.pop() if _idle else _started()
+    idle = _idle.setdefault(first, [])
+    server = idle.pop() if idle else _started(first)
     assert server.stdin is not None
     assert server.stdout is not None
     try:
@@ -87,15 +90,15 @@ def python(
         server.kill()
         _close(server)
         raise
-    _idle.append(server)
+    idle.append(server)
     if not in_time:
         raise subprocess.TimeoutExpired(arguments, timeout, out, err)
     return subprocess.CompletedProcess(["python", *arguments], code, out, err)
 
 
-def _started() -> subprocess.Popen[str]:
+def _started(first: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", _SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _SERVER, first], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
 
 
@@ -109,5 +112,6 @@ def _close(server: subprocess.Popen[str]) -> None:
 
 @atexit.register
 def _close_all() -> None:
-    while _idle:
-        _close(_idle.pop())
+    for idle in _idle.values():
+        while idle:
+            _close(idle.pop())

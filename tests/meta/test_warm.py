@@ -80,3 +80,16 @@ def test_what_one_program_does_is_not_there_for_the_next(tmp_path):
     (tmp_path / "two.py").write_text("import os, torch; print(hasattr(torch, 'here'), 'here' in os.environ)")
     assert warm.python("one.py", cwd=tmp_path).stdout == "2\n"
     assert warm.python("two.py", cwd=tmp_path).stdout == "False False\n"
+
+
+def test_what_is_run_first_is_run_once(tmp_path):
+    """Programs find it done; those that ask for something else get a process of their own."""
+    (tmp_path / "one.py").write_text(
+        "import os, sys; print(sys.argv, os.getppid(), 'colorsys' in sys.modules)"
+    )
+    asked = [warm.python("one.py", "a", cwd=tmp_path, first="import colorsys") for _ in range(2)]
+    plain = warm.python("one.py", "a", cwd=tmp_path)
+    assert asked[0].stdout == asked[1].stdout
+    assert asked[0].stdout.startswith("['one.py', 'a'] ")
+    assert asked[0].stdout.endswith("True\n")
+    assert plain.stdout.endswith("False\n")

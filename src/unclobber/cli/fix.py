@@ -14,6 +14,7 @@ from unclobber._errors import UnclobberError
 
 from ._errors import UsageError
 from ._output import write_document
+from ._progress import said
 from ._terminal import options_for
 from ._torch import require_torch
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from unclobber.repair._outcome import Proof, Repair
     from unclobber.repair._project import Project
     from unclobber.repair._rounds import Rounds
+
+
+IN_PLACE = "the script's folder is too large to be copied, so its runs wrote in the folder itself"
 
 
 class _FixCommand(click.Command):
@@ -35,15 +39,19 @@ class _FixCommand(click.Command):
     epilog="""
     Exit code: 0 nothing to fix, or --write has written a proved fix; 1 there is something to fix that
     was not written; 2 wrong use, a script that fails for its own reasons, or a fault of unclobber
-    itself. With --check: 1 there is a proved fix, 0 there is none.
+    itself; 130 interrupted, nothing was written. With --check: 1 there is a proved fix, 0 there is none.
 
-    A fix is proved when the edited script runs clean under watch(strict=True) and, at every backward
-    call up to the one that failed and two beyond it, the loss and the gradient of every leaf equal
-    those of the script as it is under guard. Where torch refuses the write itself, the proof names the
-    meaning that the script was run with instead, such as "with the write not recorded".
+    A fix is proved to the end when the edited script runs clean under watch(strict=True); when, at every
+    backward call up to the one that failed and two beyond it, the loss and the gradient of every leaf equal
+    those of the script as it is under guard; and when at its end it has printed and written the same and
+    leaves the same modules, optimizers, tensors and random generators. Where a run to the end takes longer
+    than --to-end, or two runs of the script as it is differ, or it asks for input, the fix is proved up to
+    the backward call that was compared last, and the reason is said. Where torch refuses the write itself,
+    the proof names the meaning that the script was run with instead, such as "with the write not recorded".
 
-    The script is run many times, each time from its start in a process of its own, with its output
-    thrown away; files that it writes are written each time. Generators are seeded before it starts.
+    The script is run many times, each time from its start in a process of its own and in a copy of its
+    folder (of up to 256 MB; in a larger one it runs where it is, which is said). Files elsewhere that it
+    writes are written each time. Generators are seeded before it starts.
     """,
 )
 @click.option("--write", is_flag=True, help="Write the best proved fix to the files.")
@@ -58,6 +66,13 @@ class _FixCommand(click.Command):
     "--timeout", type=click.FloatRange(min=1), default=120.0, metavar="S", help="Seconds for each run (120)."
 )
 @click.option(
+    "--to-end",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    metavar="S",
+    help="Seconds that a run to the end may take (60).",
+)
+@click.option(
     "--format", "format_", default="text", metavar="text|json", help="How to report; text is the default."
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
@@ -68,10 +83,11 @@ def command(
     everything: bool,
     only_diff: bool,
     timeout: float,
+    to_end: float,
     format_: str,
     words: tuple[str, ...],
 ) -> int:
-    """Find an edit of a script that keeps its gradients, and prove it.
+    """Find an edit of a script that keeps what it computes, and prove it.
 
     Everything after the script's name goes to the script.
     """
@@ -87,10 +103,20 @@ def command(
     from unclobber.repair._project import Project, root_of
 
     on_disk = Project(root_of(script))
-    progress = _say if sys.stderr.isatty() and format_ == "text" and not only_diff else lambda _: None
-    rounds = _rounds.run(
-        script, arguments, timeout=timeout, everything=everything, first_only=check, progress=progress
-    )
+    try:
+        with said() as progress:
+            rounds = _rounds.run(
+                script,
+                arguments,
+                timeout=timeout,
+                seconds_to_end=to_end,
+                everything=everything,
+                first_only=check,
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        sys.stderr.write("unclobber: interrupted; nothing was written\n")
+        return 130
     last = rounds.last
     if isinstance(last, Failed) and not rounds.proved:
         sys.stderr.write(last.details)
@@ -144,10 +170,6 @@ def _require_libcst() -> None:
         raise UsageError("LibCST is not installed", "fix rewrites with it: `pip install libcst`.") from None
 
 
-def _say(title: str) -> None:
-    click.echo(f"trying: {title}", err=True)
-
-
 def _report(rounds: Rounds, project: Project, words: tuple[str, ...]) -> Report:
     from unclobber.model import Report
     from unclobber.repair._outcome import Proved, Unproved
@@ -194,6 +216,8 @@ def _print(stories: str, rounds: Rounds, diff: str, written: list[str], *, check
                 _sentence(note, indent="  ")
     if isinstance(last, (Unproved, Failed)):
         _sentence(f"not fixed: {last.reason}")
+    if rounds.in_place:
+        _sentence(f"note: {IN_PLACE}")
     if written:
         click.echo(f"written: {', '.join(os.path.relpath(path) for path in written)}")
     elif rounds.proved:
@@ -252,7 +276,15 @@ def _proof_line(repair: Repair) -> str:
     )
     leaves = "1 leaf" if proof.leaves == 1 else f"{proof.leaves} leaves"
     calls = "1 backward call" if proof.backward == 1 else f"{proof.backward} backward calls"
-    return f"proved: loss and gradients of {leaves} equal those of {what}, {how}, at {calls}"
+    if not proof.to_end:
+        return (
+            f"proved up to backward {proof.backward}: loss and gradients of {leaves} equal those of {what}, "
+            f"{how}; not to the end, because {proof.why_not_to_end}"
+        )
+    return (
+        f"proved to the end: output, files and state are those of {what}, and so are loss and gradients of "
+        f"{leaves}, {how}, at {calls}"
+    )
 
 
 def _json(report: Report, rounds: Rounds, diff: str, written: list[str]) -> str:
@@ -263,6 +295,8 @@ def _json(report: Report, rounds: Rounds, diff: str, written: list[str]) -> str:
         "diff": diff or None,
         "written": written,
         "reason": getattr(rounds.last, "reason", None),
+        "runs": rounds.runs,
+        "in_place": rounds.in_place,
         "proofs": [_proof(outcome.best.proof) for outcome in rounds.proved],
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -273,6 +307,8 @@ def _proof(proof: Proof | None) -> dict[str, Any] | None:
         return None
     return {
         "reading": proof.reading,
+        "verified": proof.verified,
+        "why_not_to_end": proof.why_not_to_end or None,
         "backward_calls": proof.backward,
         "leaves": proof.leaves,
         "largest_relative_difference": proof.largest_difference,

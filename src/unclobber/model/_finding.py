@@ -32,12 +32,14 @@ CODES: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A way out. ``verified`` only where it was run and the gradients compared."""
+    """A way out. ``verified`` only where it was run and compared."""
 
     title: str
     diff: str | None = None
     """Unified diff, or None for advice in words."""
-    verified: bool = False
+    verified: str | Literal[False] = False
+    """``whole-run``: the same to the end; ``backward-3``: the same losses and gradients up to the 3rd
+    backward call; False: not run."""
     code: str | None = None
     """The one line to write, where there is one: ``d = torch.zeros_like(d)``."""
 

@@ -118,7 +118,7 @@ def variable_name(tensor: torch.Tensor, frames: Sequence[FrameType] | None = Non
     if place is None:
         return None
     for frame in _frames(frames):
-        variables = _variables(frame)
+        variables = variables_of(frame)
         found = {name for name, value in variables.items() if _is_tensor(value) and _place(value) == place}
         variables.clear()
         found -= {name for name in found if name.startswith("_")}
@@ -369,7 +369,7 @@ def _scopes(frames: Sequence[FrameType] | None) -> Iterator[dict[str, Any]]:
     every = _frames(frames)
     for frame in every:
         if frame.f_code.co_flags & _OPTIMIZED:
-            yield _variables(frame)
+            yield variables_of(frame)
     done: set[int] = set()
     main = sys.modules.get("__main__")
     for scope in [*(frame.f_globals for frame in every), getattr(main, "__dict__", {})]:
@@ -379,7 +379,7 @@ def _scopes(frames: Sequence[FrameType] | None) -> Iterator[dict[str, Any]]:
     every.clear()
 
 
-def _variables(frame: FrameType) -> dict[str, Any]:
+def variables_of(frame: FrameType) -> dict[str, Any]:
     """A copy of the frame's variables that leaves nothing in the frame."""
     if not frame.f_code.co_flags & _OPTIMIZED:
         return _plain(frame.f_locals)

@@ -558,6 +558,12 @@ def use_count(tensor: torch.Tensor) -> int:
     return int(tensor._use_count())  # type: ignore[attr-defined]
 
 
+def references_by_torch(tensor: torch.Tensor) -> int:
+    """References to a tensor's Python object that are torch's own: one, while C++ owners hold the tensor, too
+    (torch/csrc/autograd/python_variable.cpp, seen in 2.13)."""
+    return int(use_count(tensor) > 1)
+
+
 def keeps_checkpoint_inputs(code: CodeType | None) -> bool:
     """Whether this code keeps the inputs of a non-reentrant checkpoint; their saves belong to no node."""
     return code is not None and code.co_qualname.startswith("_CheckpointFrame.save_inputs")

@@ -26,6 +26,15 @@ class Proof:
     """The same of processor time, all threads: what else the machine does is not in it."""
     extra_bytes: int = 0
     """Peak memory of the candidate's process minus that of the reference's."""
+    to_end: bool = True
+    """Whether both ran to their ends and left the same: output, files, state, random generators."""
+    why_not_to_end: str = ""
+    """A clause that says why not."""
+
+    @property
+    def verified(self) -> str:
+        """As reports say it: ``whole-run``, or ``backward-3``."""
+        return "whole-run" if self.to_end else f"backward-{self.backward}"
 
     @property
     def exact(self) -> bool:
@@ -59,6 +68,7 @@ class Proved:
     repairs: tuple[Repair, ...]
     offered: tuple[Repair, ...] = ()
     tried: int = 0
+    """Candidates that were run."""
 
     @property
     def best(self) -> Repair:

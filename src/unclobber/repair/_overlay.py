@@ -1,6 +1,7 @@
 """Run a script as ``__main__`` with edited texts in the place of its files.
 
-Nothing is written: paths, ``__file__`` and data files beside the sources stay what they are.
+What is compiled goes by the user's own paths, wherever the program's copy lies: stories and tracebacks show
+those, and ``__file__`` says where the copy is, so that data is read and written there.
 """
 
 from __future__ import annotations
@@ -10,28 +11,52 @@ import io
 import linecache
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.machinery import SourceFileLoader
 from types import CodeType, ModuleType
 from typing import Any
 
+from ._copies import Copy
 
-def install(texts: Mapping[str, str]) -> None:
+Compile = Callable[[str | bytes, str], CodeType]
+"""Text or bytes and the file's name to code."""
+
+
+def plainly(source: str | bytes, name: str) -> CodeType:
+    """The code of a file as the interpreter would compile it."""
+    code: CodeType = compile(source, name, "exec", dont_inherit=True)
+    return code
+
+
+def install(
+    texts: Mapping[str, str],
+    copy: Copy,
+    compiled: Compile = plainly,
+    always: frozenset[str] = frozenset(),
+) -> None:
     """Let imports compile the edited texts and tracebacks show them.
 
     For the rest of the process: it is meant for one that runs a single candidate.
+
+    Args:
+        texts: Real paths to edited texts.
+        copy: Where the program's folder lies now.
+        compiled: Makes code of a text.
+        always: Real paths of files that are never taken from Python's own cache of compiled code.
     """
-    if not texts:
-        return
     original: Any = SourceFileLoader.get_code
 
     def get_code(loader: SourceFileLoader, fullname: str) -> CodeType | None:
-        path = os.path.realpath(loader.get_filename(fullname))
-        if path not in texts:
+        name = loader.get_filename(fullname)
+        own = copy.here(os.path.abspath(name))
+        real = os.path.realpath(own)
+        if real in texts:
+            show(own, texts[real])
+            return compiled(texts[real], own)
+        if own == os.path.abspath(name) and real not in always:
             found: CodeType | None = original(loader, fullname)
             return found
-        show(loader.get_filename(fullname), texts[path])
-        return compile(texts[path], loader.get_filename(fullname), "exec", dont_inherit=True)
+        return compiled(loader.get_data(name), own)
 
     SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
     for path, text in texts.items():
@@ -44,9 +69,25 @@ def show(path: str, text: str) -> None:
     linecache.cache[path] = (len(text), None, io.StringIO(text, newline=None).readlines(), path)
 
 
-def run_as_main(script: str, arguments: tuple[str, ...], texts: Mapping[str, str]) -> None:
-    """Be the script, to the end of its body; whatever it raises passes through."""
-    path = os.path.join(os.getcwd(), script)
+def run_as_main(
+    script: str,
+    arguments: tuple[str, ...],
+    texts: Mapping[str, str],
+    copy: Copy,
+    folder: str,
+    compiled: Compile = plainly,
+) -> None:
+    """Be the script, to the end of its body; whatever it raises passes through.
+
+    Args:
+        script: Its path, from ``folder`` if it isn't absolute.
+        arguments: Its command line; paths into a copied folder go to the copy.
+        texts: Real paths to edited texts.
+        copy: Where the program's folder lies now.
+        folder: The user's working directory.
+        compiled: Makes code of a text.
+    """
+    path = os.path.join(folder, script)
     real = os.path.realpath(path)
     if real in texts:
         source: str | bytes = texts[real]
@@ -54,13 +95,14 @@ def run_as_main(script: str, arguments: tuple[str, ...], texts: Mapping[str, str
     else:
         with io.open_code(path) as stream:
             source = stream.read()
-    code = compile(source, path, "exec", dont_inherit=True)
+    code = compiled(source, path)
     if not sys.flags.safe_path:
-        sys.path[0] = os.path.dirname(real)
-    sys.argv = [script, *arguments]
+        sys.path[0] = copy.there(os.path.dirname(real))
+    sys.argv = [copy.there(script), *map(copy.there, arguments)]
     module = ModuleType("__main__")
+    file = copy.there(os.path.abspath(path))
     vars(module).update(
-        __builtins__=builtins, __file__=path, __loader__=SourceFileLoader("__main__", path), __cached__=None
+        __builtins__=builtins, __file__=file, __loader__=SourceFileLoader("__main__", file), __cached__=None
     )
     sys.modules["__main__"] = module
     if "__mp_main__" in sys.modules:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from ._syntax import Source, parse
+from ._syntax import Source, parse, why_not_parsed
 from ._text import Encoded, decode
 
 _MARKERS = (".git", "pyproject.toml", "setup.py", "setup.cfg", ".hg")
@@ -80,6 +80,14 @@ class Project:
         """The parsed text; None where it may not be edited or isn't Python that we can rewrite."""
         text = self.text(path)
         return None if text is None else _parsed(text)
+
+    def not_edited(self, paths: Iterable[str]) -> str:
+        """Why one of the project's files can't be edited, as a clause; empty where all can."""
+        for path in dict.fromkeys(paths):
+            text = self.text(path)
+            if text is not None and self.source(path) is None:
+                return f"{os.path.relpath(path)} is not edited: {why_not_parsed(text)}"
+        return ""
 
     def sources(self, near: Iterable[str], word: str) -> Iterator[tuple[str, Source]]:
         """The files that hold a word: those of the paths first, then all others that the program has loaded.

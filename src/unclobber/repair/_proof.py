@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import pickle
 import shutil
@@ -12,6 +13,7 @@ import tempfile
 from dataclasses import replace
 from types import TracebackType
 
+from ._copies import Copy, copy_for
 from ._job import Job, Ran
 
 
@@ -20,16 +22,22 @@ class Runner:
 
     Args:
         timeout: Seconds that one run may take.
+        seconds_to_end: Seconds that a run may take which goes on to its end.
     """
 
-    def __init__(self, timeout: float = 120.0) -> None:
+    def __init__(self, timeout: float = 120.0, seconds_to_end: float = 60.0) -> None:
         self.timeout = timeout
+        self.seconds_to_end = seconds_to_end
         self.runs = 0
+        self.copy: Copy | None = None
+        """Where the program's folder lies while it runs, once there was a run."""
+        self._copied_for = ("", "")
         self._process: subprocess.Popen[str] | None = None
         self._folder: str | None = None
 
     def __enter__(self) -> Runner:
-        self._folder = tempfile.mkdtemp(prefix="unclobber-fix-")
+        self._folder = os.path.realpath(tempfile.mkdtemp(prefix="unclobber-fix-"))
+        self._driver()  # it imports torch while we parse
         return self
 
     def __exit__(
@@ -64,7 +72,15 @@ class Runner:
         """
         self.runs += 1
         answer = self.file(f"answer-{self.runs}")
-        job = replace(job, answer_to=answer, timeout=self.timeout)
+        asked = (os.path.realpath(job.script), os.getcwd())
+        if self._copied_for != asked:
+            self._copied_for, self.copy = asked, copy_for(job.script, self.file("copies"))
+        assert self.copy is not None
+        self.copy.fill(job.overlay)
+        job = replace(
+            job, answer_to=answer, timeout=self.timeout, seconds_to_end=self.seconds_to_end,
+            copy=self.copy, folder=os.getcwd(),
+        )  # fmt: skip
         process = self._driver()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -74,6 +90,9 @@ class Runner:
             line = process.stdout.readline().strip()
         except BrokenPipeError:
             line = ""
+        so_far = f"{answer}.so-far"
+        if line == "timeout" and os.path.exists(so_far):
+            answer, line = so_far, "done"
         if line == "timeout":
             return Ran("timeout", error=f"no end after {self.timeout:g} seconds", seconds=self.timeout)
         if not line:
@@ -83,7 +102,8 @@ class Runner:
             return Ran("died", error=f"the process ended ({line})")
         with open(answer, "rb") as file:
             ran: Ran = pickle.load(file)
-        os.unlink(answer)
+        for name in glob.glob(f"{glob.escape(self.file('answer-'))}*"):
+            os.unlink(name)
         return ran
 
     def _driver(self) -> subprocess.Popen[str]:

@@ -18,6 +18,8 @@ VIEW_DETACHED = "with the view detached alone"
 KEPT_ON_CTX = "with the tensors on ctx as they were in forward"
 WRITTEN_BACK = "with the custom Function run on a copy and its result written back"
 CUT = "with the gradient stopped at the graph that was freed"
+KEPT = "with every graph kept"
+OWN_MEMORY = "with memory of its own for what is expanded"
 
 READINGS = {
     "UC101": AS_WRITTEN,
@@ -29,6 +31,7 @@ READINGS = {
     "UC204": VIEW_RECORDED,
     "UC205": COPIED_OUTPUT,
     "UC206": NO_GRAD,
+    "UC207": OWN_MEMORY,
     "UC208": VIEW_DETACHED,
     "UC301": CUT,
 }
@@ -61,5 +64,7 @@ class Proposal:
     """What the user must know before taking it."""
     hides: str = ""
     """A name that it binds anew although others may hold the tensor: they no longer see the write."""
+    drops: bool = False
+    """The write is no longer made at all: only what its statement binds gets the new value."""
     late: bool = False
     """Among equally small edits, try and prefer it after the others."""

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..observe import _torch_compat as compat
 from ..observe._content import same_bits
-from ..observe._torch_compat import tree_map
+from ..observe._torch_compat import backward_homes, tree_map
 from . import _proposal as names
 
 Context = Callable[[], Any]
@@ -161,6 +161,32 @@ class _ViewsDetached(TorchFunctionMode):
         return argument if known is None else known[1]
 
 
+class _OwnMemory(TorchFunctionMode):
+    """What ``expand`` gives has memory of its own, and what is read while it is written is a copy."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        try:
+            answer = func(*args, **kwargs)
+        except RuntimeError as error:
+            # torch refuses before anything is written
+            if _READS_WHAT_IT_WRITES not in str(error):
+                raise
+            return func(args[0], *tree_map(_clone, args[1:]), **kwargs)
+        if getattr(func, "__name__", "") not in _EXPANDS or not isinstance(answer, torch.Tensor):
+            return answer
+        repeats = any(not step and size > 1 for size, step in zip(answer.shape, answer.stride(), strict=True))
+        return answer.clone() if repeats else answer
+
+
+_EXPANDS = frozenset({"expand", "expand_as", "broadcast_to"})
+_READS_WHAT_IT_WRITES = "some elements of the input tensor and the written-to tensor refer to a single memory"
+
+
+def _clone(argument: Any) -> Any:
+    return argument.clone() if isinstance(argument, torch.Tensor) else argument
+
+
 @contextmanager
 def _outputs_copied() -> Iterator[None]:
     """A view that a custom Function returns is a copy, as torch's own message advises; so is one that
@@ -285,6 +311,29 @@ def _no_grad_for_inference_mode() -> Iterator[None]:
             home.inference_mode = original
 
 
+@contextmanager
+def _graphs_kept() -> Iterator[None]:
+    """Every backward keeps its graph, as with ``retain_graph=True``."""
+    homes = [(home, name, getattr(home, name)) for home, name in backward_homes()]
+
+    def keeping(original: Any) -> Any:
+        def run_backward(outputs: Any, *args: Any, **kwargs: Any) -> Any:
+            # positional in torch: grad_tensors, retain_graph, create_graph, inputs
+            if len(args) > 1:
+                return original(outputs, args[0], True, *args[2:], **kwargs)
+            return original(outputs, *args, **{**kwargs, "retain_graph": True})
+
+        return run_backward
+
+    for home, name, original in homes:
+        setattr(home, name, keeping(original))
+    try:
+        yield
+    finally:
+        for home, name, original in homes:
+            setattr(home, name, original)
+
+
 _CONTEXTS: dict[str, Context] = {
     names.NOT_RECORDED: _WritesNotRecorded,
     names.RECORDED: _LeavesAsValues,
@@ -294,5 +343,7 @@ _CONTEXTS: dict[str, Context] = {
     names.COPIED_OUTPUT: _outputs_copied,
     names.KEPT_ON_CTX: _kept_on_ctx,
     names.WRITTEN_BACK: _results_written_back,
+    names.KEPT: _graphs_kept,
+    names.OWN_MEMORY: _OwnMemory,
     names.NO_GRAD: _no_grad_for_inference_mode,
 }

@@ -7,13 +7,16 @@ same seeds they begin with the same values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..observe import _torch_compat as compat
+
+if TYPE_CHECKING:
+    from ._ending import Ending
 
 Key = tuple[Any, ...]
 
@@ -40,17 +43,26 @@ class Recorder:
         stop_after: Raise ``Enough`` after so many calls.
         cut: Keep every graph, and let no gradient through the part of it that an earlier call has
             been through already: what freed it, in torch, is where the gradient stops.
+        after_each: Told the number of each call when it is done; True ends the run.
+        go_on: Asked once, after ``stop_after`` calls: whether the run goes on, unrecorded.
     """
 
-    def __init__(self, stop_after: int | None = None, *, cut: bool = False) -> None:
+    def __init__(
+        self,
+        stop_after: int | None = None,
+        *,
+        cut: bool = False,
+        after_each: Callable[[int], bool] = lambda _: False,
+        go_on: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.stop_after = stop_after
         self.cut = cut
+        self._after_each = after_each
+        self._go_on = go_on
         self.records: list[Record] = []
         self.begun = 0
         self.failed_at: int | None = None
         self._leaves: dict[int, tuple[torch.Tensor, Key]] = {}
-        self._spent: dict[int, Any] = {}
-        self._stopped: set[int] = set()
 
     def install(self) -> None:
         for home, name in compat.backward_homes():
@@ -62,18 +74,20 @@ class Recorder:
                 return original(outputs, *args, **kwargs)
             self.begun += 1
             nth = self.begun
-            roots = [root for root in outputs if isinstance(root, torch.Tensor)]
-            with compat.unseen_by_torch():
-                before = [root.detach().clone() for root in roots]
-            nodes = _graph(outputs)
-            self._learn(nodes)
+            recorded = self.stop_after is None or nth <= self.stop_after
+            nodes = _graph(outputs) if recorded or self.cut else []
+            before: list[torch.Tensor] = []
+            if recorded:
+                with compat.unseen_by_torch():
+                    before = [root.detach().clone() for root in outputs if isinstance(root, torch.Tensor)]
+                self._learn(nodes)
             kept = True
             if self.cut:
                 # positional in torch: grad_tensors, retain_graph, create_graph, inputs
                 kept = bool(args[1]) if len(args) > 1 else bool(kwargs.get("retain_graph"))
                 if len(args) > 1:
                     args = (args[0], True, *args[2:])
-                self._stop_at_spent(nodes)
+                _stop_at_spent(nodes)
             try:
                 answer = original(outputs, *args, **kwargs)
             except BaseException:
@@ -81,9 +95,10 @@ class Recorder:
                     self.failed_at = nth
                 raise
             if not kept:
-                self._spent.update((id(node), node) for node in nodes if not hasattr(node, "variable"))
-            self._write(before, answer)
-            if self.stop_after is not None and nth >= self.stop_after:
+                _mark_spent(nodes)
+            if recorded:
+                self._write(before, answer)
+            if self._after_each(nth) or (nth == self.stop_after and not self._go_on()):
                 raise Enough
             return answer
 
@@ -95,17 +110,30 @@ class Recorder:
             if isinstance(leaf, torch.Tensor) and id(leaf) not in self._leaves:
                 self._leaves[id(leaf)] = leaf, _key(leaf)
 
-    def _stop_at_spent(self, nodes: list[Any]) -> None:
-        for node in nodes:
-            if id(node) in self._spent and id(node) not in self._stopped:
-                self._stopped.add(id(node))
-                node.register_prehook(_nothing)
-
     def _write(self, roots: list[torch.Tensor], answer: Any) -> None:
         with compat.unseen_by_torch():
             leaves = [(key, _copy(leaf.grad)) for leaf, key in self._leaves.values()]
             results = [_copy(t) for t in answer] if isinstance(answer, (tuple, list)) else []
         self.records.append(Record(roots, leaves, results))
+
+
+_SPENT = "unclobber spent"
+_STOPPED = "unclobber stopped"
+"""Under these keys of ``Node.metadata`` a node says that an earlier call has been through it, and that no
+gradient passes it any more. The nodes themselves are not held: graphs die when the program lets them."""
+
+
+def _mark_spent(nodes: list[Any]) -> None:
+    for node in nodes:
+        if not hasattr(node, "variable"):
+            node.metadata[_SPENT] = True
+
+
+def _stop_at_spent(nodes: list[Any]) -> None:
+    for node in nodes:
+        if _SPENT in node.metadata and _STOPPED not in node.metadata:
+            node.metadata[_STOPPED] = True
+            node.register_prehook(_nothing)
 
 
 def _nothing(gradients: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor | None, ...]:
@@ -155,6 +183,15 @@ element: room for another order of summation, and for nothing else."""
 
 
 @dataclass
+class Story:
+    """All that one run has recorded."""
+
+    records: list[Record]
+    ending: Ending | None = None
+    """What it left behind, if it went to its end."""
+
+
+@dataclass
 class Difference:
     """How two runs differ."""
 
@@ -163,40 +200,6 @@ class Difference:
     leaves: int = 0
     gradients: int = 0
     largest: float = 0.0
-
-
-@dataclass
-class Story:
-    """All that one run has recorded."""
-
-    records: list[Record]
-    state: dict[str, torch.Tensor]
-    """Parameters and buffers of the modules that the script's global names hold, at the end."""
-    ending: str
-
-
-def state_of(names: dict[str, Any]) -> dict[str, torch.Tensor]:
-    """Copies of the parameters and buffers of all modules among a script's globals."""
-    found = {}
-    with compat.unseen_by_torch():
-        for name, value in names.items():
-            if isinstance(value, torch.nn.Module):
-                tensors = [*value.named_parameters(), *value.named_buffers()]
-                found.update({f"{name}.{key}": copy for key, t in tensors if (copy := _copy(t)) is not None})
-    return found
-
-
-def compare_stories(reference: Story, candidate: Story, until: int) -> Difference:
-    """Compare backward calls, then what the modules hold where both runs ended at the same place."""
-    found = compare(reference.records, candidate.records, until)
-    if not found.why and (reference.ending, len(reference.records)) == (
-        candidate.ending,
-        len(candidate.records),
-    ):
-        for name in reference.state.keys() & candidate.state.keys():
-            if not _agree(reference.state[name], candidate.state[name], found):
-                found.why = f"another value of {name} at the end"
-    return found
 
 
 def compare(reference: list[Record], candidate: list[Record], until: int) -> Difference:
@@ -225,7 +228,7 @@ def _compare_lists(one: Sequence[Any], other: Sequence[Any], found: Difference, 
     if len(one) != len(other):
         return f"{len(other)} instead of {len(one)} of the {what}"
     for a, b in zip(one, other, strict=True):
-        if (a is None) != (b is None) or (a is not None and not _agree(a, b, found)):
+        if (a is None) != (b is None) or (a is not None and not agree(a, b, found)):
             return f"another {what}"
     return ""
 
@@ -243,7 +246,7 @@ def _compare_leaves(one: Record, other: Record, found: Difference) -> str:
         gradients += len(a)
         # Leaves that began with equal values can't be told apart: any pairing that agrees will do.
         for gradient in a:
-            partner = next((i for i, g in enumerate(b) if _agree(gradient, g, found)), None)
+            partner = next((i for i, g in enumerate(b) if agree(gradient, g, found)), None)
             if partner is None:
                 return f"another gradient of a leaf of shape {list(key[0])}"
             del b[partner]
@@ -263,7 +266,7 @@ def _counts(gradient: torch.Tensor | None) -> bool:
     return gradient is not None and bool(gradient.to_dense().count_nonzero())
 
 
-def _agree(one: torch.Tensor | None, other: torch.Tensor | None, found: Difference) -> bool:
+def agree(one: torch.Tensor | None, other: torch.Tensor | None, found: Difference) -> bool:
     if one is None or other is None:
         return one is other
     if one.shape != other.shape or one.dtype != other.dtype:

@@ -1,9 +1,10 @@
-"""Find the best cure that can be proved: try candidates, smallest first, and follow those that help.
+"""Find the best cure that can be proved: try candidates, those that hide no write first, then the smallest,
+and follow those that help.
 
 A program may need several edits before the backward that failed gets through: each edit that turns
 one finding into another is kept and built upon. What counts is only the end: the last state runs
-clean under ``watch(strict=True)`` and has the reference's gradients. The reference is always the
-program as it is on disk, never a half-edited one.
+clean under ``watch(strict=True)``, has the reference's gradients, and leaves at its end what the reference
+leaves. The reference is always the program as it is on disk, never a half-edited one.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..model import Finding, Site
-from . import _leftovers, _plan
-from ._job import Job, Ran
+from . import _hiding, _leftovers, _plan
+from ._job import Held, Job, Ran
 from ._outcome import Clean, Failed, Outcome, Proof, Proved, Repair, Unproved
+from ._probes import Spot
 from ._project import Project, root_of
 from ._proof import Runner
-from ._proposal import AS_WRITTEN, Proposal, reading_of
+from ._proposal import AS_WRITTEN, CUT, VIEW_DETACHED, Proposal, reading_of
 
 BEYOND = 2
 """Backward calls after the one that failed which are run and compared as well."""
@@ -30,6 +32,8 @@ DEEPEST = 8
 """Edits that one repair may consist of."""
 MOST_RUNS = 80
 MOST_PROVED = 5
+QUICK = 10.0
+"""Seconds: where the reference takes longer to its end, only what would be offered goes there, too."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,14 @@ class _State:
     met: tuple[Any, ...] = ()
     """What was found on the way here; meeting it again means going round in circles."""
     lines: int = 0
+    hides: tuple[str, ...] = ()
+    """Notes on those who no longer see a write."""
+    unread: frozenset[str] = frozenset()
+
+    @property
+    def order(self) -> tuple[bool, int]:
+        """Those that hide nothing come first, then the smallest."""
+        return bool(self.hides), self.lines
 
     @property
     def texts(self) -> dict[str, str]:
@@ -71,11 +83,22 @@ class Search:
     _failed_at: int = 1
     _tried: int = 0
     _since: int = 0
+    _held: dict[Spot, Held] = field(default_factory=dict)
+    """Who held what the first finding's statements wrote, in the program as it is."""
+    _probes: tuple[Spot, ...] = ()
+    _edited: bool = False
+    """Whether the search begins with edits that are decided on already."""
+    _not_to_end: str = ""
+    """Why no run can be compared at its end, as a clause."""
+    _unsteady: frozenset[str] = frozenset()
+    _rejected: list[str] = field(default_factory=list)
+    """Candidates with the right gradients that leave something else, each in words."""
 
     def run(self, project: Project) -> Outcome:
         """Search from a project state, which may already hold edits."""
         began = time.monotonic()
         self._since = time.time_ns()
+        self.progress("running the script as it is")
         first = self._watch(project, stop_after=None)
         finding = first.finding
         if finding is None:
@@ -83,33 +106,40 @@ class Search:
         self._failed_at = first.failed_at or 1
         project = replace(project, loaded=tuple(p for p in first.loaded if project.owns(p)))
         start = _State(project)
+        self._edited = bool(project.overlay)
+        self.progress("running it twice under guard")
         problem = self._not_deterministic(finding, first.backwards)
         if problem:
             return Unproved(finding, problem)
-        proved, unproved, stopped = self._explore(start, finding, began)
+        found, unproved, stopped = self._explore(start, finding, began)
+        proved = self._confirmed(found)
         offered = tuple(self._offers(start, finding))
         if not proved and offered and not stopped:
             stopped = "what is known to help changes what is computed, so it is yours to decide"
         if proved:
-            return Proved(finding, tuple(sorted(proved, key=_rank)), offered, self._tried)
+            return Proved(finding, tuple(proved), offered, self._tried)
         return Unproved(
-            finding, stopped or self._reason(finding, unproved), offered + tuple(unproved[:2]), self._tried
+            finding,
+            stopped or self._reason(finding, unproved, project),
+            offered + tuple(unproved[:2]),
+            self._tried,
         )
 
     # --- the search -----------------------------------------------------------------------------
 
     def _explore(
         self, start: _State, finding: Finding, began: float
-    ) -> tuple[list[Repair], list[Repair], str]:
-        proved: list[Repair] = []
+    ) -> tuple[list[tuple[Repair, _State]], list[Repair], str]:
+        proved: list[tuple[Repair, _State]] = []
         unproved: list[Repair] = []
         order = itertools.count()
-        queue: list[tuple[int, int, int, _State]] = []
+        queue: list[tuple[tuple[bool, int], int, int, _State]] = []
         seen: set[frozenset[tuple[str, str]]] = set()
         self._push(queue, order, seen, start, finding)
         while queue:
-            lines, _, _, state = heapq.heappop(queue)
-            if proved and (self.first_only or len(proved) >= MOST_PROVED or lines > _largest(proved)):
+            _, _, _, state = heapq.heappop(queue)
+            enough = self.first_only or len(proved) >= MOST_PROVED
+            if proved and (enough or state.order > proved[0][1].order):
                 break
             if self._tried >= MOST_RUNS or time.monotonic() - began > self.seconds:
                 return (
@@ -118,16 +148,16 @@ class Search:
                     "" if proved else "the search ran out of time before a cure was proved",
                 )
             self._tried += 1
-            self.progress(state.steps[-1].title)
-            ran = self._watch(state.project, readings=state.readings)
-            if ran.finding is not None:
+            self.progress(f"trying: {state.steps[-1].title}")
+            ran = self._watch(state.project, state=state)
+            if ran.finding is not None and not self._is_beyond(ran):
                 if self._helps(state, ran):
                     state = replace(state, met=(*state.met, _place(ran.finding)))
                     self._push(queue, order, seen, state, ran.finding)
                 continue
             repair = self._proved(state, ran)
             if repair is not None and repair.proof is not None:
-                proved.append(repair)
+                proved.append((repair, state))
             elif repair is not None:
                 unproved.append(repair)
         return proved, unproved, ""
@@ -136,18 +166,39 @@ class Search:
         if len(state.steps) >= DEEPEST:
             return
         met = state.met or (_place(finding),)
-        for proposal in _plan.proposals(finding, state.project):
-            if proposal.offered:
-                continue
+        proposals = [p for p in _plan.proposals(finding, state.project) if not p.offered]
+        held = self._held_in(state, finding) if proposals else {}
+        for proposal in proposals:
             project = state.project.with_texts(proposal.texts)
             key = frozenset(project.overlay.items())
             if key in seen:
                 continue
             seen.add(key)
-            readings = state.readings | _readings(finding, proposal)
-            lines = _plan.total_changed(project, project.overlay)
-            new = _State(project, (*state.steps, proposal), readings, met, lines)
-            heapq.heappush(queue, (lines, len(new.steps), next(order), new))
+            hidden = _hiding.hidden(proposal, finding, state.project, held)
+            new = _State(
+                project,
+                (*state.steps, proposal),
+                state.readings | _readings(finding, proposal),
+                met,
+                _plan.total_changed(project, project.overlay),
+                (*state.hides, *filter(None, [hidden.note])),
+                state.unread | hidden.unread,
+            )
+            heapq.heappush(queue, (new.order, len(new.steps), next(order), new))
+
+    def _held_in(self, state: _State, finding: Finding) -> dict[Spot, Held]:
+        """Who holds what a finding's statements write, in the program with a state's edits."""
+        if not state.project.overlay:
+            return self._held
+        readings = (state.readings | _readings(finding, None)) - {None}
+        ran = self.runner.run(
+            self._guarded(readings, overlay=dict(state.project.overlay), probes=_hiding.spots(finding))
+        )
+        return dict(ran.held)
+
+    def _is_beyond(self, ran: Ran) -> bool:
+        """Whether a run got past all that is compared before it met its finding."""
+        return (ran.failed_at or 0) > self._failed_at + BEYOND
 
     def _helps(self, state: _State, ran: Ran) -> bool:
         """Whether a candidate got past what it was meant to cure."""
@@ -156,7 +207,7 @@ class Search:
 
     def _proved(self, state: _State, ran: Ran) -> Repair | None:
         """The state as a repair: without proof where none can be made, None where it is wrong."""
-        if ran.ending not in ("finished", "stopped", "error"):
+        if ran.ending not in ("finished", "stopped", "error", "finding"):
             return None
         if None in state.readings or not state.readings:
             return None if ran.ending == "error" else _repair(state, None)
@@ -166,6 +217,10 @@ class Search:
         found = ran.comparison
         if found is None or not found.same or not found.gradients:
             return None
+        if ran.at_end:
+            self._rejected.append(f"{state.steps[-1].title}: {ran.at_end[0].how}")
+            return None
+        why_not = self._why_not_to_end(ran, reference.ran)
         proof = Proof(
             reading=" and ".join(sorted(state.readings - {AS_WRITTEN})) or AS_WRITTEN,
             backward=found.compared,
@@ -174,8 +229,34 @@ class Search:
             seconds=ran.seconds - reference.ran.seconds,
             cpu_seconds=ran.cpu_seconds - reference.ran.cpu_seconds,
             extra_bytes=ran.peak_bytes - reference.ran.peak_bytes,
+            to_end=not why_not,
+            why_not_to_end=why_not,
         )
         return _repair(state, proof)
+
+    def _why_not_to_end(self, ran: Ran, reference: Ran) -> str:
+        """Why a run is no proof to the end; empty where it is one."""
+        if ran.ending == "finding":
+            return "another finding follows"
+        if self._not_to_end:
+            return self._not_to_end
+        if reference.too_long or ran.too_long:
+            return f"it runs longer than {self.runner.seconds_to_end:g} seconds"
+        return "" if ran.at_end is not None else "it was not run to its end"
+
+    def _confirmed(self, found: list[tuple[Repair, _State]]) -> list[Repair]:
+        """The repairs, the best one first; where runs to the end are long, that one alone goes there, and the
+        next where it doesn't hold."""
+        ordered = sorted(found, key=lambda pair: _rank(pair[0]))
+        proved = [repair for repair, _ in ordered]
+        if self._not_to_end or self._goes_to_end():
+            return proved
+        for number, (repair, state) in enumerate(ordered):
+            self.progress(f"running to the end: {repair.titles[-1]}")
+            again = self._proved(state, self._watch(state.project, state=state, to_end=True))
+            if again is not None:
+                return [again, *proved[number + 1 :]]
+        return []
 
     def _offers(self, start: _State, finding: Finding) -> list[Repair]:
         """Cures that change what is computed, if they run clean; they are nobody's choice but the user's."""
@@ -186,7 +267,7 @@ class Search:
             if proposal.offered and len(found) < 3 and self._tried < MOST_RUNS:
                 self._tried += 1
                 state = _State(start.project.with_texts(proposal.texts), (proposal,))
-                ran = self._watch(state.project)
+                ran = self._watch(state.project, state=state)
                 if ran.finding is None and ran.ending in ("finished", "stopped"):
                     lines = _plan.total_changed(state.project, state.project.overlay)
                     found.append(replace(_repair(replace(state, lines=lines), None), applicable=False))
@@ -195,27 +276,44 @@ class Search:
     # --- running --------------------------------------------------------------------------------
 
     def _watch(
-        self, project: Project, *, stop_after: int | None = -1, readings: frozenset[str] = frozenset()
+        self,
+        project: Project,
+        *,
+        stop_after: int | None = -1,
+        state: _State | None = None,
+        to_end: bool | None = None,
     ) -> Ran:
-        compare_with = None
-        if readings and None not in readings:
-            compare_with = self._reference(readings).file
-        return self.runner.run(
-            Job(
-                self.script,
-                self.arguments,
-                overlay=dict(project.overlay),
-                stop_after=self._failed_at + BEYOND if stop_after == -1 else stop_after,
-                compare_with=compare_with,
-                compare_until=self._failed_at,
+        job = Job(
+            self.script,
+            self.arguments,
+            overlay=dict(project.overlay),
+            stop_after=self._failed_at + BEYOND if stop_after == -1 else stop_after,
+            compare_until=self._failed_at,
+        )
+        if state is not None and state.readings and None not in state.readings:
+            reference = self._reference(state.readings)
+            job = replace(
+                job,
+                compare_with=reference.file,
+                to_end=self._goes_to_end() if to_end is None else to_end,
+                unsteady=self._unsteady,
+                unread=state.unread,
+                detaches=bool(state.readings & {CUT, VIEW_DETACHED}),
             )
+        return self.runner.run(job)
+
+    def _goes_to_end(self) -> bool:
+        """Whether each candidate goes to its end at once."""
+        return all(
+            not reference.ran.too_long and reference.ran.seconds < QUICK
+            for reference in self._references.values()
         )
 
     def _reference(self, readings: frozenset[str]) -> _Reference:
         """The program on disk, guarded, under some readings; run once."""
         if readings not in self._references:
             file = self.runner.file(f"reference-{len(self._references)}-{self._failed_at}")
-            ran = self.runner.run(self._guarded(readings, record_to=file))
+            ran = self.runner.run(self._guarded(readings, record_to=file, to_end=True, probes=self._probes))
             self._references[readings] = _Reference(ran, file)
         return self._references[readings]
 
@@ -239,13 +337,19 @@ class Search:
         readings = _readings(finding, None)
         if None in readings:
             return ""
+        if not self._edited:
+            self._probes = _hiding.spots(finding)
         reference = self._reference(readings)
+        self._held = dict(reference.ran.held)
         if reference.ran.backwards < self._failed_at:
             earlier = reference.ran.ending == "finished" and reference.ran.backwards < begun
             left = _leftovers.blame({}, reference.ran.leftovers) if earlier else ""
             return f"the program ends earlier when it is run again: {left}" if left else ""
         until = min(self._failed_at, reference.ran.backwards)
-        again = self.runner.run(self._guarded(readings, compare_with=reference.file, compare_until=until))
+        whole = not reference.ran.too_long
+        again = self.runner.run(
+            self._guarded(readings, compare_with=reference.file, compare_until=until, to_end=whole)
+        )
         found = again.comparison
         if found is not None and not found.same and "not reached" not in found.why_not:
             left = _leftovers.blame(reference.ran.leftovers, again.leftovers)
@@ -253,13 +357,33 @@ class Search:
                 f"two runs of the program as it is give {found.why_not}, so nothing can be proved"
                 f"{f': {left}' if left else '; give every source of randomness a fixed seed'}"
             )
+        self._look_at_ends(reference.ran, again)
         return ""
 
-    def _reason(self, finding: Finding, unproved: list[Repair]) -> str:
+    def _look_at_ends(self, reference: Ran, again: Ran) -> None:
+        """Find out whether, and in what, two runs of the program as it is leave the same."""
+        steady = [one for one in again.at_end or () if not one.plain]
+        if reference.too_long or again.too_long:
+            self._not_to_end = f"it runs longer than {self.runner.seconds_to_end:g} seconds"
+        elif reference.asked:
+            self._not_to_end = "it asks for input"
+        elif again.at_end is None:
+            self._not_to_end = "it does not come to an end under guard"
+        elif steady:
+            self._not_to_end = f"two runs of it differ: {steady[0].how}"
+        self._unsteady = frozenset(one.what for one in again.at_end or ())
+
+    def _reason(self, finding: Finding, unproved: list[Repair], project: Project) -> str:
+        if self._rejected:
+            only = "" if len(self._rejected) == 1 else f" (and {len(self._rejected) - 1} more like it)"
+            return f"the script would not do the same to its end: {self._rejected[0]}{only}"
         if unproved:
             return "a cure runs clean, but there is nothing to compare its gradients with"
         if not self._tried:
-            return "no cure knows what to do at these places"
+            sites = [write.site for write in finding.writes]
+            sites += [fact.site for fact in (finding.saved, finding.needed) if fact is not None]
+            closed = project.not_edited(site.path for site in sites if site is not None)
+            return closed or "no cure knows what to do at these places"
         reference = next(iter(self._references.values()), None)
         if reference is not None and reference.ran.backwards < self._failed_at:
             why = reference.ran.error.splitlines()[0] if reference.ran.error else reference.ran.ending
@@ -325,28 +449,25 @@ def _repair(state: _State, proof: Proof | None) -> Repair:
         texts=state.texts,
         changed_lines=state.lines,
         proof=proof,
-        notes=tuple(dict.fromkeys(note for step in state.steps for note in _notes(step))),
-        hides=any(step.hides for step in state.steps),
+        notes=tuple(dict.fromkeys(filter(None, [*(step.note for step in state.steps), *state.hides]))),
+        hides=bool(state.hides),
     )
 
 
-def _largest(proved: list[Repair]) -> int:
-    """Changed lines beyond which no better repair is expected: one more where all so far hide a write."""
-    return proved[0].changed_lines + all(repair.hides for repair in proved)
-
-
-def _notes(step: Proposal) -> list[str]:
-    hidden = f"whoever else holds the tensor `{step.hides}` no longer sees this write" if step.hides else ""
-    return [note for note in (step.note, hidden) if note]
-
-
 def _rank(repair: Repair) -> tuple[float, ...]:
-    """Those that hide no write first; then fewest changed lines, least extra memory, least extra time; the
-    measured ones in steps coarser than their noise, so that equal cures keep the order of the table. Time
-    is the processor's: a machine that is busy elsewhere must not decide what is offered."""
+    """Those proved to the end first, then those that hide no write; then fewest changed lines, least extra
+    memory, least extra time; the measured ones in steps coarser than their noise, so that equal cures keep
+    the order of the table. Time is the processor's: a machine that is busy elsewhere must not decide what is
+    offered."""
     assert repair.proof is not None
     memory = round(max(0, repair.proof.extra_bytes) / 16e6)
-    return (repair.hides, repair.changed_lines, memory, int(max(0.0, repair.proof.cpu_seconds) / 0.5))
+    return (
+        not repair.proof.to_end,
+        repair.hides,
+        repair.changed_lines,
+        memory,
+        int(max(0.0, repair.proof.cpu_seconds) / 0.5),
+    )
 
 
 def _place(finding: Finding) -> Any:

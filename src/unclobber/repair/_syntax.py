@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 import libcst as cst
@@ -42,14 +43,13 @@ class Source:
         """The simple statement that holds a site."""
         return self.statement(site.line, site.column) or self.statement(site.line)
 
-    def header(self, line: int) -> cst.BaseCompoundStatement | None:
-        """The compound statement whose header is on a line."""
+    def in_header(self, line: int) -> cst.BaseExpression | None:
+        """What the header of an ``if``, ``while`` or ``for`` on a line computes; None without one."""
         for node, place in self.positions.items():
-            if isinstance(node, cst.BaseCompoundStatement) and place.start.line <= line:
-                body = getattr(node, "body", None)
-                last = self.positions[body].start.line if body is not None else place.start.line
-                if line <= max(place.start.line, last - 1):
-                    return node
+            if isinstance(node, (cst.If, cst.While, cst.For)) and place.start.line <= line:
+                value = node.iter if isinstance(node, cst.For) else node.test
+                if line <= self.positions[value].end.line:
+                    return value
         return None
 
     def expressions(self, site: Site) -> list[cst.BaseExpression]:
@@ -87,11 +87,11 @@ class Source:
         """The text with some nodes replaced."""
         return self.module.visit(_Replacer({id(node): new for node, new in changes.items()})).code
 
-    def with_statement(self, old: cst.BaseSmallStatement, code: cst.BaseSmallStatement) -> str:
+    def with_statement(self, old: cst.CSTNode, code: cst.BaseSmallStatement) -> str:
         """The text with one simple statement put for another."""
         return self.replaced({old: code.with_changes(semicolon=getattr(old, "semicolon", None))})
 
-    def own_line(self, small: cst.BaseSmallStatement) -> cst.SimpleStatementLine | None:
+    def own_line(self, small: cst.CSTNode) -> cst.SimpleStatementLine | None:
         """The line that holds this statement alone; None where it shares its line."""
         line = self.parents[small]
         if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1:
@@ -99,10 +99,12 @@ class Source:
         return None
 
     def inserted(
-        self, small: cst.BaseSmallStatement, before: Sequence[str] = (), after: Sequence[str] = ()
+        self, small: cst.CSTNode, before: Sequence[str] = (), after: Sequence[str] = ()
     ) -> str | None:
         """The text with lines put directly before or after a statement; on the same line where it shares its
-        own, and None where they would not fit there."""
+        own, and None where they would not fit there or where it is part of a header."""
+        if not isinstance(small, cst.BaseSmallStatement):
+            return None
         line = self.own_line(small)
         if line is not None:
             return self.replaced({line: self.surrounded(line, before, after)})
@@ -116,7 +118,7 @@ class Source:
             {small: cst.FlattenSentinel([*smalls[: len(before)], own, *smalls[len(before) :]])}
         )
 
-    def put_round(self, small: cst.BaseSmallStatement, make: Callable[[Any], Any]) -> Iterator[str]:
+    def put_round(self, small: cst.CSTNode, make: Callable[[Any], Any]) -> Iterator[str]:
         """Texts with a statement inside a block of its own.
 
         Where it shares its line, once with all of the line inside, then with the line taken apart.
@@ -156,6 +158,11 @@ class Source:
         """The names that imports anywhere in the text bind."""
         return _imports(self.module)
 
+    @cached_property
+    def names_from_torch(self) -> frozenset[str]:
+        """Those of them that are torch, a part of it or something in it: ``torch``, ``nn``, ``F``."""
+        return _imports(self.module, "torch")
+
 
 def parse(text: str) -> Source | None:
     """The tree of a text; None where LibCST can't parse it or would not give it back as it is."""
@@ -172,6 +179,15 @@ def parse(text: str) -> Source | None:
     return Source(text, module, positions, parents, smalls)
 
 
+def why_not_parsed(text: str) -> str:
+    """Why ``parse`` gives no tree of a text that Python can run, as a clause."""
+    lines = text.split("\n")
+    number = next((n for n, line in enumerate(lines, 1) if line.lstrip(" \t").startswith("\f")), None)
+    if number is not None:
+        return f"LibCST, which would rewrite it, would not give back the form feed of line {number}"
+    return "LibCST, which would rewrite it, does not give it back as it is"
+
+
 def expression(code: str) -> cst.BaseExpression:
     """An expression from text."""
     return cst.parse_expression(code)
@@ -180,6 +196,13 @@ def expression(code: str) -> cst.BaseExpression:
 def assignment(target: cst.BaseExpression, value: cst.BaseExpression) -> cst.Assign:
     """``target = value``."""
     return cst.Assign([cst.AssignTarget(target.deep_clone())], value)  # type: ignore[arg-type]
+
+
+def in_brackets(node: cst.BaseExpression) -> cst.BaseExpression:
+    """``node``, in brackets where something that follows a dot needs them."""
+    if node.lpar or isinstance(node, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)):
+        return node
+    return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
 
 
 def is_place(node: cst.CSTNode) -> bool:
@@ -303,11 +326,15 @@ def _imported_as(module: cst.Module, package: str) -> str | None:
     return None
 
 
-def _imports(module: cst.Module) -> frozenset[str]:
+def _imports(module: cst.Module, package: str = "") -> frozenset[str]:
+    """The names that imports bind; with a package only those of what lies in it."""
     found: set[str] = set()
     for node in walk(module):
         if isinstance(node, (cst.Import, cst.ImportFrom)) and not isinstance(node.names, cst.ImportStar):
+            home = root_name(node.module) if isinstance(node, cst.ImportFrom) and node.module else None
             for alias in node.names:
+                if package and (home or root_name(alias.name)) != package:
+                    continue
                 if alias.asname is not None:
                     if isinstance(alias.asname.name, cst.Name):
                         found.add(alias.asname.name.value)

@@ -69,7 +69,7 @@ def _message(finding: Finding, found: list[Place]) -> str:
     lines += [f"note: {text}" for text in notes(finding, shown_writes(finding)[1])]
     for fix in helps(finding):
         code = f": {words.tick(fix.code)}" if fix.code else ""
-        lines.append(f"help: {fix.title}{code}{' (verified: gradients match)' if fix.verified else ''}")
+        lines.append(f"help: {fix.title}{code}{f' ({words.verified(fix)})' if fix.verified else ''}")
     return "\n".join(clean(line).replace(words.SOLID_SPACE, " ") for line in lines)
 
 

@@ -158,7 +158,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"ticks": _ticks, "diff": _diff, "clean": clean}
+    environment.filters |= {"ticks": _ticks, "diff": _diff, "clean": clean, "verified": words.verified}
     environment.globals |= {"version": __version__, "numbers": range(MOST_EVENTS)}
     return environment
 

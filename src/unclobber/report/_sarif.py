@@ -137,7 +137,7 @@ def _message(finding: Finding) -> str:
     lines = [finding.message]
     lines += [f"Note: {text}" for text in notes(finding, shown_writes(finding)[1])]
     for fix in helps(finding):
-        verified = " (verified: gradients match)" if fix.verified else ""
+        verified = f" ({words.verified(fix)})" if fix.verified else ""
         lines.append(f"Help: {fix.title}{': ' + words.tick(fix.code) if fix.code else ''}{verified}")
     return "\n".join(_text(line) for line in lines)
 

@@ -21,7 +21,6 @@ NARROWEST = 40
 """Fewer columns than this are treated as this many: an excerpt has no meaning in less."""
 _MOST_FIXES = 4
 _MOST_DIFF_LINES = 14
-_VERIFIED = "verified: gradients match"
 
 
 def to_text(finding: Finding, *, width: int = 80, colour: bool = False) -> str:
@@ -119,12 +118,11 @@ class _Story:
     def _helps(self) -> list[Row]:
         fixes = helps(self.finding)
         column = max((cells(_help_text(f)) for f in fixes if f.verified and not f.diff), default=0) + 4
-        room = self.width - self.gutter - len(" = help: ") - len(_VERIFIED)
+        marks = [words.verified(fix) for fix in fixes]
+        room = self.width - self.gutter - len(" = help: ") - max(map(len, marks), default=0)
         rows: list[Row] = []
-        for fix in fixes[:_MOST_FIXES]:
-            rows += self._item(
-                "help", _help_text(fix), _VERIFIED if fix.verified else "", column if column <= room else 0
-            )
+        for fix, mark in list(zip(fixes, marks, strict=True))[:_MOST_FIXES]:
+            rows += self._item("help", _help_text(fix), mark, column if column <= room else 0)
             if fix.diff:
                 rows += self._diff(fix.diff)
         if (more := len(fixes) - _MOST_FIXES) > 0:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from ..judge import listing as listing
+from ..model import Fix
 
 SOLID_SPACE = "\N{NO-BREAK SPACE}"
 
@@ -22,6 +23,21 @@ def plural(count: int, noun: str, nouns: str | None = None) -> str:
         ('1 write', '5 writes', '0 copies')
     """
     return f"{count} {noun if count == 1 else nouns or noun + 's'}"
+
+
+def verified(fix: Fix) -> str:
+    """How far a way out was run beside the script as it is; empty where it wasn't.
+
+    Example:
+        >>> from unclobber.model import Fix
+        >>> [verified(Fix("", verified=how)) for how in ("whole-run", "backward-3", False)]
+        ['verified: to the end', 'verified: up to backward 3', '']
+    """
+    if not fix.verified:
+        return ""
+    if fix.verified == "whole-run":
+        return "verified: to the end"
+    return f"verified: up to backward {fix.verified.removeprefix('backward-')}"
 
 
 def ordinal(number: int) -> str:

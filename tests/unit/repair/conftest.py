@@ -7,34 +7,10 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from made_findings import save, site
 
-from unclobber.model import Finding, Frame, Need, Save, Site, Write
+from unclobber.model import Finding, Need, Write
 from unclobber.repair._project import Project
-
-
-def site(path: Path, expression: str, *, line: int | None = None, callers: tuple[int, ...] = ()) -> Site:
-    """The place of an expression in a file, the first one if no line is given."""
-    lines = path.read_text().splitlines()
-    number = line or next(n for n, code in enumerate(lines, 1) if expression in code)
-    column = lines[number - 1].index(expression) + 1
-    stack = tuple(Frame(str(path), n, "f", lines[n - 1].strip()) for n in (number, *callers))
-    return Site(
-        path=str(path),
-        line=number,
-        column=column,
-        end_line=number,
-        end_column=column + len(expression),
-        function="f",
-        source=expression,
-        statement_line=number,
-        statement_end_line=number,
-        statement=lines[number - 1].strip(),
-        stack=stack,
-    )
-
-
-def save(where: Site | None, **facts: object) -> Save:
-    return Save(where, (3,), "float32", 12, 0, **facts)  # type: ignore[arg-type]
 
 
 @pytest.fixture

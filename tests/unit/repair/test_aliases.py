@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import dedent
+
 import pytest
 from rewriting import marked
 
@@ -15,24 +17,29 @@ ALONE = {
             h += 1  # <-
             return h
     """,
-    "a module's result": """
+    "read for its values": """
         def f(self, x):
             h = torch.sigmoid(self.fc(x))
-            y = self.head(h)
+            y = torch.cat([x, h[:1] * 2]) + h.mean(dim=0, keepdim=True)
+            print(h.shape, f"{h}", len(h), float(h[0].sum()))
             h *= 2  # <-
             return h, y
     """,
-    "one of several results": """
+    "written before": """
         def f(x):
-            h, c = lstm(x)
+            h = F.linear(x, w)
+            h[0] = 1
+            h.mul_(2)
+            x.add_(h)
             h += 1  # <-
             return h
     """,
-    "in a loop": """
+    "bound anew in each turn": """
         h = torch.zeros(3)
         for x in xs:
-            h = cell(x, h)
+            h = torch.tanh(cell(x, h))
             h *= 2  # <-
+            bank.append(h)
         use(h)
     """,
     "given away afterwards": """
@@ -48,9 +55,148 @@ ALONE = {
             x += 1  # <-
             return x
     """,
+    "another function's name": """
+        def f(x):
+            h = -x
+            g = lambda h: bank.append(h)
+            h += 1  # <-
+            return h, g
+    """,
+    "one of two": """
+        def f(x):
+            h, c = x * 2, g(x)
+            h += 1  # <-
+            return h, c
+    """,
 }
 
 HELD = {
+    "a module's result": """
+        def f(self, x):
+            h = self.fc(x)
+            h *= 2  # <-
+            return h
+    """,
+    "a function's result": """
+        def f(x):
+            h = same(x)
+            h *= 2  # <-
+            return h
+    """,
+    "given to a module": """
+        def f(self, x):
+            h = torch.sigmoid(x)
+            y = self.head(h)
+            h *= 2  # <-
+            return h, y
+    """,
+    "one of several results": """
+        def f(x):
+            h, c = lstm(x)
+            h += 1  # <-
+            return h
+    """,
+    "a chained target": """
+        def f(self, x):
+            self.std = s = x.exp()
+            s += 1  # <-
+            return s
+    """,
+    "a list by +=": """
+        def f(x, hist):
+            h = x.exp()
+            hist += [h]
+            h *= 2  # <-
+            return h
+    """,
+    "a generator's caller": """
+        def f(x):
+            h = x.exp()
+            yield h
+            h *= 2  # <-
+            yield h
+    """,
+    "a comprehension": """
+        def f(x):
+            h = x.exp()
+            kept = [t for t in (h,)]
+            h *= 2  # <-
+            return h, kept
+    """,
+    "a lambda's default value": """
+        def f(x):
+            h = x.exp()
+            probe = lambda p=h: p.sum()
+            h *= 2  # <-
+            return h, probe
+    """,
+    "an object": """
+        def f(x):
+            h = x.exp()
+            kept = Trace(h)
+            h *= 2  # <-
+            return h, kept
+    """,
+    "dict()": """
+        def f(x):
+            h = x.exp()
+            kept = dict(w=h)
+            h *= 2  # <-
+            return h, kept
+    """,
+    "a set": """
+        def f(x):
+            h = x.exp()
+            seen.add(h)
+            h *= 2  # <-
+            return h
+    """,
+    "a walrus beside it": """
+        def f(x):
+            kept = [(h := x.exp())]
+            h *= 2  # <-
+            return h, kept
+    """,
+    "a view by a function": """
+        def f(x):
+            h = x.exp()
+            part = torch.narrow(h, 0, 0, 1)
+            h *= 2  # <-
+            return h, part
+    """,
+    "what may be the argument itself": """
+        def f(x):
+            h = F.dropout(x, 0.5)
+            h *= 2  # <-
+            return h
+    """,
+    "what was written in place": """
+        def f(x):
+            h = F.relu(x, inplace=True)
+            h *= 2  # <-
+            return h
+    """,
+    "a module of the user's that is called like an operation": """
+        def f(net, x):
+            h = net.relu(x)
+            h *= 2  # <-
+            return h
+    """,
+    "a function of the user's that is called like an operation": """
+        import mine
+        def f(x):
+            h = mine.exp(x)
+            h *= 2  # <-
+            return h
+    """,
+    "another function": """
+        h = x.exp()
+        def f():
+            bank.append(h)
+        f()
+        h *= 2  # <-
+        use(h)
+    """,
     "a parameter": """
         def f(x):
             x += 1  # <-
@@ -135,7 +281,7 @@ HELD = {
 
 
 def held(text):
-    source, statement = marked(text)
+    source, statement = marked("import torch\nimport torch.nn.functional as F\n" + dedent(text))
     target = getattr(statement, "target", None)
     place = root_place(statement.value if target is None else target)
     assert place is not None

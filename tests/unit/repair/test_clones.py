@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from made_findings import saved_in
 from rewriting import plain, rewritten
 
 from unclobber.repair.cures import CURES
@@ -140,6 +141,21 @@ def test_parameters_are_copied_for_one_call(proposed):
     )
     texts = proposed(clone_parameters, "UC101", text, saved="critic(fake)", facts={"name": "critic.weight"})
     assert [_line(new, 2) for new in texts] == [expected]
+
+
+def test_frozen_statistics_alone_are_copied(proposed):
+    """The layers in training go on counting: their statistics are not sent to a copy."""
+    text = "import torch\nout = net(x)\n"
+    facts = {"name": "net.bn.running_mean", "role": "running_mean"}
+    (new,) = proposed(clone_parameters, "UC101", text, saved="net(x)", facts=facts)
+    assert ".named_buffers() if not net.get_submodule(n.rpartition('.')[0]).training}" in new
+
+
+def test_what_may_be_kept_uncopied_is_told(tmp_path):
+    """A module may keep its result by a hook; torch's own function keeps nothing."""
+    for call, hides in (("torch.exp(x)", ""), ("self.act(x)", "self.act(x)"), ("x.relu_()", "x")):
+        finding, project = saved_in(tmp_path, f"import torch\ny = {call}\n", call)
+        assert [proposal.hides for proposal in clone_saved(finding, project)][:1] == [hides]
 
 
 def test_only_for_parameters(proposed):

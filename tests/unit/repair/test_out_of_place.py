@@ -7,9 +7,10 @@ import pytest
 from rewriting import plain, rewritten
 
 from unclobber.repair._syntax import parse, walk
-from unclobber.repair.cures import _inplace
+from unclobber.repair.cures import CURES, _inplace
 from unclobber.repair.cures.out_of_place import rewrites
 
+out_of_place = CURES["out-of-place"]
 HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
 TAIL = "use(x, a, b)\n"
 
@@ -39,10 +40,12 @@ TAIL = "use(x, a, b)\n"
         ("F.dropout(x, 0.5, True, True)", "x = F.dropout(x, 0.5, True)"),
         ("torch.mul(a, b, out=x)", "x = torch.mul(a, b)"),
         ("torch.max(a, 0, out=(x, b))", "x, b = torch.max(a, 0)"),
-        ("y = x.relu_()", "y = x.relu()"),
+        ("y = x.relu_()", "y = x = x.relu()"),
+        ("use(x.relu_())", "use((x := x.relu()))"),
         ("y = F.relu(x.mul_(2), inplace=True)", None),
         ("return t.mul_(64).round_().div_(64)", "return t.mul(64).round().div(64)"),
-        ("y = torch.add(a, b, out=x)", "y = torch.add(a, b)"),
+        ("y = torch.add(a, b, out=x)", "y = x = torch.add(a, b)"),
+        ("x = x.relu_()", "x = x.relu()"),
         ("x += y; z = 1", "x = x + y; z = 1"),
         ("x += y  # why not", "x = x + y  # why not"),
     ],
@@ -54,7 +57,7 @@ def test_before_and_after(before, after):
     if after is None:
         assert [t.splitlines()[4].strip() for t in texts] == [
             "y = F.relu(x.mul_(2))",
-            "y = F.relu(x.mul(2), inplace=True)",
+            "y = F.relu((x := x.mul(2)), inplace=True)",
         ]
     else:
         expected = after.replace("x, b =", "(x, b) =")
@@ -163,3 +166,30 @@ def test_comments_stay(before, after):
     source = parse(plain(before).replace("  # <-", ""))
     (call,) = [node for node in walk(source.module) if isinstance(node, cst.Call)]
     assert source.replaced({call: _inplace.without_inplace(call)}) == plain(after)
+
+
+@pytest.mark.parametrize(("dtype", "number"), [("bfloat16", 2), ("float16", 2), ("float32", 1)])
+def test_a_narrow_dtype_stays(proposed, dtype, number):
+    """In place, a bfloat16 tensor times a float32 one stays bfloat16; out of place only if that is said."""
+    facts = {"dtype": dtype}
+    texts = proposed(out_of_place, "UC101", "h *= v\nuse(h)\n", saved="h", write="h *= v", facts=facts)
+    assert texts == ["h = h * v\nuse(h)\n", "h = (h * v).to(h.dtype)\nuse(h)\n"][:number]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "if (g := f(x)).mul_(2).mean() > 0:\n    use(g)\n",
+            "if (g := f(x).mul(2)).mean() > 0:\n    use(g)\n",
+        ),
+        ("if h.mul_(2).mean() > 0:\n    use(h)\n", "if (h := h.mul(2)).mean() > 0:\n    use(h)\n"),
+        ("while h.mul_(2).mean() > 0:\n    pass\n", "while (h := h.mul(2)).mean() > 0:\n    pass\n"),
+        ("out = (y := h.relu_()).mean()\nuse(h)\n", "out = (y := (h := h.relu())).mean()\nuse(h)\n"),
+        ("out = [t.mul_(2) for t in ts]\nuse(t)\n", "out = [t.mul(2) for t in ts]\nuse(t)\n"),
+    ],
+)
+def test_in_conditions_and_walruses(proposed, before, after):
+    """The names of what was written get the new tensor, in a header, too."""
+    call = next(part for part in (".mul_(2)", ".relu_()") if part in before)
+    assert proposed(out_of_place, "UC101", before, write=call) == [after]

@@ -312,3 +312,65 @@ def test_functions_that_write_nothing_are_left_alone():
         return w.grad
 
     assert torch.equal(_under(names.WRITTEN_BACK, program), _plain(program))
+
+
+def test_what_is_expanded_has_memory_of_its_own():
+    """Written like any other tensor, and what it was expanded from stays what it was."""
+
+    def program():
+        x = _leaf()
+        y = x * 1
+        h = y.expand(3, 4)
+        h += torch.arange(12.0).view(3, 4)
+        (h.exp().sum() + y.exp().sum()).backward()
+        return x.grad
+
+    def meant():
+        x = _leaf()
+        y = x * 1
+        h = y.expand(3, 4) + torch.arange(12.0).view(3, 4)
+        (h.exp().sum() + y.exp().sum()).backward()
+        return x.grad
+
+    with pytest.raises(RuntimeError, match="single memory location"):
+        _plain(program)
+    assert torch.equal(_under(names.OWN_MEMORY, program), _plain(meant))
+
+
+def test_what_is_written_is_read_first():
+    """A part that overlaps the one that is written is read as it was before."""
+
+    def program():
+        x = _leaf()
+        h = x * 1
+        h[1:] += h[:-1]
+        h.exp().sum().backward()
+        return x.grad
+
+    def meant():
+        x = _leaf()
+        torch.cat([x[:1], x[1:] + x[:-1]]).exp().sum().backward()
+        return x.grad
+
+    with pytest.raises(RuntimeError, match="single memory location"):
+        _plain(program)
+    assert torch.allclose(_under(names.OWN_MEMORY, program), _plain(meant))
+
+
+def test_every_graph_is_kept():
+    """As with ``retain_graph=True`` in each backward, however it is called."""
+
+    def program():
+        x = _leaf()
+        y = x.exp()
+        y.sum().backward()
+        torch.autograd.backward([y.pow(2).sum()], retain_graph=False)
+        return x.grad + torch.autograd.grad(y.sum(), x)[0]
+
+    def meant():
+        x = _leaf()
+        return x.detach().exp() * 2 + (2 * x.detach()).exp() * 2
+
+    with pytest.raises(RuntimeError, match="second time"):
+        _plain(program)
+    assert torch.allclose(_under(names.KEPT, program), _plain(meant))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from unclobber.observe import _torch_compat as compat
-from unclobber.repair._recorder import Enough, Record, Recorder, Story, compare, compare_stories
+from unclobber.repair._recorder import Enough, Record, Recorder, compare
 
 
 @pytest.fixture
@@ -175,11 +175,13 @@ def test_a_spent_graph_passes_nothing_on(recording):
     assert compare(one.records, other.records, 3).why == ""
 
 
-def test_what_the_modules_hold_counts(recording):
-    """A cure that loses a write to a buffer has the right gradients and is wrong all the same."""
-    records = recording(_program()).records
-    one = Story(records, {"net.scale": torch.ones(2)}, "finished")
-    assert (
-        "net.scale" in compare_stories(one, Story(records, {"net.scale": torch.zeros(2)}, "finished"), 1).why
-    )
-    assert compare_stories(one, Story(records, {"net.scale": torch.ones(2)}, "finished"), 1).why == ""
+def test_it_goes_on_unrecorded(recording):
+    """To the end, where that is asked for: gradients are copied only as far as they are compared."""
+    recorder = recording(_program(calls=5), stop_after=2, go_on=lambda: True)
+    assert (recorder.begun, len(recorder.records)) == (5, 2)
+
+
+def test_it_ends_when_it_is_told(recording):
+    """A candidate that has gone wrong need not run on."""
+    recorder = recording(_program(calls=5), after_each=lambda nth: nth == 3)
+    assert recorder.begun == 3

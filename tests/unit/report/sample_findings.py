@@ -98,7 +98,7 @@ def examples() -> dict[str, Finding]:
                 Write(site("train.py", "d[:]", function="Tower.forward"), "fill_", True, True, 0, 1, "d[:]"),
             ),
             needed=Need(site("train.py", "loss.backward()"), node="MmBackward0"),
-            fixes=(Fix(NEW_TENSOR, code="d = torch.zeros_like(d)", verified=True),),
+            fixes=(Fix(NEW_TENSOR, code="d = torch.zeros_like(d)", verified="whole-run"),),
             torch_message="one of the variables needed for gradient computation has been modified",
             kept_bytes=4,
         ),
@@ -117,7 +117,7 @@ def examples() -> dict[str, Finding]:
             ),
             writes=(Write(site("one_line.py", "(2 * t).exp().mul_(3)"), "mul_", True, True, 0, 1),),
             needed=Need(site("one_line.py", "y.sum().backward()")),
-            fixes=(Fix("multiply into a new tensor", code="y = (2 * t).exp() * 3", verified=True),),
+            fixes=(Fix("multiply into a new tensor", code="y = (2 * t).exp() * 3", verified="whole-run"),),
             kept_bytes=12,
         ),
         "several-files": Finding(
@@ -155,7 +155,7 @@ def examples() -> dict[str, Finding]:
                     diff="--- model.py\n+++ model.py\n@@ -16,3 +16,3 @@\n         h = self.gate(x)\n"
                     "-        h = F.dropout(h, 0.5, self.training, inplace=True)\n"
                     "+        h = F.dropout(h, 0.5, self.training)\n         return h\n",
-                    verified=True,
+                    verified="whole-run",
                 ),
             ),
             kept_bytes=32,
@@ -265,7 +265,7 @@ def examples() -> dict[str, Finding]:
             ),
             writes=(Write(site("loop.py", "state += 1"), "add_", True, True, 11, 12, "state"),),
             needed=Need(site("loop.py", "total.backward()")),
-            fixes=(Fix("make a new tensor in each step", code="state = state + 1", verified=True),),
+            fixes=(Fix("make a new tensor in each step", code="state = state + 1", verified="whole-run"),),
             kept_bytes=192,
         ),
         "loop-many-writes": Finding(
@@ -368,7 +368,7 @@ def examples() -> dict[str, Finding]:
             ),
             writes=(Write(site("leaf.py", "w.normal_()"), "normal_", True, True, expression="w"),),
             fixes=(
-                Fix("write under no_grad", code="with torch.no_grad(): w.normal_()", verified=True),
+                Fix("write under no_grad", code="with torch.no_grad(): w.normal_()", verified="whole-run"),
                 Fix("or ask for the gradient afterwards", code="w.requires_grad_()"),
             ),
         ),
@@ -385,7 +385,7 @@ def examples() -> dict[str, Finding]:
                 expression="first",
             ),
             writes=(Write(site("views.py", "first.add_(1)"), "add_", True, True, expression="first"),),
-            fixes=(Fix("write into a new tensor", code="first = first + 1", verified=True),),
+            fixes=(Fix("write into a new tensor", code="first = first + 1", verified="whole-run"),),
         ),
         "freed": Finding(
             "UC301",
@@ -405,8 +405,8 @@ def examples() -> dict[str, Finding]:
             needed=Need(site("twice.py", "loss.backward()"), nth=2),
             notes=("both losses go through `shared`, computed once before the loop",),
             fixes=(
-                Fix("compute it anew in each step: move line 4 into the loop", verified=True),
-                Fix("or one backward of the sum of the losses", verified=True),
+                Fix("compute it anew in each step: move line 4 into the loop", verified="whole-run"),
+                Fix("or one backward of the sum of the losses", verified="whole-run"),
             ),
         ),
         "unknown": Finding(

@@ -78,7 +78,7 @@ def test_any_words_fit(message, note, title, label, diff, width):
         message=message,
         notes=(note,),
         labels=(("saved", label), ("write", label), ("needed", label)),
-        fixes=(Fix(title, diff=diff, verified=True), Fix(title, code=message)),
+        fixes=(Fix(title, diff=diff, verified="backward-3"), Fix(title, code=message)),
     )
     text = to_text(finding, width=width)
     assert max(map(cell_len, text.split("\n"))) <= max(width, 40)

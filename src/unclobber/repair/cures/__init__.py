@@ -20,11 +20,13 @@ from .detach_hidden import propose as _detach_hidden
 from .detach_state import propose as _detach_state
 from .inference_mode import propose as _inference_mode
 from .inplace_modules import propose as _inplace_modules
+from .keep_graph import propose as _keep_graph
 from .mark_dirty import propose as _mark_dirty
 from .move_step import propose as _move_step
 from .multi_view import propose as _multi_view
 from .no_grad import propose as _no_grad
 from .out_of_place import propose as _out_of_place
+from .own_memory import propose as _own_memory
 from .rebind_element import propose as _rebind_element
 from .recompute import propose as _recompute
 from .save_for_backward import propose as _save_for_backward
@@ -44,7 +46,9 @@ CURES: dict[str, Cure] = {
     "clone-target": _clone_target,
     "stack-list": _stack_list,
     "multi-view": _multi_view,
+    "own-memory": _own_memory,
     "inference-mode": _inference_mode,
+    "keep-graph": _keep_graph,
     "detach-state": _detach_state,
     "detach-hidden": _detach_hidden,
     "save-for-backward": _save_for_backward,

@@ -4,120 +4,218 @@ write from them, and no comparison of losses and gradients need show it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import libcst as cst
 
-from ...observe._callables import VIEW_ATTRIBUTES, VIEWS
-from .._syntax import Source, is_place, walk
+from ...observe._callables import VIEW_ATTRIBUTES
+from .._syntax import Source, walk
+from ._fresh import is_fresh, keeps_nothing
 
-_PERHAPS_ITSELF = VIEWS | {
-    "chunk", "contiguous", "cpu", "cuda", "double", "flatten", "float", "half", "reshape", "split",
-    "tensor_split", "to", "type", "unbind", "unflatten",
-}  # fmt: skip
+_FACTS = frozenset(
+    {"device", "dtype", "grad_fn", "is_cuda", "is_leaf", "itemsize", "layout", "ndim", "requires_grad",
+     "shape"}
+)  # fmt: skip
+"""Attributes of a tensor that are no tensors."""
 
 _BLOCKS = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module)
 
 
-def held_elsewhere(source: Source, statement: cst.BaseSmallStatement, place: cst.BaseExpression) -> bool:
+def held_elsewhere(source: Source, statement: cst.CSTNode, place: cst.BaseExpression) -> bool:
     """Whether ``place`` may share its tensor with anything but itself when ``statement`` runs.
 
-    False only where it is plain to see: a local name, bound to what an expression has just computed, and
-    given to nobody before the statement but as an argument.
+    False only where it is plain to see: a local name that is only ever bound to what one of torch's own
+    operations has just computed, and of which nothing before the statement reads more than its values.
     """
     if not isinstance(place, cst.Name):
         return True  # an attribute's or a container's
     name = place.value
-    function = source.above(statement, cst.FunctionDef)
+    function = _function_round(source, statement)
     scope: cst.CSTNode = source.module if function is None else function
-    bound = False
-    for node, targets, value in _bindings(scope):
-        if source.above(node, cst.FunctionDef) is not function:
-            continue
-        own = any(_binds(target, name) for target in targets)
-        shared = name in shares(value)
-        if own and (isinstance(node, (cst.For, cst.CompFor)) or shares(value)):
-            return True  # another name's tensor, a part of one, or an element of a container
-        if shared and not own and _may_come_before(source, node, statement):
+    uses = [
+        n for n in walk(scope) if isinstance(n, cst.Name) and n.value == name and not _is_label(source, n)
+    ]
+    bindings = [
+        binding
+        for node in uses
+        if _function_round(source, node) is function and (binding := _binding(source, node)) is not None
+    ]
+    sure = [
+        where for where, value in bindings if is_fresh(value, source) and _leads_to(source, where, statement)
+    ]
+    if not sure:
+        return True  # a parameter, a loop's or a global's tensor is the caller's, too
+    since = max(sure, key=lambda where: _start(source, where))
+    if any(
+        not is_fresh(value, source) and _between(source, since, where, statement) for where, value in bindings
+    ):
+        return True  # another name's tensor, a part of one, or what somebody else may keep
+    if isinstance(since, cst.NamedExpr) and not _values_only(source, since):
+        return True
+    for node in uses:
+        inside = _function_round(source, node)
+        if inside is not function:
+            kept = not _is_local_to(source, inside, node)
+        else:
+            kept = _binding(source, node) is None and _between(source, since, node, statement)
+        if kept and not _values_only(source, node):
             return True
-        bound = bound or (own and _leads_to(source, node, statement))
-    return not bound or any(  # a parameter or a global is the caller's, too
-        _may_come_before(source, call, statement)
-        for call in _calls_for_effect(scope)
-        if any(name in shares(argument.value) for argument in call.args)
+    return False
+
+
+def _between(source: Source, since: cst.CSTNode, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
+    """Whether ``node`` may run after ``since``, which surely runs before ``statement``, and before that."""
+    round_it = list(source.all_above(node))
+    if any(above is statement or above is since for above in round_it):
+        return False
+    at = _start(source, node)
+    if _start(source, since) < at < _start(source, statement):
+        return True
+    loops = [one for one in source.all_above(statement) if isinstance(one, (cst.For, cst.While))]
+    again = [one for one in loops if not any(above is one for above in source.all_above(since))]
+    return any(above is one for above in round_it for one in again)
+
+
+def _start(source: Source, node: cst.CSTNode) -> tuple[int, int]:
+    start = source.positions[node].start
+    return start.line, start.column
+
+
+def _function_round(source: Source, node: cst.CSTNode) -> cst.CSTNode | None:
+    """The function in whose scope a node is evaluated: a default value belongs to the one round it."""
+    at = node
+    for above in source.all_above(node):
+        if isinstance(above, (cst.FunctionDef, cst.Lambda)):
+            default = isinstance(at, cst.Parameters) and not _is_parameters_name(source, node)
+            if not default and not isinstance(at, (cst.Decorator, cst.Annotation)):
+                return above
+        at = above
+    return None
+
+
+def _is_parameters_name(source: Source, node: cst.CSTNode) -> bool:
+    parent = source.parents[node]
+    return isinstance(parent, cst.Param) and parent.name is node
+
+
+def _is_local_to(source: Source, function: cst.CSTNode | None, node: cst.Name) -> bool:
+    """Whether an inner function has a variable of its own by that name."""
+    return function is not None and any(
+        isinstance(other, cst.Name)
+        and other.value == node.value
+        and _function_round(source, other) is function
+        and _binding(source, other) is not None
+        for other in walk(function)
     )
 
 
-def _bindings(
-    scope: cst.CSTNode,
-) -> Iterator[tuple[cst.CSTNode, list[cst.BaseExpression], cst.BaseExpression | None]]:
-    """Every binding of names or places in ``scope`` with its targets and the value bound."""
-    for node in walk(scope):
-        if isinstance(node, cst.Assign):
-            yield node, [target.target for target in node.targets], node.value
-        elif isinstance(node, (cst.AnnAssign, cst.NamedExpr)):
-            yield node, [node.target], node.value
-        elif isinstance(node, (cst.For, cst.CompFor)):
-            yield node, [node.target], node.iter
+def _is_label(source: Source, node: cst.Name) -> bool:
+    """Whether a name is only an attribute's or a keyword's."""
+    parent = source.parents[node]
+    return (isinstance(parent, cst.Attribute) and parent.attr is node) or (
+        isinstance(parent, cst.Arg) and parent.keyword is node
+    )
 
 
-def _binds(target: cst.BaseExpression, name: str) -> bool:
-    if isinstance(target, (cst.Tuple, cst.List)):
-        return any(_binds(element.value, name) for element in target.elements)
-    return isinstance(target, cst.Name) and target.value == name
+def _binding(source: Source, node: cst.Name) -> tuple[cst.CSTNode, cst.BaseExpression | None] | None:
+    """The node that binds a name, with the value bound; an unknown one where that is a part of a value.
+
+    None where the name is not bound there.
+    """
+    parent = source.parents[node]
+    if isinstance(parent, cst.AssignTarget):
+        assign = source.parents[parent]
+        assert isinstance(assign, cst.Assign)
+        return assign, assign.value if len(assign.targets) == 1 else _UNKNOWN
+    if isinstance(parent, (cst.AnnAssign, cst.NamedExpr)) and parent.target is node:
+        return parent, parent.value
+    if isinstance(parent, (cst.For, cst.CompFor)) and parent.target is node:
+        return parent, _UNKNOWN
+    if _is_parameters_name(source, node) or isinstance(parent, (cst.AsName, cst.ImportAlias, cst.NameItem)):
+        return parent, _UNKNOWN
+    return _unpacking(source, node)
 
 
-def shares(value: cst.BaseExpression | None) -> set[str]:
-    """First names of the places whose tensors the value may be, or be a view of, or hold."""
-    if value is None:
-        return set()
-    if is_place(value) or isinstance(value, (cst.Attribute, cst.Subscript)):
-        if isinstance(value, cst.Name):
-            return {value.value}
-        assert isinstance(value, (cst.Attribute, cst.Subscript))
-        if isinstance(value, cst.Attribute) and value.attr.value in VIEW_ATTRIBUTES:
-            return shares(value.value)
-        return shares(value.value) or {""}
-    if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
-        method = value.func.attr.value
-        if method in _PERHAPS_ITSELF or method.endswith("_"):
-            return shares(value.func.value)
-        return set()
-    if isinstance(value, (cst.Tuple, cst.List, cst.Set)):
-        return set().union(*(shares(element.value) for element in value.elements))
-    if isinstance(value, cst.Dict):
-        return set().union(
-            *(shares(entry.value) for entry in value.elements if isinstance(entry, cst.DictElement))
-        )
-    if isinstance(value, cst.IfExp):
-        return shares(value.body) | shares(value.orelse)
-    if isinstance(value, cst.BooleanOperation):
-        return shares(value.left) | shares(value.right)
-    return set()
+_UNKNOWN = cst.Name("unknown")
+"""A value that is not fresh."""
 
 
-def _calls_for_effect(scope: cst.CSTNode) -> Iterator[cst.Call]:
-    """Calls that stand alone: ``bank.append(h)`` may keep what it is given."""
-    for node in walk(scope):
-        if isinstance(node, cst.Expr) and isinstance(node.value, cst.Call):
-            yield node.value
+def _unpacking(source: Source, node: cst.Name) -> tuple[cst.CSTNode, cst.BaseExpression | None] | None:
+    at: cst.CSTNode = node
+    while isinstance(source.parents[at], (cst.Element, cst.StarredElement, cst.Tuple, cst.List)):
+        at = source.parents[at]
+    above = source.parents[at]
+    if at is node:
+        return None
+    if isinstance(above, (cst.For, cst.CompFor)) and above.target is at:
+        return above, _UNKNOWN
+    if not isinstance(above, cst.AssignTarget):
+        return None
+    assign = source.parents[above]
+    assert isinstance(assign, cst.Assign)
+    if isinstance(at, cst.Tuple) and isinstance(assign.value, cst.Tuple) and len(assign.targets) == 1:
+        places = [element.value for element in at.elements]
+        values = [element.value for element in assign.value.elements]
+        if node in places and len(places) == len(values):
+            return assign, values[places.index(node)]
+    return assign, _UNKNOWN
 
 
-def _may_come_before(source: Source, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
-    """Whether ``node`` may have run when ``statement`` runs: it stands above it, or in a loop with it."""
-    if node is statement:
+def _values_only(source: Source, node: cst.CSTNode) -> bool:
+    """Whether an expression is read for its values alone: nothing keeps its tensor or a view of it."""
+    at, parent = node, source.parents[node]
+    while True:
+        if isinstance(parent, (cst.BinaryOperation, cst.Comparison, cst.FormattedStringExpression)):
+            return True
+        if isinstance(parent, cst.UnaryOperation):
+            if not isinstance(parent.operator, cst.Plus):
+                return True
+        elif isinstance(parent, cst.Arg):
+            call = source.parents[parent]
+            return isinstance(call, cst.Call) and _reads_values(source, call)
+        elif isinstance(parent, cst.Attribute):
+            call = source.parents[parent]
+            if parent.attr.value in _FACTS:
+                return True
+            if isinstance(call, cst.Call) and call.func is parent:
+                return keeps_nothing(call, source) or _is_dropped_write(source, parent.attr.value, call)
+            if parent.attr.value not in VIEW_ATTRIBUTES:
+                return False
+        elif isinstance(parent, (cst.AugAssign, cst.AssignTarget, cst.AnnAssign, cst.Del)):
+            return not isinstance(parent, (cst.AugAssign, cst.AnnAssign)) or parent.target is at
+        elif isinstance(parent, (cst.If, cst.While, cst.Assert, cst.Return)):
+            return True
+        elif isinstance(parent, (cst.Element, cst.Tuple)):
+            # `return a, b` and `x = a, b` hand them on; an index's tuple is read for its values
+            if not isinstance(source.parents[parent], (cst.Element, cst.Tuple, cst.Index)):
+                return False
+        elif isinstance(parent, (cst.Index, cst.SubscriptElement)):
+            return True
+        elif not (isinstance(parent, cst.Subscript) and parent.value is at):
+            return False
+        at, parent = parent, source.parents[parent]
+
+
+def _reads_values(source: Source, call: cst.Call) -> bool:
+    """Whether a call only computes with an argument; one whose value is dropped does something else."""
+    func = call.func
+    if isinstance(source.parents[call], cst.Expr) and isinstance(func, cst.Attribute):
+        return func.attr.value.endswith("_")  # `x.add_(h)` writes x; `bag.add(h)` keeps h
+    if isinstance(func, cst.Attribute) and func.attr.value.endswith("_"):
         return False
-    at, here = source.positions[node].start, source.positions[statement].start
-    if (at.line, at.column) < (here.line, here.column):
-        return True
-    loops = {id(one) for one in source.all_above(statement) if isinstance(one, (cst.For, cst.While))}
-    return any(id(one) in loops for one in source.all_above(node))
+    return keeps_nothing(call, source)
+
+
+def _is_dropped_write(source: Source, method: str, call: cst.Call) -> bool:
+    """``h.mul_(2)`` or ``hs.append(x)`` as a statement: it writes, and nobody takes what it gives back."""
+    return (method.endswith("_") or method in FILLS) and isinstance(source.parents[call], cst.Expr)
+
+
+FILLS = frozenset({"append", "insert", "extend", "update", "setdefault"})
+"""Methods that put their argument into a container."""
 
 
 def _leads_to(source: Source, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
     """Whether the binding surely ran before ``statement``: above it, in the same block or one round it."""
-    at, here = source.positions[node].start, source.positions[statement].start
     block = next((one for one in source.all_above(node) if isinstance(one, _BLOCKS)), None)
-    return (at.line, at.column) < (here.line, here.column) and any(
+    return _start(source, node) < _start(source, statement) and any(
         one is block for one in source.all_above(statement)
     )

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 import libcst as cst
 
 from .._syntax import Source, walk
-from ._aliases import held_elsewhere, shares
+from ._aliases import FILLS, held_elsewhere
+from ._fresh import is_fresh
 
-_ADDS = frozenset({"append", "insert", "extend", "update", "setdefault"})
 
-
-def element_held_elsewhere(source: Source, statement: cst.BaseSmallStatement, element: cst.Subscript) -> bool:
+def element_held_elsewhere(source: Source, statement: cst.CSTNode, element: cst.Subscript) -> bool:
     """Whether an element may share its tensor with anything but itself when ``statement`` runs.
 
     False only where it is plain to see: a local list or dict that was written out in its function, that
@@ -24,7 +23,9 @@ def element_held_elsewhere(source: Source, statement: cst.BaseSmallStatement, el
         return True
     function = source.above(statement, cst.FunctionDef)
     scope: cst.CSTNode = source.module if function is None else function
-    return not all(value is not None and _is_fresh(value) for value in _filled_with(scope, container.value))
+    return not all(
+        value is not None and is_fresh(value, source) for value in _filled_with(scope, container.value)
+    )
 
 
 def _filled_with(scope: cst.CSTNode, name: str) -> Iterator[cst.BaseExpression | None]:
@@ -37,7 +38,7 @@ def _filled_with(scope: cst.CSTNode, name: str) -> Iterator[cst.BaseExpression |
             yield from _put(node.target, node.value, name)
         elif isinstance(node, cst.AugAssign) and _is_name(node.target, name):
             yield from _content(node.value)
-        elif isinstance(node, cst.Call) and (added := _method_of(node, name)) in _ADDS:
+        elif isinstance(node, cst.Call) and (added := _method_of(node, name)) in FILLS:
             yield node.args[0].value if added == "append" and node.args else None
 
 
@@ -81,12 +82,6 @@ def _repeated(element: cst.BaseExpression | None) -> cst.BaseExpression | None:
 
 def _is_constant(value: cst.BaseExpression) -> bool:
     return isinstance(value, (cst.BaseNumber, cst.BaseString)) or _is_name(value, "None")
-
-
-def _is_fresh(value: cst.BaseExpression) -> bool:
-    """Whether a value is one that an expression has just computed, and that has no name yet."""
-    computed = isinstance(value, (cst.Call, cst.BinaryOperation, cst.UnaryOperation))
-    return _is_constant(value) or (computed and not shares(value))
 
 
 def _is_name_of(node: cst.CSTNode, names: set[str]) -> bool:

@@ -8,7 +8,7 @@ import libcst as cst
 from .._syntax import Source, names_in, walk
 
 
-def read_later(source: Source, statement: cst.BaseSmallStatement, place: cst.BaseExpression) -> bool:
+def read_later(source: Source, statement: cst.CSTNode, place: cst.BaseExpression) -> bool:
     """Whether ``place`` may be read after ``statement`` has bound it.
 
     An attribute may be read by anybody. A name counts as read where it occurs later in its function,
@@ -23,6 +23,8 @@ def read_later(source: Source, statement: cst.BaseSmallStatement, place: cst.Bas
     for above in source.all_above(statement):
         if above is scope:
             break
+        if isinstance(above, cst.While) and above.test is statement:
+            return True  # the next turn reads it again
         if isinstance(above, cst.For) and name in names_in(above.target):
             reach = above  # each turn gets another one
             break

@@ -10,8 +10,8 @@ from ...model import Finding, Site
 from .._project import Project
 from .._syntax import Source, walk
 
-Spot = tuple[str, Source, cst.BaseSmallStatement]
-"""A file's path, its tree, and one simple statement in it."""
+Spot = tuple[str, Source, cst.CSTNode]
+"""A file's path, its tree, and one simple statement in it, or what the header of a compound one computes."""
 
 
 def write_spots(finding: Finding, project: Project) -> Iterator[tuple[Site, Spot]]:
@@ -46,12 +46,12 @@ def callers(site: Site, project: Project, *, most: int = 5) -> Iterator[tuple[Sp
             continue
         seen.add((path, line))
         source = project.source(path)
-        statement = source.statement(line) if source is not None else None
+        statement = (source.statement(line) or source.in_header(line)) if source is not None else None
         if source is not None and statement is not None:
             yield (path, source, statement), line
 
 
-def steps_along_gradient(statement: cst.BaseSmallStatement) -> bool:
+def steps_along_gradient(statement: cst.CSTNode) -> bool:
     """Whether a statement reads a ``.grad``: a hand-made step, which changes the parameter itself."""
     return any(isinstance(node, cst.Attribute) and node.attr.value == "grad" for node in walk(statement))
 
@@ -60,6 +60,6 @@ def _spot(site: Site, project: Project) -> Iterator[Spot]:
     source = project.source(site.path)
     if source is None:
         return
-    statement = source.statement_of(site)
+    statement = source.statement_of(site) or source.in_header(site.line)
     if statement is not None:
         yield site.path, source, statement

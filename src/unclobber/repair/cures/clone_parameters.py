@@ -33,18 +33,24 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
     spots = list(callers(finding.saved.site, project))
     for (path, source, statement), _ in reversed(spots):
         for text, name in rewrites(source, statement, buffers=buffers):
+            what = "frozen statistics" if buffers else "parameters"
+            note = "" if buffers else _NOTE
             yield Proposal(
-                "clone-parameters", f"call `{name}` with copies of its parameters", {path: text}, note=_NOTE
+                "clone-parameters", f"call `{name}` with copies of its {what}", {path: text}, note=note
             )
 
 
-def rewrites(
-    source: Source, statement: cst.BaseSmallStatement, *, buffers: bool = False
-) -> Iterator[tuple[str, str]]:
+_FROZEN = (
+    "{{n: b.clone() for n, b in {0}.named_buffers() if not {0}.get_submodule(n.rpartition('.')[0]).training}}"
+)
+
+
+def rewrites(source: Source, statement: cst.CSTNode, *, buffers: bool = False) -> Iterator[tuple[str, str]]:
     """``module(x)`` as ``torch.func.functional_call(module, {copies}, (x,))``, for each call in turn.
 
     Args:
-        buffers: Copy the module's buffers, too.
+        buffers: Copy the statistics of the layers in evaluation mode instead. Those in training are to go on
+            counting: a copy of theirs would be thrown away.
     """
     torch = source.torch_name()
     if torch is None:
@@ -58,9 +64,8 @@ def rewrites(
         module = source.code(node.func)
         arguments = ", ".join(source.code(argument.value) for argument in node.args)
         comma = "," if len(node.args) == 1 else ""
-        tensors = (
-            f"{module}.state_dict(keep_vars=True).items()" if buffers else f"{module}.named_parameters()"
+        copies = (
+            _FROZEN.format(module) if buffers else f"{{n: p.clone() for n, p in {module}.named_parameters()}}"
         )
-        copies = f"{{n: p.clone() for n, p in {tensors}}}"
         code = f"{torch}.func.functional_call({module}, {copies}, ({arguments}{comma}))"
         yield source.replaced({node: cst.parse_expression(code)}), module

@@ -12,8 +12,9 @@ import libcst as cst
 from ...model import Finding, Save
 from .._project import Project
 from .._proposal import Proposal
-from .._syntax import Source, root_name, walk
+from .._syntax import Source, in_brackets, root_name, walk
 from . import _inplace
+from ._fresh import is_fresh
 from ._sites import saved_spots
 
 _MOST = 6
@@ -29,7 +30,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             title, hides = f"clone `{_short(source.code(node))}` before it is saved", ""
             if _is_result(finding.saved):
                 title = f"keep the result of `{_short(source.code(node))}` to the derivative alone"
-                hides = _written_itself(source, node)
+                hides = _kept_uncopied(source, node)
             text = source.replaced({node: cloned(node)})
             yield Proposal("clone-saved", title, {path: text}, hides=hides)
 
@@ -47,15 +48,19 @@ def operands(source: Source, inside: list[cst.BaseExpression], saved: Save) -> l
     return [*named, *others, *reads[:1]]
 
 
-def _written_itself(source: Source, node: cst.BaseExpression) -> str:
-    """The tensor that an in-place call returns: its other names stay with the uncopied one."""
-    if not isinstance(node, cst.Call):
-        return ""
+def _kept_uncopied(source: Source, node: cst.BaseExpression) -> str:
+    """What somebody else may hold of a result that is copied: the uncopied one stays theirs.
+
+    A module's or a user's function may keep what it returns, an in-place call returns what has a name.
+    """
     imported = source.imported_names()
-    if _inplace.method_call(node, imported) is not None:
-        return source.code(_inplace.innermost_receiver(node, imported))
-    by_argument = _inplace.function_call(node, imported) is not None or _inplace.without_inplace(node)
-    return source.code(node.args[0].value) if by_argument and node.args else ""
+    if isinstance(node, cst.Call):
+        if _inplace.method_call(node, imported) is not None:
+            return source.code(_inplace.innermost_receiver(node, imported))
+        by_argument = _inplace.function_call(node, imported) is not None or _inplace.without_inplace(node)
+        if by_argument and node.args:
+            return source.code(node.args[0].value)
+    return "" if is_fresh(node, source) else _short(source.code(node))
 
 
 _NO_TENSORS = (cst.Integer, cst.Float, cst.SimpleString, cst.Tuple, cst.Dict, cst.BaseComp, cst.Lambda)
@@ -64,9 +69,7 @@ _PLAIN = (cst.Integer, cst.Float, cst.SimpleString, cst.Tuple, cst.List, cst.Com
 
 def cloned(node: cst.BaseExpression) -> cst.BaseExpression:
     """``node.clone()``, with brackets where ``node`` needs them."""
-    if not isinstance(node, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)) and not node.lpar:
-        node = node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
-    return cst.Call(cst.Attribute(node, cst.Name("clone")))
+    return cst.Call(cst.Attribute(in_brackets(node), cst.Name("clone")))
 
 
 def _is_result(saved: Save) -> bool:

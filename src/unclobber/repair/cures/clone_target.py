@@ -40,7 +40,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             yield from _copies_for_calls(spot)
 
 
-def targets(source: Source, statement: cst.BaseSmallStatement) -> list[cst.BaseExpression]:
+def targets(source: Source, statement: cst.CSTNode) -> list[cst.BaseExpression]:
     """The names that hold the tensors which a statement writes to."""
     imported = source.imported_names()
     found: list[cst.BaseExpression | None] = []
@@ -80,4 +80,7 @@ def _copies_for_calls(spot: Spot) -> Iterator[Proposal]:
                     name = source.code(argument.value)
                     text = source.replaced({argument.value: cloned(argument.value)})
                     title = f"hand a copy of `{name}` to `{source.code(node.func)}`"
-                    yield Proposal("clone-target", title, {path: text})
+                    held = read_later(source, statement, argument.value) or held_elsewhere(
+                        source, statement, argument.value
+                    )
+                    yield Proposal("clone-target", title, {path: text}, hides=name if held else "")

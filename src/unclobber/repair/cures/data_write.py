@@ -29,7 +29,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             yield Proposal("data-write", "write under `no_grad` instead of through `.data`", {path: text})
 
 
-def rewritten(source: Source, statement: cst.BaseSmallStatement, torch: str) -> str | None:
+def rewritten(source: Source, statement: cst.CSTNode, torch: str) -> str | None:
     """The text with the statement in a ``no_grad`` block and without ``.data``.
 
     Returns:

@@ -19,7 +19,8 @@ from .._project import Project
 from .._proposal import Proposal
 from .._syntax import Source, is_place, late, walk
 from ._sites import callers
-from .detach_state import NOTE, detached, is_none, is_operand, targets
+from .detach_state import NOTE, appended_to, cuts, detached, form, is_none, is_operand, targets
+from .keep_graph import two_losses
 
 _MOST = 40
 """Proposals for classes, of all files together."""
@@ -31,17 +32,18 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
     Which of them ties one graph to the next can't be read from the source: each is tried, those in the
     files where it ran first.
     """
-    if finding.code != "UC301":
+    if finding.code != "UC301" or two_losses(finding, project):
         return
     sites = [fact.site for fact in (finding.needed, finding.saved) if fact is not None]
     near = [path for site in sites if site is not None for (path, _, _), _ in callers(site, project)]
     names: dict[str, State] = {}
-    yield from islice(_where_it_is_kept(near, project, names), _MOST)
+    kept = list(islice(_where_it_is_kept(near, project, names), _MOST))
     needed = finding.needed.site if finding.needed is not None else None
     for (path, source, statement), _ in callers(needed, project) if needed is not None else ():
         for text, place in after_backward(source, statement, names.values()):
             title = f"detach the hidden state `{place}` after each backward"
-            yield Proposal("detach-hidden", title, {path: text}, note=NOTE, late=True)
+            yield Proposal("detach-hidden", title, {path: text}, note=NOTE)
+    yield from kept
 
 
 def _where_it_is_kept(near: list[str], project: Project, names: dict[str, State]) -> Iterator[Proposal]:
@@ -53,7 +55,7 @@ def _where_it_is_kept(near: list[str], project: Project, names: dict[str, State]
             for text, where in rewrites(source, state):
                 what = "hidden state" if state.reads else "state"
                 title = f"detach the {what} `{state.code}` {where}"
-                yield Proposal("detach-hidden", title, {path: text}, note=NOTE)
+                yield Proposal("detach-hidden", title, {path: text}, note=NOTE, late=True)
 
 
 @dataclass
@@ -68,7 +70,9 @@ class State:
     reads: dict[cst.FunctionDef, list[cst.Attribute]] = field(default_factory=dict)
     """Methods that read it before they set it."""
     forms: set[str] = field(default_factory=set)
-    """What it is seen to hold: ``tuple``, ``list``, ``none``."""
+    """What it is seen to hold: ``tuple``, ``list``, ``dict``, ``none``."""
+    elements: set[str] = field(default_factory=set)
+    """The parts of it that are set one by one, as code: ``["h"]``."""
 
     @property
     def code(self) -> str:
@@ -83,18 +87,23 @@ def states(source: Source) -> Iterator[State]:
             set_again: set[str] = set()
             methods = [n for n in owner.body.body if isinstance(n, cst.FunctionDef) and n.params.params]
             for method in methods:
-                set_again |= _note_stores(method, found)
+                set_again |= _note_stores(source, method, found)
             for method in methods:
                 _note_reads(source, method, found)
             yield from (found[name] for name in found if name in set_again)
 
 
-def _note_stores(method: cst.FunctionDef, found: dict[str, State]) -> set[str]:
+def _note_stores(source: Source, method: cst.FunctionDef, found: dict[str, State]) -> set[str]:
     """Note what a method stores in attributes; the names of those that it sets after the object was made."""
     owner = method.params.params[0].name.value
     making = method.name.value == "__init__"
     names: set[str] = set()
     for node in walk(method.body):
+        filled = appended_to(node)
+        if filled is not None and _is_of(filled, owner):
+            state = found.setdefault(filled.attr.value, State(owner, filled.attr.value))
+            names.add(state.name)
+            state.elements.add("[-1]")
         if not isinstance(node, cst.Assign):
             continue
         for target in (one for each in node.targets for one in targets(each.target)):
@@ -103,11 +112,19 @@ def _note_stores(method: cst.FunctionDef, found: dict[str, State]) -> set[str]:
                 continue
             state = found.setdefault(place.attr.value, State(owner, place.attr.value))
             names.add(state.name)
-            if place is target and len(node.targets) == 1 and node.targets[0].target is target:
-                state.forms |= _form(node.value)
+            if isinstance(target, cst.Subscript):
+                index = source.code(target).removeprefix(source.code(place))
+                if not making and all(isinstance(e.slice, cst.Index) for e in target.slice):
+                    state.elements |= {index} if _is_constant(target) else set()
+            elif len(node.targets) == 1 and node.targets[0].target is target:
+                state.forms |= form(node.value)
                 if not making:
                     state.stores.append(node)
     return set() if making else names
+
+
+def _is_constant(target: cst.Subscript) -> bool:
+    return not any(isinstance(node, cst.Name) for element in target.slice for node in walk(element))
 
 
 def _note_reads(source: Source, method: cst.FunctionDef, found: dict[str, State]) -> None:
@@ -136,14 +153,6 @@ def _ends(source: Source, node: cst.CSTNode) -> tuple[int, int]:
     return end.line, end.column
 
 
-def _form(value: cst.BaseExpression) -> set[str]:
-    if is_none(value):
-        return {"none"}
-    if isinstance(value, cst.Tuple):
-        return {"tuple"}
-    return {"list"} if isinstance(value, (cst.List, cst.ListComp)) else set()
-
-
 def rewrites(source: Source, state: State) -> Iterator[tuple[str, str]]:
     """New texts in which a class keeps a state without its graph, with where that is cut."""
     for store in state.stores:
@@ -156,33 +165,34 @@ def rewrites(source: Source, state: State) -> Iterator[tuple[str, str]]:
         if len(operands) == len(reads) == 1 and not state.forms:
             yield source.replaced({operands[0]: detached(operands[0])}), "where it is read"
         if isinstance(method.body, cst.IndentedBlock):
-            for code in _cuts(state.code, state.forms):
+            for code in cuts(state.code, state.forms):
                 yield _at_the_start(source, method, code), f"at the start of `{method.name.value}`"
 
 
 def after_backward(
-    source: Source, statement: cst.BaseSmallStatement, found: Iterable[State]
+    source: Source, statement: cst.CSTNode, found: Iterable[State]
 ) -> Iterator[tuple[str, str]]:
-    """New texts that detach the states of the objects called in a backward's loop after the backward."""
+    """New texts that detach the states of the objects called in a backward's loop, or else in its function,
+    directly after the backward."""
     loop = source.above(statement, cst.For) or source.above(statement, cst.While)
-    if loop is None:
+    home = loop or source.above(statement, cst.FunctionDef)
+    if home is None:
         return
-    called = [n.func for n in walk(loop.body) if isinstance(n, cst.Call) and is_place(n.func)]
-    for name in dict.fromkeys(source.code(func) for func in called):
+    called = [n.func for n in walk(home.body) if isinstance(n, cst.Call)]
+    objects = [func.value if isinstance(func, cst.Attribute) else func for func in called]
+    names = [source.code(one) for func in zip(called, objects, strict=True) for one in func if is_place(one)]
+    imported = source.imported_names()
+    for name in dict.fromkeys(names):
+        if name.split(".")[0] in imported:
+            continue
         for state in found:
-            for code in _cuts(f"{name}.{state.name}", state.forms - {"none"}):
+            place = f"{name}.{state.name}"
+            codes = list(cuts(place, state.forms - {"none"}))
+            codes += [f"{place}{part} = {place}{part}.detach()" for part in sorted(state.elements)]
+            for code in codes:
                 text = source.inserted(statement, after=[code])
                 if text is not None:
-                    yield text, f"{name}.{state.name}"
-
-
-def _cuts(place: str, forms: set[str]) -> Iterator[str]:
-    """Statements that detach what a place holds: a tensor, or each of several."""
-    made = {"tuple": f"tuple(one.detach() for one in {place})", "list": f"[one.detach() for one in {place}]"}
-    known = [made[form] for form in ("tuple", "list") if form in forms]
-    for value in known or [f"{place}.detach()", made["tuple"]]:
-        code = f"{place} = {value}"
-        yield f"if {place} is not None:\n    {code}" if "none" in forms else code
+                    yield text, place
 
 
 def _at_the_start(source: Source, method: cst.FunctionDef, code: str) -> str:

@@ -1,7 +1,8 @@
 """Cut a state that a loop carries off the graph of the turn before: ``state.detach()``.
 
-Truncated back-propagation through time: each backward reaches as far as its own step. States that
-objects keep are for ``detach_hidden``.
+Truncated back-propagation through time: each backward reaches as far as its own step. A detach behind the
+backward cuts where that has been; one where the state is read cuts there each time, which is the same only
+where each turn has a backward of its own. States that objects keep are for ``detach_hidden``.
 """
 
 from __future__ import annotations
@@ -15,34 +16,101 @@ from .._project import Project
 from .._proposal import Proposal
 from .._syntax import Source, names_in, root_name, walk
 from ._sites import callers
+from .keep_graph import two_losses
 
 NOTE = "each backward then reaches back to the start of its own step (truncated back-propagation)"
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """Detached reads of what a loop carries from turn to turn.
+    """What a loop carries from turn to turn, detached after the backward, then where it is read.
 
     Which of them ties one graph to the next can't be read from the source: each is tried.
     """
-    if finding.code != "UC301":
+    if finding.code != "UC301" or two_losses(finding, project):
         return
+    if finding.needed is not None and finding.needed.site is not None:
+        for (path, source, statement), _ in callers(finding.needed.site, project):
+            for loop in source.all_above(statement):
+                if isinstance(loop, (cst.For, cst.While)):
+                    for text, names in after(source, statement, loop):
+                        title = f"detach the carried state {names} after each backward"
+                        yield Proposal("detach-state", title, {path: text}, note=NOTE)
     loops: set[int] = set()
     places = [fact.site for fact in (finding.needed, finding.saved) if fact is not None]
     for site in places:
         if site is None:
             continue
         for (path, source, statement), _ in callers(site, project):
-            loop = source.above(statement, cst.For) or source.above(statement, cst.While)
-            if loop is not None and id(loop) not in loops:
-                loops.add(id(loop))
-                yield from _proposals(path, carried(source, loop))
-                yield from _proposals(path, carried_on(source, loop))
+            nearest = source.above(statement, cst.For) or source.above(statement, cst.While)
+            if nearest is not None and id(nearest) not in loops:
+                loops.add(id(nearest))
+                yield from _proposals(path, carried(source, nearest))
+                yield from _proposals(path, carried_on(source, nearest))
 
 
 def _proposals(path: str, found: Iterator[tuple[str, str]]) -> Iterator[Proposal]:
     for text, names in found:
         title = f"detach the carried state {names} from the step before"
-        yield Proposal("detach-state", title, {path: text}, note=NOTE)
+        yield Proposal("detach-state", title, {path: text}, note=NOTE, late=True)
+
+
+def after(source: Source, backward: cst.CSTNode, loop: cst.For | cst.While) -> Iterator[tuple[str, str]]:
+    """New texts that detach what a loop carries directly after a backward in it: each place, then those of
+    one statement together."""
+    together: dict[int, list[str]] = {}
+    for node in _carried_reads(source, loop):
+        places = together.setdefault(id(source.above(node, cst.SimpleStatementLine)), [])
+        if source.code(node) not in places:
+            places.append(source.code(node))
+    places = list(dict.fromkeys(place for group in together.values() for place in group))
+    for place in places:
+        for code in cuts(place, _forms(source, place)):
+            text = source.inserted(backward, after=[code])
+            if text is not None:
+                yield text, f"`{place}`"
+    for group in together.values():
+        if len(group) > 1:
+            values = ", ".join(f"{place}.detach()" for place in group)
+            text = source.inserted(backward, after=[f"{', '.join(group)} = {values}"])
+            if text is not None:
+                yield text, " and ".join(f"`{place}`" for place in group)
+
+
+def cuts(place: str, forms: set[str]) -> Iterator[str]:
+    """Statements that detach what a place holds: a tensor, or each of several.
+
+    Args:
+        forms: What it is seen to hold: ``tuple``, ``list``, ``dict``, ``none``.
+    """
+    made = {
+        "tuple": f"tuple(one.detach() for one in {place})",
+        "list": f"[one.detach() for one in {place}]",
+        "dict": f"{{key: one.detach() for key, one in {place}.items()}}",
+    }
+    known = [made[form] for form in made if form in forms]
+    for value in known or [f"{place}.detach()", made["tuple"]]:
+        code = f"{place} = {value}"
+        yield f"if {place} is not None:\n    {code}" if "none" in forms else code
+
+
+def form(value: cst.BaseExpression) -> set[str]:
+    """What kind of thing a value is seen to be, for ``cuts``; nothing where it can't be told."""
+    if is_none(value):
+        return {"none"}
+    if isinstance(value, cst.Tuple):
+        return {"tuple"}
+    if isinstance(value, (cst.Dict, cst.DictComp)):
+        return {"dict"}
+    return {"list"} if isinstance(value, (cst.List, cst.ListComp)) else set()
+
+
+def _forms(source: Source, place: str) -> set[str]:
+    """The forms of all that a text assigns to a place, but for ``None``: by the backward it is set."""
+    found: set[str] = set()
+    for node in source.smalls:
+        if isinstance(node, cst.Assign) and any(source.code(one.target) == place for one in node.targets):
+            found |= form(node.value)
+    return found - {"none"}
 
 
 def carried(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str, str]]:
@@ -97,12 +165,20 @@ def _carried_reads(source: Source, loop: cst.For | cst.While) -> Iterator[cst.Ba
 
 
 def _bound(source: Source, block: cst.CSTNode) -> set[str]:
-    """The code of every place and element that a block assigns."""
+    """The code of every place and element that a block assigns; the last one of a list that it appends to."""
     found: set[str] = set()
     for node in walk(block):
         if isinstance(node, (cst.AssignTarget, cst.AugAssign)):
             found.update(source.code(target) for target in targets(node.target))
+        elif (filled := appended_to(node)) is not None:
+            found.add(f"{source.code(filled)}[-1]")
     return found
+
+
+def appended_to(node: cst.CSTNode) -> cst.BaseExpression | None:
+    """The list of ``list.append(…)``."""
+    func = node.func if isinstance(node, cst.Call) else None
+    return func.value if isinstance(func, cst.Attribute) and func.attr.value == "append" else None
 
 
 def targets(target: cst.BaseExpression) -> Iterator[cst.BaseExpression]:

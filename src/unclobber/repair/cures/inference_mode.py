@@ -5,15 +5,16 @@ A tensor made in inference mode stays outside autograd for ever, and so does a v
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import libcst as cst
 
 from ...model import Finding
 from .._project import Project
 from .._proposal import Proposal
-from .._syntax import Source, late, walk
+from .._syntax import Source, is_place, walk
+from ._blocks import line_in
 from ._comments import without_decorator
 
 
@@ -29,8 +30,14 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
         source = project.source(path)
         statement = source.statement_of(finding.saved.site) if source is not None else None
         if source is not None and statement is not None:
+            taken = out_of_block(source, statement)
+            if taken is not None:
+                yield Proposal("inference-mode", "take the view outside the mode", {path: taken})
             for function in (n for n in source.all_above(statement) if isinstance(n, cst.FunctionDef)):
-                text = without_mode(source, function)
+                text = without_mode(source, function, statement)
+                for inside in recorded(source, function, statement):
+                    title = f"take the view with gradients recorded in `{function.name.value}`"
+                    yield Proposal("inference-mode", title, {path: inside})
                 if text is not None:
                     title = f"take the view outside the mode: `{function.name.value}` in normal mode"
                     yield Proposal("inference-mode", title, {path: text})
@@ -53,14 +60,93 @@ def renamed(source: Source, name: cst.Name) -> str:
     return source.replaced({name: name.with_changes(value="no_grad")})
 
 
-def without_mode(source: Source, function: cst.FunctionDef) -> str | None:
-    """The text with the function's mode decorator gone; None where it has none."""
+_MODES = frozenset({"no_grad", "inference_mode"})
+
+
+def without_mode(source: Source, function: cst.FunctionDef, statement: cst.CSTNode) -> str | None:
+    """The text with the function's mode decorator gone, and all but one statement in blocks of that mode.
+
+    Returns:
+        None where the function has no such decorator, or where the statement is not directly in its body.
+    """
+    block = function.body
+    at = line_in(source, statement, block.body) if isinstance(block, cst.IndentedBlock) else None
+    if at is None or not isinstance(block.body[at], cst.SimpleStatementLine):
+        return None
     for index, decorator in enumerate(function.decorators):
-        words = {node.value for node in walk(decorator) if isinstance(node, cst.Name)}
-        if words & {"no_grad", "inference_mode"}:
-            change = late(partial(without_decorator, index=index))
-            return source.replaced({function: change})
+        mode = decorator.decorator
+        if not _names(mode) & _MODES:
+            continue
+        item = cst.WithItem(mode if isinstance(mode, cst.Call) else cst.Call(mode))
+        documented = function.get_docstring(clean=False) is not None
+        body = [*block.body[:documented], *_all_but(item, block.body[documented:], at - documented)]
+        new = without_decorator(function, index).with_changes(body=block.with_changes(body=body))
+        return source.replaced({function: new})
     return None
+
+
+def recorded(source: Source, function: cst.FunctionDef, statement: cst.CSTNode) -> Iterator[str]:
+    """The text with one statement of a function under ``no_grad`` in a block that records; the rest stays."""
+    torch = source.torch_name()
+    modes = set().union(*(_names(decorator.decorator) & _MODES for decorator in function.decorators))
+    if torch is None or modes != {"no_grad"}:
+        return  # in inference mode `enable_grad` records nothing
+    yield from source.put_round(
+        statement,
+        lambda line: cst.With(
+            items=[cst.WithItem(cst.parse_expression(f"{torch}.enable_grad()"))],
+            body=cst.IndentedBlock([line]),
+        ),
+    )
+
+
+def out_of_block(source: Source, statement: cst.CSTNode) -> str | None:
+    """The text with one statement taken out of the ``with torch.no_grad():`` that it is directly in."""
+    block = source.above(statement, cst.With)
+    if block is None or len(block.items) != 1 or not isinstance(block.body, cst.IndentedBlock):
+        return None
+    at = line_in(source, statement, block.body.body)
+    if at is None or not isinstance(block.body.body[at], cst.SimpleStatementLine):
+        return None
+    if not _names(block.items[0].item) & _MODES:
+        return None
+    lines = _all_but(block.items[0], block.body.body, at)
+    lines[0] = lines[0].with_changes(leading_lines=(*block.leading_lines, *lines[0].leading_lines))
+    return source.replaced({block: cst.FlattenSentinel(lines)})
+
+
+def _names(mode: cst.CSTNode) -> set[str]:
+    return {node.value for node in walk(mode) if isinstance(node, cst.Name)}
+
+
+def _all_but(item: cst.WithItem, lines: Sequence[cst.CSTNode], at: int) -> list[Any]:
+    """Statements in blocks of a mode, but for the one at an index."""
+    return [*_under(item, lines[:at]), lines[at], *_under(item, lines[at + 1 :])]
+
+
+def _under(item: cst.WithItem, lines: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
+    """Statements in one ``with`` block; as they are where none of them computes anything."""
+    if all(_is_idle(line) for line in lines):
+        return list(lines)
+    first: Any = lines[0]
+    inside: list[Any] = [first.with_changes(leading_lines=()), *lines[1:]]
+    return [cst.With(items=[item], body=cst.IndentedBlock(inside), leading_lines=first.leading_lines)]
+
+
+def _is_idle(line: cst.CSTNode) -> bool:
+    """Whether a line computes nothing, so that it may stand in any mode."""
+    if not isinstance(line, cst.SimpleStatementLine):
+        return False
+    for small in line.body:
+        value = small.value if isinstance(small, cst.Return) else None
+        parts = (
+            [e.value for e in value.elements] if isinstance(value, cst.Tuple) else [value] if value else []
+        )
+        if not isinstance(small, (cst.Pass, cst.Import, cst.ImportFrom, cst.Return)) or not all(
+            map(is_place, parts)
+        ):
+            return False
+    return True
 
 
 def _files(finding: Finding) -> Iterator[str]:

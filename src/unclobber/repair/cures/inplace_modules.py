@@ -27,14 +27,20 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
         ]
         for path, source, call, plain in found[:8]:
             title = f"construct {source.code(call)} without `inplace`"
-            yield Proposal("inplace-modules", title, {path: source.replaced({call: plain})})
+            yield Proposal(
+                "inplace-modules", title, {path: source.replaced({call: plain})}, hides=_INPUT, drops=True
+            )
         if len(found) > 1:
             texts = {
                 path: source.replaced({call: plain for other, _, call, plain in found if other == path})
                 for path, source, _, _ in found
             }
-            yield Proposal("inplace-modules", f"construct every {kind} without `inplace`", texts)
+            title = f"construct every {kind} without `inplace`"
+            yield Proposal("inplace-modules", title, texts, hides=_INPUT, drops=True)
 
+
+_INPUT = "input of the module"
+"""A hook, or whoever has made it, may hold what such a module writes to."""
 
 _INHERIT_FORWARD = {"Hardtanh": ("ReLU6",)}
 """torch's classes with ``inplace`` whose ``forward`` is another one's (torch/nn/modules/activation.py)."""

@@ -25,6 +25,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
     if finding.code != "UC103" or finding.saved is None or finding.saved.role is not None:
         return
     for _, (path, source, statement) in write_spots(finding, project):
+        if not isinstance(statement, cst.BaseSmallStatement):
+            continue  # the head of an `if` or a loop has no room before it
         forward, owner = source.above(statement, cst.FunctionDef), source.above(statement, cst.ClassDef)
         if forward is None or owner is None or forward.name.value != "forward":
             continue

@@ -35,7 +35,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
                 return
 
 
-def moved(source: Source, step: cst.BaseSmallStatement, backward: cst.BaseSmallStatement) -> str | None:
+def moved(source: Source, step: cst.CSTNode, backward: cst.CSTNode) -> str | None:
     """The text with ``step``'s line directly after ``backward``'s; None where they share no block."""
     line = source.own_line(step)
     if line is None or not calls_method(step, {"step"}):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 import libcst as cst
@@ -12,25 +13,123 @@ import libcst as cst
 from ...model import Finding
 from .._project import Project
 from .._proposal import Proposal
-from .._syntax import Source, is_place, walk
+from .._syntax import Source, is_place, root_name, walk
+from ._aliases import held_elsewhere
+from ._fresh import is_fresh
 from ._liveness import read_later
-from ._sites import saved_spots
+from ._sites import callers, saved_spots
 
 _SPLITTERS = frozenset(
     {"chunk", "split", "split_with_sizes", "tensor_split", "unbind", "hsplit", "vsplit", "dsplit"}
 )
 
 
+_ITERATORS = ("enumerate", "zip", "reversed")
+
+
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """Copies or single views where the views were made."""
+    """Copies or single views where the views were made, or where a loop over a tensor makes them."""
     if finding.code != "UC203":
         return
     for _, (path, source, statement) in saved_spots(finding, project):
         for text, title, hides in rewrites(source, statement):
             yield Proposal("multi-view", title, {path: text}, hides=hides)
+    seen: set[int] = set()
+    places = [*(write.site for write in finding.writes), finding.saved.site if finding.saved else None]
+    for site in places:
+        for (path, source, statement), _ in callers(site, project) if site is not None else ():
+            for iterated in _iterated(source, statement):
+                if id(iterated) not in seen:
+                    seen.add(id(iterated))
+                    title = f"index the parts of `{source.code(iterated)}`, so that each is a view of its own"
+                    yield Proposal("multi-view", title, {path: indexed(source, iterated)})
 
 
-def rewrites(source: Source, statement: cst.BaseSmallStatement) -> Iterator[tuple[str, str, str]]:
+def _iterated(source: Source, statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    """What the loops round a statement, and the comprehensions in it, take the elements of."""
+    for loop in source.all_above(statement):
+        if isinstance(loop, cst.For):
+            yield from _sequences(loop.iter)
+    for node in walk(statement):
+        if isinstance(node, cst.CompFor):
+            yield from _sequences(node.iter)
+
+
+def _sequences(iterable: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """The tensors that a loop may be over: ``h`` of ``h``, ``enumerate(h)`` and ``zip(h, g.unbind())``."""
+    if is_place(iterable) or _unbound(iterable) is not None:
+        yield iterable
+    elif isinstance(iterable, cst.Call) and getattr(iterable.func, "value", "") in _ITERATORS:
+        for argument in iterable.args:
+            yield from _sequences(argument.value)
+
+
+def _unbound(node: cst.BaseExpression) -> cst.BaseExpression | None:
+    """``h`` of ``h.unbind()``."""
+    if not isinstance(node, cst.Call) or node.args or not isinstance(node.func, cst.Attribute):
+        return None
+    return node.func.value if node.func.attr.value == "unbind" and is_place(node.func.value) else None
+
+
+def indexed(source: Source, tensor: cst.BaseExpression) -> str:
+    """The text with a list of single views in a tensor's place."""
+    name = source.code(_unbound(tensor) or tensor)
+    return source.replaced({tensor: cst.parse_expression(f"[{name}[n] for n in range(len({name}))]")})
+
+
+def single(source: Source, call: cst.Call, count: int) -> str | None:
+    """The parts that a call gives, each as a view of its own: ``h.narrow(1, 0, 2), h.narrow(1, 2, 2)``.
+
+    Args:
+        count: How many names they are unpacked into.
+
+    Returns:
+        None where the sizes are not written out, or where it is not a name's tensor that is taken apart.
+    """
+    assert isinstance(call.func, cst.Attribute)
+    kind, of, arguments = call.func.attr.value, call.func.value, list(call.args)
+    if root_name(of) in source.names_from_torch and arguments:
+        of = arguments.pop(0).value
+    words = [a.keyword.value for a in arguments if a.keyword is not None]
+    if not is_place(of) or any(argument.star for argument in arguments) or not set(words) <= {"dim"}:
+        return None
+    values = [_numbers(argument.value) for argument in arguments]
+    if None in values:
+        return None
+    size = None if kind == "unbind" else values.pop(0) if values else []
+    dim = values[0] if values else 0
+    if not isinstance(dim, int):
+        return None
+    x = source.code(of)
+    if kind == "unbind":
+        parts = [f"{x}[{n}]" if dim == 0 else f"{x}.select({dim}, {n})" for n in range(count)]
+    elif kind == "chunk" and size == count:
+        whole = f"{x}.unflatten({dim}, ({count}, -1))"
+        parts = [f"{whole}.select({dim if dim >= 0 else dim - 1}, {n})" for n in range(count)]
+    elif kind in ("split", "split_with_sizes"):
+        sizes = [size] * count if isinstance(size, int) else size or []
+        if len(sizes) != count:
+            return None
+        parts = [f"{x}.narrow({dim}, {sum(sizes[:n])}, {sizes[n]})" for n in range(count)]
+    else:
+        return None
+    return ", ".join(parts)
+
+
+def _numbers(value: cst.BaseExpression) -> int | list[int] | None:
+    """A number that is written out, or a list of such."""
+    try:
+        found = ast.literal_eval(cst.Module([]).code_for_node(value))
+    except (ValueError, SyntaxError):
+        return None
+    if isinstance(found, int):
+        return found
+    if isinstance(found, (list, tuple)) and all(isinstance(one, int) for one in found):
+        return list(found)
+    return None
+
+
+def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str, str]]:
     """New texts for one statement that makes several views, with what no longer sees writes to them."""
     for node in walk(statement):
         if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)):
@@ -40,16 +139,19 @@ def rewrites(source: Source, statement: cst.BaseSmallStatement) -> Iterator[tupl
             continue
         of = node.func.value
         count = _unpacked(statement, node)
-        if name == "unbind" and count and is_place(of) and not node.args:
-            single = ", ".join(f"{source.code(of)}[{number}]" for number in range(count))
+        parts = single(source, node, count) if count else None
+        if parts is not None:
             yield (
-                source.replaced({node: cst.parse_expression(single)}),
+                source.replaced({node: cst.parse_expression(parts)}),
                 "index each part, so that each is a view of its own",
                 "",
             )
         if _bound_whole(statement, node):
             code = f"[part.clone() for part in {source.code(node)}]"
-            base = source.code(of) if is_place(of) and read_later(source, statement, of) else ""
+            shared = not is_fresh(of, source)
+            if is_place(of):
+                shared = read_later(source, statement, of) or held_elsewhere(source, statement, of)
+            base = source.code(of) if shared else ""
             yield (
                 source.replaced({node: cst.parse_expression(code)}),
                 f"copy the parts that `{name}` gives",
@@ -57,7 +159,7 @@ def rewrites(source: Source, statement: cst.BaseSmallStatement) -> Iterator[tupl
             )
 
 
-def _unpacked(statement: cst.BaseSmallStatement, call: cst.Call) -> int:
+def _unpacked(statement: cst.CSTNode, call: cst.Call) -> int:
     """How many names the call's value is unpacked into, 0 where it isn't."""
     if isinstance(statement, cst.Assign) and statement.value is call and len(statement.targets) == 1:
         target = statement.targets[0].target
@@ -68,5 +170,5 @@ def _unpacked(statement: cst.BaseSmallStatement, call: cst.Call) -> int:
     return 0
 
 
-def _bound_whole(statement: cst.BaseSmallStatement, call: cst.Call) -> bool:
+def _bound_whole(statement: cst.CSTNode, call: cst.Call) -> bool:
     return isinstance(statement, cst.Assign) and statement.value is call

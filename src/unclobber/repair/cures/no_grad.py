@@ -15,6 +15,7 @@ from .._project import Project
 from .._proposal import NOT_RECORDED, Proposal
 from .._syntax import Source
 from .._syntax import late as after
+from ._inplace import is_inplace_name
 from ._sites import steps_along_gradient, write_spots
 from .clone_target import targets
 
@@ -22,7 +23,7 @@ _NOTE = "takes the write for a change of the value itself, which no gradient pas
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """The writing statement, or the whole function that it is in, under ``no_grad``."""
+    """The writing statement, or the whole function if it does nothing but write, under ``no_grad``."""
     if finding.code not in ("UC201", "UC202", "UC203"):
         return
     for _, (path, source, statement) in write_spots(finding, project):
@@ -34,7 +35,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             title = "write under `torch.no_grad()`"
             yield Proposal("no-grad", title, {path: text}, reading=NOT_RECORDED, note=_NOTE, late=late)
         function = source.above(statement, cst.FunctionDef)
-        if function is not None and not _returns(function):
+        if function is not None and only_writes(function):
             title = f"run `{function.name.value}` under `torch.no_grad()`"
             yield Proposal(
                 "no-grad",
@@ -46,7 +47,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             )
 
 
-def _is_update(source: Source, statement: cst.BaseSmallStatement) -> bool:
+def _is_update(source: Source, statement: cst.CSTNode) -> bool:
     """Whether a write looks meant for the parameter itself: ``layer.weight``, or a step along ``.grad``.
 
     A bare name is as likely somebody else's tensor that should be left alone.
@@ -55,7 +56,7 @@ def _is_update(source: Source, statement: cst.BaseSmallStatement) -> bool:
     return named or steps_along_gradient(statement)
 
 
-def wrapped(source: Source, statement: cst.BaseSmallStatement, torch: str) -> Iterator[str]:
+def wrapped(source: Source, statement: cst.CSTNode, torch: str) -> Iterator[str]:
     """The text with the statement in a ``with`` block, in two ways where it shares its line."""
     yield from source.put_round(
         statement,
@@ -73,25 +74,40 @@ def decorated(source: Source, function: cst.FunctionDef, torch: str) -> str:
     )
 
 
-def _returns(function: cst.FunctionDef) -> bool:
-    """Whether a function hands something back, which would then be cut off the graph."""
-    finder = _Returns()
-    function.body.visit(finder)
-    return finder.found
+def only_writes(function: cst.FunctionDef) -> bool:
+    """Whether a function only writes in place and computes what it needs for that.
+
+    Anything else, such as an attribute that it sets, would be cut off the graph together with the writes.
+    """
+    return isinstance(function.body, cst.IndentedBlock) and all(
+        _only_writes(line) for line in function.body.body
+    )
 
 
-class _Returns(cst.CSTVisitor):
-    def __init__(self) -> None:
-        self.found = False
+_ROUND = (cst.For, cst.While, cst.If, cst.Else, cst.With)
 
-    def visit_Return(self, node: cst.Return) -> None:  # noqa: N802  (the name that LibCST calls)
-        self.found |= node.value is not None
 
-    def visit_Yield(self, node: cst.Yield) -> None:  # noqa: N802
-        self.found = True
+def _only_writes(line: cst.CSTNode) -> bool:
+    if isinstance(line, _ROUND):
+        rest = getattr(line, "orelse", None)
+        lines = getattr(line.body, "body", ())
+        return all(_only_writes(one) for one in (*lines, *([] if rest is None else [rest])))
+    if isinstance(line, cst.SimpleStatementLine):
+        return all(_only_writes(small) for small in line.body)
+    if isinstance(line, cst.Assign):
+        return all(isinstance(target.target, (cst.Name, cst.Subscript, cst.Tuple)) for target in line.targets)
+    if isinstance(line, cst.AugAssign):
+        return True
+    if isinstance(line, cst.Expr):
+        value = line.value
+        return isinstance(value, cst.BaseString) or _writes(value)
+    return isinstance(line, (cst.Pass, cst.Continue, cst.Break)) or (
+        isinstance(line, cst.Return) and line.value is None
+    )
 
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:  # noqa: N802
-        return False
 
-    def visit_Lambda(self, node: cst.Lambda) -> bool:  # noqa: N802
-        return False
+def _writes(value: cst.BaseExpression) -> bool:
+    """Whether a call writes to a tensor, as torch's initialisers do, too."""
+    func = value.func if isinstance(value, cst.Call) else None
+    name = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
+    return isinstance(name, str) and is_inplace_name(name)

@@ -7,15 +7,17 @@ does is what the proof finds out.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import libcst as cst
 
 from ...model import Finding
 from .._project import Project
 from .._proposal import Proposal
-from .._syntax import Source, assignment, is_place, walk
+from .._syntax import Source, assignment, in_brackets, is_place, walk
 from . import _inplace
 from ._aliases import held_elsewhere
+from ._fresh import is_fresh
 from ._liveness import read_later
 from ._operators import binary
 from ._sites import steps_along_gradient, write_spots
@@ -26,35 +28,56 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
     for _, (path, source, statement) in write_spots(finding, project):
         if finding.code == "UC201" and steps_along_gradient(statement):
             continue  # a new tensor is no leaf: its `.grad` would stay empty from the next step on
-        for text, target, hides in rewrites(source, statement):
+        narrow = finding.saved is not None and finding.saved.dtype in _NARROW
+        for text, target, hides in rewrites(source, statement, keep_dtype=narrow):
             where = f"`{target}`" if target else "the result"
             title = f"write {where} into a new tensor"
-            yield Proposal("out-of-place", title, {path: text}, hides=target if hides else "")
+            yield Proposal(
+                "out-of-place", title, {path: text}, hides=target or "the written one" if hides else ""
+            )
 
 
-def rewrites(source: Source, statement: cst.BaseSmallStatement) -> Iterator[tuple[str, str, bool]]:
+_NARROW = frozenset({"bfloat16", "float16"})
+"""What an in-place operation keeps, and its out-of-place form with a float32 tensor does not."""
+
+
+def rewrites(
+    source: Source, statement: cst.CSTNode, *, keep_dtype: bool = False
+) -> Iterator[tuple[str, str, bool]]:
     """New texts of the file with the name that is bound anew, empty where none is, and whether others may
-    hold its tensor."""
+    hold its tensor.
+
+    Args:
+        keep_dtype: Also with the result converted to what the old tensor was.
+    """
     if isinstance(statement, cst.AugAssign):
         if is_place(statement.target) and read_later(source, statement, statement.target):
             value = binary(statement)
-            if value is not None:
-                yield (
-                    source.with_statement(statement, assignment(statement.target, value)),
-                    source.code(statement.target),
-                    held_elsewhere(source, statement, statement.target),
-                )
+            hides = held_elsewhere(source, statement, statement.target)
+            for one in _of_same_dtype(value, statement.target, keep_dtype):
+                new = assignment(statement.target, one)
+                yield source.with_statement(statement, new), source.code(statement.target), hides
         return
     imported = source.imported_names()
     torch = source.torch_name()
-    if isinstance(statement, cst.Expr):
-        yield from _as_statement(source, statement, imported, torch)
+    if isinstance(statement, cst.Expr) and _writes_itself(statement.value, imported):
+        yield from _as_statement(source, statement, imported, torch, keep_dtype)
         return
     yield from _inside(source, statement, imported, torch)
 
 
+def _writes_itself(value: cst.BaseExpression, imported: frozenset[str]) -> bool:
+    """Whether a value is an in-place call, rather than something that has one among its arguments."""
+    return isinstance(value, cst.Call) and (
+        _inplace.method_call(value, imported) is not None
+        or _inplace.function_call(value, imported) is not None
+        or _inplace.without_inplace(value) is not None
+        or _inplace.without_out(value) is not None
+    )
+
+
 def _as_statement(
-    source: Source, statement: cst.Expr, imported: frozenset[str], torch: str | None
+    source: Source, statement: cst.Expr, imported: frozenset[str], torch: str | None, keep_dtype: bool
 ) -> Iterator[tuple[str, str, bool]]:
     call = statement.value
     if not isinstance(call, cst.Call):
@@ -76,7 +99,20 @@ def _as_statement(
     ):
         return
     hides = held_elsewhere(source, statement, target)
-    yield source.with_statement(statement, assignment(target, value)), source.code(target), hides
+    for one in _of_same_dtype(value, target, keep_dtype):
+        yield source.with_statement(statement, assignment(target, one)), source.code(target), hides
+
+
+def _of_same_dtype(
+    value: cst.BaseExpression | None, target: cst.BaseExpression, keep_dtype: bool
+) -> Iterator[cst.BaseExpression]:
+    """The value, and ``(value).to(target.dtype)``."""
+    if value is None:
+        return
+    yield value
+    if keep_dtype and is_place(target):
+        dtype = cst.Attribute(target.deep_clone(), cst.Name("dtype"))
+        yield cst.Call(cst.Attribute(in_brackets(value), cst.Name("to")), [cst.Arg(dtype)])
 
 
 def _assignable(target: cst.BaseExpression) -> bool:
@@ -91,7 +127,7 @@ def _read_later(source: Source, statement: cst.Expr, target: cst.BaseExpression)
 
 
 def _inside(
-    source: Source, statement: cst.BaseSmallStatement, imported: frozenset[str], torch: str | None
+    source: Source, statement: cst.CSTNode, imported: frozenset[str], torch: str | None
 ) -> Iterator[tuple[str, str, bool]]:
     """In-place calls inside a statement: each chain, ``inplace=True`` and ``out=`` on its own."""
     done: set[int] = set()
@@ -99,14 +135,86 @@ def _inside(
         if id(node) in done or not isinstance(node, cst.Call):
             continue
         value = _inplace.out_of_place(node, imported, torch)
+        written: cst.BaseExpression | None = None
         if value is not None:
             inner: cst.BaseExpression = node
             while (found := _inplace.method_call(inner, imported)) is not None:
                 done.add(id(inner))
                 inner = found[1].value
+            by_function = _inplace.function_call(node, imported) is not None
+            written = node.args[0].value if by_function else inner
+        elif (value := _inplace.without_inplace(node)) is not None:
+            written = node.args[0].value if node.args else None
+        elif (output := _inplace.without_out(node)) is not None:
+            value, written = output
+        if value is not None and written is not None:
+            yield from _with_its_name(source, statement, node, value, written)
+
+
+def _with_its_name(
+    source: Source,
+    statement: cst.CSTNode,
+    call: cst.Call,
+    value: cst.BaseExpression,
+    written: cst.BaseExpression,
+) -> Iterator[tuple[str, str, bool]]:
+    """A call inside a statement out of place, and the name of what it wrote bound to the result where that is
+    read later: ``y = h.relu_()`` gives ``y = h = h.relu()``."""
+    if not is_place(written):
+        hides = not is_fresh(written, source) and not _is_walrus_of_fresh(source, written)
+        yield source.replaced({call: _walrus_round(value, written)}), "", hides
+        return
+    name = source.code(written)
+    hides = held_elsewhere(source, statement, written)
+    if not read_later(source, statement, written) and not _is_read_beside(source, statement, call, name):
+        yield source.replaced({call: value}), "", hides
+    elif isinstance(statement, cst.Assign) and statement.value is call:
+        if name in {source.code(target.target) for target in statement.targets}:
+            yield source.replaced({call: value}), name, hides
         else:
-            value = _inplace.without_inplace(node)
-        if value is None and (output := _inplace.without_out(node)) is not None:
-            value = output[0]
-        if value is not None:
-            yield source.replaced({node: value}), "", False
+            targets = [*statement.targets, cst.AssignTarget(written.deep_clone())]  # type: ignore[arg-type]
+            new = statement.with_changes(targets=targets, value=value)
+            yield source.with_statement(statement, new), name, hides
+    elif isinstance(written, cst.Name) and not _in_own_scope(source, call, statement):
+        yield source.replaced({call: _walrus(written, value)}), name, hides
+    else:
+        yield source.replaced({call: value}), name, True
+
+
+def _walrus(name: cst.Name, value: cst.BaseExpression) -> cst.NamedExpr:
+    return cst.NamedExpr(name.deep_clone(), value, lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+
+
+def _walrus_round(value: cst.BaseExpression, written: cst.BaseExpression) -> cst.BaseExpression:
+    """``(g := x.exp().mul(2))`` for ``(g := x.exp()).mul_(2)``."""
+    if not isinstance(written, cst.NamedExpr) or not isinstance(written.target, cst.Name):
+        return value
+    plain = in_brackets(written.value)
+    changed: Any = value.deep_replace(written, plain)
+    return _walrus(written.target, changed)
+
+
+def _is_walrus_of_fresh(source: Source, written: cst.BaseExpression) -> bool:
+    return isinstance(written, cst.NamedExpr) and is_fresh(written.value, source)
+
+
+def _is_read_beside(source: Source, statement: cst.CSTNode, call: cst.Call, name: str) -> bool:
+    """Whether the statement reads a place outside of the call, too: ``h.relu_() + h``."""
+    own = {id(node) for node in walk(call)}
+    return any(
+        id(node) not in own
+        and isinstance(node, (cst.Name, cst.Attribute))
+        and source.code(node) == name
+        and not isinstance(source.parents[node], cst.AssignTarget)
+        for node in walk(statement)
+    )
+
+
+def _in_own_scope(source: Source, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
+    """Whether a node lies in a lambda or comprehension of the statement, or the statement in a class body."""
+    for above in source.all_above(node):
+        if isinstance(above, (cst.Lambda, cst.BaseComp)):
+            return True
+        if above is statement:
+            return False
+    return False

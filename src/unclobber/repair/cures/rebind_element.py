@@ -31,7 +31,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             yield Proposal("rebind-element", title.format(code), {path: text}, hides=hides)
 
 
-def rewrites(source: Source, statement: cst.BaseSmallStatement) -> Iterator[tuple[str, cst.Subscript, str]]:
+def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, cst.Subscript, str]]:
     """New texts with the element that is bound anew and a title to be filled with its code."""
     target, value = _written(source, statement)
     if target is None:
@@ -47,7 +47,7 @@ def rewrites(source: Source, statement: cst.BaseSmallStatement) -> Iterator[tupl
 
 
 def _written(
-    source: Source, statement: cst.BaseSmallStatement
+    source: Source, statement: cst.CSTNode
 ) -> tuple[cst.BaseExpression | None, cst.BaseExpression | None]:
     """What a statement writes to, and the value that this gives where one expression says it."""
     if isinstance(statement, cst.AugAssign):

@@ -39,7 +39,7 @@ def _first(found: Iterator[Proposal]) -> Iterator[Proposal]:
         return
 
 
-def _makers(source: Source, backward: cst.BaseSmallStatement) -> Iterator[cst.BaseSmallStatement]:
+def _makers(source: Source, backward: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """The last assignments before the loop of the names that a backward's statement reads."""
     loop = source.above(backward, cst.For) or source.above(backward, cst.While)
     body = body_of(source, loop) if loop is not None else None
@@ -52,9 +52,7 @@ def _makers(source: Source, backward: cst.BaseSmallStatement) -> Iterator[cst.Ba
             yield line.body[0]
 
 
-def _after(
-    path: str, source: Source, step: cst.BaseSmallStatement, forwards: list[Spot]
-) -> Iterator[Proposal]:
+def _after(path: str, source: Source, step: cst.CSTNode, forwards: list[Spot]) -> Iterator[Proposal]:
     for other, _, forward in forwards:
         text = repeated_after(source, forward, step) if other == path else None
         if text is not None:
@@ -63,9 +61,7 @@ def _after(
             yield Proposal("recompute", title, {path: text}, offered=True, note=note)
 
 
-def _into_loop(
-    path: str, source: Source, backward: cst.BaseSmallStatement, forwards: list[Spot]
-) -> Iterator[Proposal]:
+def _into_loop(path: str, source: Source, backward: cst.CSTNode, forwards: list[Spot]) -> Iterator[Proposal]:
     for other, _, forward in forwards:
         text = moved_into_loop(source, forward, backward) if other == path else None
         if text is not None:
@@ -74,9 +70,7 @@ def _into_loop(
             yield Proposal("recompute", title, {path: text}, offered=True, note=note)
 
 
-def repeated_after(
-    source: Source, forward: cst.BaseSmallStatement, step: cst.BaseSmallStatement
-) -> str | None:
+def repeated_after(source: Source, forward: cst.CSTNode, step: cst.CSTNode) -> str | None:
     """The text with the forward's statements repeated after the step's; None where they share no block."""
     line = source.own_line(step)
     body = body_of(source, line) if line is not None else None
@@ -92,9 +86,7 @@ def repeated_after(
     return source.replaced({line: cst.FlattenSentinel([line, *copies])})
 
 
-def moved_into_loop(
-    source: Source, forward: cst.BaseSmallStatement, backward: cst.BaseSmallStatement
-) -> str | None:
+def moved_into_loop(source: Source, forward: cst.CSTNode, backward: cst.CSTNode) -> str | None:
     """The text with the forward's statements at the start of the loop that the backward is in."""
     loop = source.above(backward, cst.For) or source.above(backward, cst.While)
     body = body_of(source, loop) if loop is not None else None
@@ -111,6 +103,6 @@ def moved_into_loop(
     return source.replaced(changes)
 
 
-def _line(source: Source, statement: cst.BaseSmallStatement) -> str:
+def _line(source: Source, statement: cst.CSTNode) -> str:
     code = " ".join(source.code(statement).split())
     return code if len(code) <= 50 else f"{code[:47]}..."

@@ -1,6 +1,6 @@
-"""Let autograd keep what a custom Function keeps on ``ctx``.
+"""Let autograd keep what a custom Function keeps on ``ctx``, or let the Function keep a copy.
 
-What went through ``save_for_backward`` is checked for overwriting; ``ctx.x`` is not.
+What went through ``save_for_backward`` is checked for overwriting; ``ctx.x`` is not. A copy is nobody else's.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import libcst as cst
 from ...model import Finding
 from .._project import Project
 from .._proposal import Proposal
-from .._syntax import Source, late, walk
+from .._syntax import Source, is_place, late, walk
 from ._comments import with_comments_of
 from ._sites import callers
+from .clone_saved import cloned
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
@@ -37,6 +38,43 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             if text is not None:
                 title = f"keep the tensors of `{owner.name.value}` with `save_for_backward`"
                 yield Proposal("save-for-backward", title, {path: text})
+            for text, kept in copies(source, owner):
+                title = f"keep a copy of `{kept}` for the backward of `{owner.name.value}`"
+                yield Proposal("save-for-backward", title, {path: text})
+
+
+def copies(source: Source, owner: cst.ClassDef) -> Iterator[tuple[str, str]]:
+    """New texts in which a Function keeps copies on ``ctx`` of what backward reads there: one, then all."""
+    methods = {n.name.value: n for n in owner.body.body if isinstance(n, cst.FunctionDef)}
+    backward = methods.get("backward")
+    if backward is None or not backward.params.params:
+        return
+    back = backward.params.params[0].name.value
+    values: list[cst.BaseExpression] = []
+    for method in (methods.get("forward"), methods.get("setup_context")):
+        if method is None or not method.params.params:
+            continue
+        ctx = method.params.params[0].name.value
+        for node in walk(method):
+            if isinstance(node, cst.Assign) and len(node.targets) == 1:
+                target = node.targets[0].target
+                name = target.attr.value if isinstance(target, cst.Attribute) else ""
+                own = isinstance(target, cst.Attribute) and _is_name(target.value, ctx)
+                if own and _reads_attribute(backward, back, name):
+                    values += _tensors(node.value)
+            elif isinstance(node, cst.Call) and source.code(node.func) == f"{ctx}.save_for_backward":
+                values += [value for argument in node.args for value in _tensors(argument.value)]
+    for value in values:
+        yield source.replaced({value: cloned(value)}), source.code(value)
+    if len(values) > 1:
+        yield source.replaced({value: cloned(value) for value in values}), "all that it keeps"
+
+
+def _tensors(value: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """What may be a tensor of a value that is kept; the elements of a tuple."""
+    if isinstance(value, (cst.Tuple, cst.List)):
+        return [part for element in value.elements for part in _tensors(element.value)]
+    return [value] if is_place(value) and not _is_name(value, "None") else []
 
 
 def rewritten(source: Source, owner: cst.ClassDef) -> str | None:

@@ -34,7 +34,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             yield Proposal("scatter", title, {path: text}, late=looped, hides=hides)
 
 
-def rewrites(source: Source, statement: cst.BaseSmallStatement) -> Iterator[tuple[str, str, str]]:
+def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str, str]]:
     """New texts with the name that is bound anew and the function that is used."""
     found = _parts(statement)
     if found is None:
@@ -51,7 +51,7 @@ def rewrites(source: Source, statement: cst.BaseSmallStatement) -> Iterator[tupl
             yield source.with_statement(statement, new), x, form
 
 
-def _parts(statement: cst.BaseSmallStatement) -> tuple[cst.Subscript, cst.BaseExpression] | None:
+def _parts(statement: cst.CSTNode) -> tuple[cst.Subscript, cst.BaseExpression] | None:
     if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
         target = statement.targets[0].target
         if isinstance(target, cst.Subscript):

@@ -39,7 +39,7 @@ class _Uses:
     loads: list[cst.Subscript]
 
 
-def rewritten(source: Source, store: cst.BaseSmallStatement) -> str | None:
+def rewritten(source: Source, store: cst.CSTNode) -> str | None:
     """The text with the buffer of ``buffer[i] = value`` made a list.
 
     Returns:
@@ -156,7 +156,7 @@ def _uses(source: Source, lines: object, name: str, dim: int) -> _Uses | None:
     return uses
 
 
-def _direct(source: Source, statement: cst.BaseSmallStatement, loop: cst.For) -> bool:
+def _direct(source: Source, statement: cst.CSTNode, loop: cst.For) -> bool:
     """Whether a statement runs once in each turn: directly in the loop's body, with no ``continue``."""
     line = source.own_line(statement)
     if line is None or source.parents.get(line) is not loop.body:

@@ -1,0 +1,181 @@
+"""What a run leaves behind at its end: what it printed and wrote, its state and that of the generators.
+
+Two endings are compared part by part. Objects are found by the names of the program's modules and by the
+garbage collector, and followed to the tensors and plain values in them. What a cure adds is no difference,
+what it takes away or changes is.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import io
+import os
+import random
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ._job import Different
+from ._living import Living
+from ._state import State, Walk, differences
+
+_MOST_TEXT = 4 * 2**20
+"""Characters of a stream that are compared as text; of longer ones the rest as a digest."""
+
+
+@dataclass
+class Ending:
+    """All that is compared."""
+
+    how: str
+    """``finished``, or what ended it: the program's own error, its exit code."""
+    printed: dict[str, str]
+    files: dict[str, str]
+    """Path of each file that was written to a digest of what it holds."""
+    random: dict[str, str]
+    state: State
+
+
+def ending_of(
+    how: str,
+    *,
+    printed: dict[str, str],
+    files: Iterable[str],
+    own: Callable[[str], bool],
+    living: Living,
+    generators: dict[str, str],
+) -> Ending:
+    """Look at what the program that has just ended in this process leaves.
+
+    Args:
+        how: How it ended.
+        printed: Name of a stream to the file that it went to.
+        files: Those that it may have written.
+        own: Whether a source file is one of the program's.
+        living: The modules and optimizers that were alive at its backward calls.
+        generators: ``generators()`` when the program's body had ended.
+    """
+    flush()
+    names = [os.path.basename(path) for path in _sources() if own(path)]
+    modules = {name: vars(module) for name, module in _own_modules(own)}
+    state = Walk(frozenset(name.partition(".")[0] for name in modules)).walk(modules, living.found())
+    return Ending(
+        how,
+        {name: _text(path, names) for name, path in printed.items()},
+        {path: digest(path) for path in files if os.path.isfile(path)},
+        generators,
+        state,
+    )
+
+
+def generators() -> dict[str, str]:
+    """Digests of the random generators' states."""
+    found = {
+        "torch": _hash(bytes(torch.get_rng_state().tolist())),
+        "random": _hash(repr(random.getstate()).encode()),
+    }
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        found["numpy"] = _hash(
+            repr([numpy.asarray(part).tolist() for part in numpy.random.get_state()]).encode()
+        )
+    return found
+
+
+def compare_endings(reference: Ending, other: Ending, **state_options: Any) -> list[Different]:
+    """How ``other`` differs.
+
+    Args:
+        reference: The guarded original's.
+        other: A candidate's, or that of the original's second run.
+        state_options: See ``_state.differences``.
+    """
+    found = []
+    if reference.how != other.how:
+        found.append(Different("ending", f"it ends otherwise: {other.how} instead of {reference.how}"))
+    for stream, text in reference.printed.items():
+        if text != other.printed[stream]:
+            found.append(Different(stream, _first_other_line(stream, text, other.printed[stream])))
+    for path in sorted(reference.files.keys() | other.files.keys()):
+        if reference.files.get(path) != other.files.get(path):
+            what = (
+                "is not written" if path not in other.files
+                else "is written" if path not in reference.files
+                else "holds something else"
+            )  # fmt: skip
+            found.append(Different("files", f"the file `{os.path.basename(path)}` {what}"))
+            break
+    for name, state in reference.random.items():
+        if other.random.get(name) != state:
+            found.append(Different("random", f"{name}'s random generator is left in another state"))
+            break
+    return [*found, *differences(reference.state, other.state, **state_options)]
+
+
+def _first_other_line(stream: str, one: str, other: str) -> str:
+    mine, theirs = one.splitlines(), other.splitlines()
+    for number, (a, b) in enumerate(zip(mine, theirs, strict=False), 1):
+        if a != b:
+            return f"line {number} of {stream} is {_short(b)} instead of {_short(a)}"
+    return f"{stream} has {len(theirs)} lines instead of {len(mine)}"
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")
+
+
+# --- files and streams -----------------------------------------------------------------------------
+
+
+def flush() -> None:
+    """Write out what open files still hold, as the interpreter does when it ends."""
+    for one in gc.get_objects():
+        if isinstance(one, (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)):
+            try:
+                one.flush()
+            except (OSError, ValueError):
+                continue  # closed, or open for reading alone
+
+
+def digest(path: str) -> str:
+    """A digest of a file's content."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+_ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
+
+
+def _text(path: str, sources: list[str]) -> str:
+    """What went to a stream, without addresses of objects and lines of the program's own files: an edit
+    moves both."""
+    with open(path, encoding="utf-8", errors="surrogateescape", newline="") as stream:
+        text = stream.read(_MOST_TEXT)
+    text = _ADDRESS.sub("0x…", text)
+    if sources:
+        names = "|".join(map(re.escape, sorted(set(sources))))
+        text = re.sub(rf"((?:{names})(?:\", line |:))\d+", r"\1…", text)
+    return text if os.path.getsize(path) <= _MOST_TEXT else f"{text}\n{digest(path)}"
+
+
+def _sources() -> Iterator[str]:
+    for module in list(sys.modules.values()):
+        path = getattr(module, "__file__", None)
+        if isinstance(path, str):
+            yield path
+
+
+def _own_modules(own: Callable[[str], bool]) -> Iterator[tuple[str, Any]]:
+    for name, module in list(sys.modules.items()):
+        path = getattr(module, "__file__", None)
+        if name != "__mp_main__" and isinstance(path, str) and own(path):
+            yield name, module

@@ -1,0 +1,116 @@
+"""Whether an edit takes a write away from somebody who holds what was written.
+
+What the edited statement wrote is then in a new tensor, which only the names that it binds anew hold. Who
+else held the old one was measured while the program ran (``_holders``); a static guess, which the cure makes
+itself, counts only where nothing was measured.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import os
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import libcst as cst
+
+from ..model import Finding
+from ._job import Held
+from ._probes import Spot
+from ._project import Project
+from ._proposal import Proposal
+from ._syntax import Source
+from .cures._liveness import read_later
+from .cures._sites import write_spots
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """What an edit hides."""
+
+    note: str = ""
+    """A sentence for the user; empty where it hides nothing."""
+    unread: frozenset[str] = frozenset()
+    """Global names that keep the old value and that nobody reads any more."""
+
+
+def spots(finding: Finding) -> tuple[Spot, ...]:
+    """The statements that wrote, as places to look at."""
+    sites = [write.site for write in finding.writes if write.site is not None]
+    return tuple(dict.fromkeys(Spot(os.path.realpath(s.path), s.line, s.column) for s in sites))
+
+
+def hidden(proposal: Proposal, finding: Finding, project: Project, held: Mapping[Spot, Held]) -> Hidden:
+    """What a proposal hides from others.
+
+    Args:
+        proposal: An edit of the project's texts.
+        finding: What it is meant to cure.
+        project: The texts before the edit.
+        held: What was measured at the finding's writes in the project as it is.
+    """
+    unread: set[str] = set()
+    measured = False
+    for site, (path, source, statement) in write_spots(finding, project):
+        real = os.path.realpath(path)
+        new = proposal.texts.get(path, proposal.texts.get(real))
+        if new is None:
+            continue
+        found = held.get(Spot(os.path.realpath(site.path), site.line, site.column))
+        touched, bound = _change(source, statement, new, () if found is None else found.names)
+        if not (touched or proposal.hides) or found is None:
+            continue
+        measured = True
+        if found.others:
+            return Hidden(f"{_all(found.others)} also held what is written, and no longer sees the write")
+        if not touched:
+            # the edit is elsewhere, and the statement binds what it did
+            bound = set(_bound(source.code(statement))) if proposal.drops else set(found.names)
+        for name in found.names:
+            if name in bound:
+                continue
+            if not name.isidentifier() or read_later(source, statement, cst.Name(name)):
+                return Hidden(f"`{name}` is left without the write")
+            if source.above(statement, cst.FunctionDef) is None:
+                unread.add(name)
+    if not measured and proposal.hides:
+        return Hidden(f"whoever else holds the tensor `{proposal.hides}` no longer sees this write")
+    return Hidden(unread=frozenset(unread))
+
+
+def _all(words: tuple[str, ...]) -> str:
+    return " and ".join(words)
+
+
+def _change(source: Source, statement: Any, new: str, names: tuple[str, ...]) -> tuple[bool, set[str]]:
+    """Whether a new text has the statement otherwise or binds what it writes just before it, and the places
+    bound there."""
+    place = source.positions[statement]
+    first, last = place.start.line - 1, place.end.line
+    old_lines = [line.strip() for line in source.text.splitlines()]
+    full = new.splitlines()
+    new_lines = [line.strip() for line in full]
+    touched, bound = False, set()
+    codes = difflib.SequenceMatcher(None, old_lines, new_lines, autojunk=False).get_opcodes()
+    for tag, a, b, c, d in codes:
+        if tag == "equal" or b < first or a > last:
+            continue
+        here = set(_bound("\n".join(full[c:d])))
+        if (a < last and b > first) or (tag == "insert" and here & set(names)):
+            touched = True
+            bound |= here
+    return touched, bound
+
+
+def _bound(code: str) -> Iterator[str]:
+    """The places that some lines bind."""
+    try:
+        tree = ast.parse(textwrap.dedent(code))
+    except (SyntaxError, ValueError):
+        return  # a part of a statement
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
+            yield ast.unparse(node)

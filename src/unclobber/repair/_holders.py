@@ -1,0 +1,192 @@
+"""Who else holds a tensor that is about to be written, seen in the running program.
+
+Nobody, where all references to the tensor and to its memory are accounted for: the place itself, what
+autograd has saved of it, and the tensor that it alone is a view of. Counted for each run of the statement.
+"""
+
+from __future__ import annotations
+
+import builtins
+import gc
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import CellType, FrameType
+from typing import Any
+
+import torch
+
+from ..ledger import SavedTensor, overlap, region_of
+from ..observe import _torch_compat as compat
+from ..observe._owners import variables_of
+from ._job import Held
+from ._probes import PASSED, PLACE, Spot
+
+_MOST_WORDS = 3
+
+
+@dataclass
+class _Seen:
+    times: int = 0
+    names: set[str] | None = None
+    others: tuple[str, ...] = ()
+
+
+class Holders:
+    """Answers the calls that ``_probes.instrumented`` puts into a program.
+
+    Args:
+        saves: What autograd has saved now, as the session's ledger knows it.
+    """
+
+    def __init__(self, saves: Callable[[], Iterable[SavedTensor]]) -> None:
+        self._saves = saves
+        self._seen: dict[Spot, _Seen] = {}
+        self._own_count = 0
+
+    def install(self) -> None:
+        """Let the program find us; for the rest of the process."""
+
+        def place(path: str, line: int, column: int, name: str, value: Any) -> bool:
+            if not isinstance(value, torch.Tensor):
+                return False
+            self._look(Spot(path, line, column), name, value, sys._getframe(1))
+            return True
+
+        def passed(path: str, line: int, column: int, value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                self._look(Spot(path, line, column), "", value, sys._getframe(1))
+            return value
+
+        setattr(builtins, PLACE, place)
+        setattr(builtins, PASSED, passed)
+        self._own_count = 0
+        self._calibrate(passed)
+
+    def _calibrate(self, passed: Callable[..., Any]) -> None:
+        """How many references our own calls make: those to a new tensor that nobody has."""
+        counted: list[int] = []
+        look = self._look
+
+        def count(spot: Spot, name: str, value: torch.Tensor, frame: FrameType) -> None:
+            counted.append(sys.getrefcount(value))
+
+        self._look = count  # type: ignore[method-assign]
+        passed("", 0, 0, torch.empty(1))
+        self._look = look  # type: ignore[method-assign]
+        self._own_count = counted[0]
+
+    def found(self) -> dict[Spot, Held]:
+        """What has been seen."""
+        return {
+            spot: Held(seen.times, tuple(sorted(seen.names or ())), seen.others)
+            for spot, seen in self._seen.items()
+        }
+
+    def _look(self, spot: Spot, name: str, value: torch.Tensor, frame: FrameType) -> None:
+        references = sys.getrefcount(value) - self._own_count - compat.references_by_torch(value)
+        seen = self._seen.setdefault(spot, _Seen(names=set()))
+        seen.times += 1
+        if seen.others:
+            return
+        assert seen.names is not None
+        own = int(bool(name) and not name.isidentifier())
+        if own:
+            seen.names.add(name)  # the container's or the object's reference
+        memory = compat.holders(value) - 1 - self._accounted(value)
+        alone = not memory and compat.use_count(value) == 1 and not _remembers(value)
+        if alone and references == own:
+            return
+        if alone and references == 1 and name.isidentifier():
+            seen.names.add(name)
+            return
+        names, sharers = self._in(frame, value)
+        if name.isidentifier() and not names and frame.f_globals.get(name) is value:
+            names.add(name)
+        seen.names |= names
+        explained = references == own + len(names) and compat.use_count(value) <= 1 + len(sharers)
+        if not explained or not self._memory_is(sharers, memory) or _remembers(value):
+            seen.others = tuple(_words(value, frame, name)) or ("something",)
+        else:
+            region = region_of(value)
+            for other, tensor in sharers.items():
+                theirs = region_of(tensor)
+                if region is None or theirs is None or overlap(region, theirs):
+                    seen.names.add(other)
+
+    def _accounted(self, value: torch.Tensor) -> int:
+        """How many of the holders of a tensor's memory are what autograd saved, or what it is a view of."""
+        address = compat.storage_address(value)
+        saved = sum(compat.storage_address(one.alias) == address for one in self._saves())
+        base = value._base
+        if base is None:
+            return saved
+        # the name here and the call's argument; the object that Python has, and the view
+        alone = sys.getrefcount(base) - compat.references_by_torch(base) == 2 and compat.use_count(base) == 2
+        return saved + alone
+
+    def _in(self, frame: FrameType, value: torch.Tensor) -> tuple[set[str], dict[str, torch.Tensor]]:
+        """The names of a frame that are a tensor, and those that are others in its memory."""
+        names, sharers = set(), {}
+        address = compat.storage_address(value)
+        variables = variables_of(frame)
+        for name, one in variables.items():
+            if one is value:
+                names.add(name)
+            elif type(one) is torch.Tensor and compat.storage_address(one) == address:
+                sharers[name] = one
+        variables.clear()
+        return names, sharers
+
+    def _memory_is(self, sharers: dict[str, torch.Tensor], memory: int) -> bool:
+        """Whether the other holders of a tensor's memory are just these names."""
+        # a name's tensor is referred to by the name, by `sharers`, by the loop and by the call
+        alone = all(sys.getrefcount(one) - compat.references_by_torch(one) == 4 for one in sharers.values())
+        return alone and len({id(one) for one in sharers.values()}) == memory
+
+
+def _remembers(value: torch.Tensor) -> bool:
+    """Whether a tensor has something that a new one in its place would not have."""
+    return type(value) is not torch.Tensor or value.retains_grad or bool(vars(value))
+
+
+def _words(value: torch.Tensor, frame: FrameType, place: str) -> Iterator[str]:
+    """Who they are, as far as can be told, the innermost first."""
+    told: list[str] = []
+    at: FrameType | None = frame
+    while at is not None:
+        variables = variables_of(at)
+        for name, one in variables.items():
+            if one is value and not (at is frame and name == place) and not name.startswith("__"):
+                told.append(f"`{name}`" if at is frame else f"`{name}` in `{at.f_code.co_name}`")
+        variables.clear()
+        at = at.f_back
+    for one in _referrers(value):
+        told.append(one)
+    if not told and _has_other_tensors(compat.storage_address(value), id(value)):
+        told.append("a view of it")
+    if _remembers(value):
+        told.append("what was asked of the tensor itself (`retain_grad`, an attribute, its class)")
+    yield from list(dict.fromkeys(told))[:_MOST_WORDS]
+
+
+def _has_other_tensors(address: int | None, known: int) -> bool:
+    tensors = (one for one in gc.get_objects() if type(one) is torch.Tensor and id(one) != known)
+    return any(compat.storage_address(one) == address for one in tensors)
+
+
+def _referrers(value: torch.Tensor) -> Iterator[str]:
+    known = id(value)  # what follows must not itself be a closure that refers to it
+    for one in gc.get_referrers(value):
+        if isinstance(one, dict):
+            yield from (f"`.{key}`" if key.isidentifier() else f"`[{key!r}]`" for key in _keys(one, known))
+        elif isinstance(one, (list, set, tuple)):
+            yield f"a {type(one).__name__}"
+        elif isinstance(one, CellType):
+            yield "a closure"
+        elif not isinstance(one, FrameType) and hasattr(one, "__dict__"):
+            yield from (f"`.{key}` of a {type(one).__name__}" for key in _keys(vars(one), known))
+
+
+def _keys(names: Mapping[Any, Any], known: int) -> list[str]:
+    return [key for key, held in list(names.items()) if id(held) == known and isinstance(key, str)]

@@ -1,0 +1,46 @@
+"""The modules, optimizers and schedulers of a program, also those that die with the function that made
+them."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import torch
+
+_MOST_BYTES = 512 * 2**20
+"""Parameters and buffers that are kept alive; modules beyond that are let go."""
+
+
+class Living:
+    """Finds them by the garbage collector and keeps them until the run has ended."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, Any] = {}
+        self._bytes = 0
+
+    def look(self, nth: int) -> None:
+        """Look after a backward call: after the 1st, 2nd, 4th, 8th …, since a look takes time."""
+        if nth & (nth - 1) == 0:
+            self._take()
+
+    def found(self) -> list[Any]:
+        """Those that were alive then, and those that are alive now."""
+        self._take()
+        return list(self._kept.values())
+
+    def _take(self) -> None:
+        kinds = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
+        for one in gc.get_objects():
+            # a class may lie about itself, and a proxy runs code when it is asked
+            if issubclass(type(one), kinds) and id(one) not in self._kept:
+                self._bytes += _own_bytes(one)
+                if self._bytes > _MOST_BYTES:
+                    return
+                self._kept[id(one)] = one
+
+
+def _own_bytes(one: Any) -> int:
+    own = vars(one)
+    tensors = [*own.get("_parameters", {}).values(), *own.get("_buffers", {}).values()]
+    return sum(tensor.nbytes for tensor in tensors if isinstance(tensor, torch.Tensor))

@@ -1,0 +1,204 @@
+"""Calls put into a program just before it writes, so that a run can look who else holds what is written.
+
+A statement that writes in place names what it writes: ``h`` of ``h *= 2``, ``x`` of ``x[mask] = 0``,
+``self.norm(pre)`` of ``self.norm(pre).mul_(2)``. Names and what hangs on them are looked at before the
+statement, results of calls as they are passed on. The code keeps its lines and columns.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import CodeType
+
+PLACE = "__unclobber_place__"
+PASSED = "__unclobber_passed__"
+"""Names under which a run finds what the calls put in ask for (``_holders``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A statement that writes."""
+
+    path: str
+    """Real path of its file."""
+    line: int
+    """A line of it, 1-based."""
+    column: int
+    """A column of it, 1-based, in characters."""
+
+
+def instrumented(source: str | bytes, name: str, spots: Iterable[Spot]) -> CodeType:
+    """The code of a file with a look at what each of some statements writes.
+
+    Args:
+        source: The file's text.
+        name: What the code is to be called.
+        spots: Places in this file; those where no statement is found are left alone.
+    """
+    tree = ast.parse(source, name)
+    text = source if isinstance(source, str) else ast.unparse(tree)
+    lines = text.splitlines() if isinstance(source, str) else source.decode("utf-8", "replace").splitlines()
+    for spot in spots:
+        statement = _statement(tree, spot.line, _bytes_before(lines, spot))
+        if statement is not None:
+            _look(tree, statement, (spot.path, spot.line, spot.column))
+    ast.fix_missing_locations(tree)
+    code: CodeType = compile(tree, name, "exec", dont_inherit=True)
+    return code
+
+
+def _bytes_before(lines: list[str], spot: Spot) -> int:
+    line = lines[spot.line - 1] if spot.line <= len(lines) else ""
+    return len(line[: spot.column - 1].encode())
+
+
+def _statement(tree: ast.Module, line: int, column: int) -> ast.stmt | None:
+    """The innermost statement that covers a place."""
+    found: ast.stmt | None = None
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.stmt) or node.end_lineno is None or node.end_col_offset is None:
+            continue
+        start, end = (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
+        if start <= (line, column) < end and (found is None or start >= (found.lineno, found.col_offset)):
+            found = node
+    return found
+
+
+def _look(tree: ast.Module, statement: ast.stmt, key: tuple[str, int, int]) -> None:
+    before: list[ast.stmt] = []
+    for written in _written(statement):
+        places, root = _peeled(written)
+        if places:
+            look = ast.Expr(_any(_call(PLACE, key, place, named=True) for place in places))
+            before.append(ast.copy_location(look, statement))
+        elif root is not None:
+            _Replaced(root, key).visit(statement)
+    if before:
+        _insert_before(tree, statement, before)
+    for new in before:
+        for node in ast.walk(new):
+            ast.copy_location(node, statement)
+
+
+def _written(statement: ast.stmt) -> Iterator[ast.expr]:
+    """The expressions that a statement writes to in place, in its own code."""
+    if isinstance(statement, ast.AugAssign):
+        yield statement.target
+    if isinstance(statement, ast.Assign):
+        yield from (
+            target for target in statement.targets if isinstance(target, (ast.Subscript, ast.Attribute))
+        )
+    for node in _own_nodes(statement):
+        if not isinstance(node, ast.Call):
+            continue
+        if any(_is_true(keyword, "inplace") for keyword in node.keywords) and node.args:
+            yield node.args[0]
+        yield from (keyword.value for keyword in node.keywords if keyword.arg == "out")
+        if isinstance(node.func, ast.Attribute) and _is_inplace(node.func.attr):
+            # `torch.relu_(x)` writes its argument, `x.relu_()` what stands before the dot
+            yield from ([node.args[0]] if node.args and _is_path(node.func.value) else [])
+            yield node.func.value
+        elif isinstance(node.func, ast.Name) and _is_inplace(node.func.id) and node.args:
+            yield node.args[0]
+
+
+def _own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
+    """All nodes of a statement but those of statements, functions and comprehensions inside of it."""
+    todo: list[ast.AST] = [statement]
+    while todo:
+        node = todo.pop()
+        yield node
+        todo.extend(
+            child
+            for child in ast.iter_child_nodes(node)
+            if not isinstance(child, (ast.stmt, ast.Lambda, ast.comprehension, ast.ExceptHandler))
+        )
+
+
+def _is_true(keyword: ast.keyword, name: str) -> bool:
+    return keyword.arg == name and isinstance(keyword.value, ast.Constant) and keyword.value.value is True
+
+
+def _is_inplace(name: str) -> bool:
+    return name.endswith("_") and not name.endswith("__") and not name.startswith("_")
+
+
+def _is_path(node: ast.expr) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def _peeled(node: ast.expr) -> tuple[list[ast.expr], ast.expr | None]:
+    """What an expression is made of from the left: the places, outermost name first, or the call that its
+    tensor comes from."""
+    places: list[ast.expr] = []
+    while True:
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+            places.append(node)
+            if isinstance(node, ast.Name):
+                return places[::-1], None
+            node = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _keeps(node.func.attr):
+            places = []
+            node = node.func.value
+        elif isinstance(node, (ast.Call, ast.NamedExpr)):
+            return [], node
+        else:
+            return [], None
+
+
+_VIEWS = frozenset(
+    {"view", "view_as", "t", "transpose", "permute", "narrow", "select", "squeeze", "unsqueeze", "expand",
+     "diagonal", "unfold", "flatten", "detach"}
+)  # fmt: skip
+
+
+def _keeps(method: str) -> bool:
+    """Whether a method gives its own tensor or a view of it, so that a chain goes on to the left."""
+    return _is_inplace(method) or method in _VIEWS
+
+
+def _any(calls: Iterable[ast.expr]) -> ast.expr:
+    """``one or other``: the first that says yes is the last that is asked."""
+    found = list(calls)
+    return found[0] if len(found) == 1 else ast.BoolOp(ast.Or(), found)
+
+
+def _call(function: str, key: tuple[str, int, int], value: ast.expr, *, named: bool) -> ast.expr:
+    constants: list[ast.expr] = [ast.Constant(part) for part in key]
+    if named:
+        constants.append(ast.Constant(ast.unparse(value)))
+        value = _loaded(value)
+    return ast.Call(ast.Name(function, ast.Load()), [*constants, value], [])
+
+
+def _loaded(value: ast.expr) -> ast.expr:
+    """A copy of an expression that is read, not bound."""
+    new: ast.expr = ast.parse(ast.unparse(value), mode="eval").body
+    return new
+
+
+class _Replaced(ast.NodeTransformer):
+    """Puts a call round one node."""
+
+    def __init__(self, wanted: ast.expr, key: tuple[str, int, int]) -> None:
+        self._wanted = wanted
+        self._key = key
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        if node is self._wanted:
+            assert isinstance(node, ast.expr)
+            return ast.copy_location(_call(PASSED, self._key, node, named=False), node)
+        return self.generic_visit(node)
+
+
+def _insert_before(tree: ast.Module, statement: ast.stmt, new: list[ast.stmt]) -> None:
+    for node in ast.walk(tree):
+        for name, value in ast.iter_fields(node):
+            if isinstance(value, list) and any(one is statement for one in value):
+                at = next(n for n, one in enumerate(value) if one is statement)
+                getattr(node, name)[at:at] = new
+                return

@@ -1,0 +1,300 @@
+"""The state of a program as a table of plain values and tensors that can be kept and compared.
+
+Each object is one row, however many ways lead to it; rows name their parts by row numbers, so that cycles
+and depth are no matter. Two tables are compared from their roots along equal labels.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import sys
+import types
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..observe import _torch_compat as compat
+from ._job import Different
+from ._recorder import Difference, agree
+
+_MOST_ROWS = 300_000
+_MOST_BYTES = 2**30
+"""Tensors that are copied; further ones are left out on both sides."""
+_IDENTITY = 2**32
+"""Larger whole numbers are taken for ``id()``s, which no two programs share."""
+
+
+@dataclass
+class Row:
+    """One object."""
+
+    kind: str
+    value: Any = None
+    """A plain value, or a copy of the tensor."""
+    records: bool = False
+    """Of a tensor: whether it requires grad."""
+    parts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class State:
+    rows: list[Row]
+    roots: dict[str, int]
+    """``__main__`` and the program's other modules by name."""
+    others: list[int]
+    """Modules, optimizers and schedulers that none of them leads to."""
+
+
+_PLAIN = (
+    type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size, range, slice,
+    enum.Enum,
+)  # fmt: skip
+_CLOSED = frozenset({"torch", "collections", "types", "functools", "argparse"})
+"""Libraries whose objects are looked into; of others only the class counts, and modules and optimizers."""
+_OPEN = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
+
+
+class Walk:
+    """Makes a table.
+
+    Args:
+        own: First names of the program's modules: objects of their classes are looked into.
+    """
+
+    def __init__(self, own: frozenset[str]) -> None:
+        self._own = own | {"__main__"}
+        self._rows: list[Row] = []
+        self._known: dict[int, int] = {}
+        self._alive: list[Any] = []
+        self._todo: deque[tuple[Row, Any]] = deque()
+        self._bytes = 0
+
+    def walk(self, modules: Mapping[str, Mapping[str, Any]], others: Iterable[Any]) -> State:
+        """Follow all that the names of some modules hold, then further objects."""
+        roots = {name: self._row(dict(names)) for name, names in modules.items()}
+        self._finish()
+        reached = len(self._rows)
+        found = [self._row(one) for one in others]
+        self._finish()
+        inner = {part for row in self._rows[reached:] for part in row.parts.values()}
+        new = [number for number in found if number >= reached]
+        return State(self._rows, roots, [number for number in new if number not in inner] or new)
+
+    def _row(self, one: Any) -> int:
+        known = self._known.get(id(one))
+        if known is not None:
+            return known
+        number = len(self._rows)
+        self._known[id(one)] = number
+        self._alive.append(one)  # or its identity would be another's
+        kind = type(one)
+        row = Row(f"{kind.__module__}.{kind.__qualname__}")
+        self._rows.append(row)
+        self._todo.append((row, one))
+        return number
+
+    def _finish(self) -> None:
+        with compat.unseen_by_torch():
+            while self._todo and len(self._rows) < _MOST_ROWS:
+                row, one = self._todo.popleft()
+                if issubclass(type(one), torch.Tensor):
+                    self._tensor(row, one)
+                elif issubclass(type(one), _PLAIN):
+                    row.value = one if type(one) in _PLAIN[:7] else repr(one)
+                else:
+                    row.parts = {label: self._row(part) for label, part in self._parts(row, one)}
+
+    def _tensor(self, row: Row, tensor: torch.Tensor) -> None:
+        row.kind = "tensor"  # a parameter's place may be taken by a tensor of the same value
+        row.records = tensor.requires_grad
+        if tensor.is_nested or tensor.is_meta or compat.is_functorch_wrapper(tensor):
+            return
+        self._bytes += tensor.nbytes if tensor.layout is torch.strided else 0
+        if self._bytes <= _MOST_BYTES:
+            row.value = tensor.detach().to("cpu", copy=True)
+        if tensor.is_leaf and tensor.grad is not None:
+            row.parts["grad"] = self._row(tensor.grad)
+
+    def _parts(self, row: Row, one: Any) -> Iterator[tuple[str, Any]]:
+        kind = type(one)
+        if isinstance(one, Mapping) and issubclass(kind, dict):
+            for number, (key, value) in enumerate(list(one.items())):
+                yield f"[{key!r}]" if issubclass(type(key), _PLAIN) else f"[#{number}]", value
+        elif issubclass(kind, (list, tuple, deque)):
+            yield from ((f"[{number}]", value) for number, value in enumerate(list(one)))
+        elif issubclass(kind, (set, frozenset)):
+            plain = [repr(item) for item in one if issubclass(type(item), _PLAIN)]
+            row.value = f"{len(one)} of {sorted(plain)}"
+        elif kind is types.FunctionType:
+            if self._is_own(one.__module__):
+                yield from self._function(one)
+        elif kind is types.MethodType:
+            yield ".__self__", one.__self__
+        elif kind is functools.partial:
+            yield from ((".func", one.func), (".args", one.args), (".keywords", one.keywords))
+        elif kind is types.GeneratorType:
+            if one.gi_frame is not None and self._is_own(one.gi_frame.f_globals.get("__name__")):
+                yield from ((f".{name}", value) for name, value in dict(one.gi_frame.f_locals).items())
+        elif issubclass(kind, type):
+            if self._is_own(one.__module__):
+                yield from (
+                    (f".{name}", value) for name, value in dict(vars(one)).items() if name[:2] != "__"
+                )
+        elif kind is torch.Generator:
+            row.value = repr(one.get_state().tolist())
+        elif (numpy := sys.modules.get("numpy")) is not None and issubclass(kind, numpy.ndarray):
+            if one.dtype.kind in "biufc" and one.dtype.byteorder in "=|":
+                yield "", torch.from_numpy(one.copy())
+            else:
+                row.value = repr(one)
+        elif self._is_looked_into(kind):
+            yield from self._attributes(one)
+
+    def _function(self, one: types.FunctionType) -> Iterator[tuple[str, Any]]:
+        for name, cell in zip(one.__code__.co_freevars, one.__closure__ or (), strict=False):
+            try:
+                yield f".{name}", cell.cell_contents
+            except ValueError:
+                continue  # not bound yet
+        yield from ((f".__defaults__[{n}]", value) for n, value in enumerate(one.__defaults__ or ()))
+        yield from ((f".{name}", value) for name, value in (one.__kwdefaults__ or {}).items())
+        yield from ((f".{name}", value) for name, value in vars(one).items())
+
+    def _attributes(self, one: Any) -> Iterator[tuple[str, Any]]:
+        try:
+            names = dict(object.__getattribute__(one, "__dict__"))
+        except AttributeError:
+            names = {}
+        for kind in type(one).__mro__:
+            slots = vars(kind).get("__slots__", ())
+            for name in (slots,) if isinstance(slots, str) else slots:
+                try:
+                    names.setdefault(name, object.__getattribute__(one, name))
+                except AttributeError:
+                    continue
+        yield from ((f".{name}", value) for name, value in names.items() if isinstance(name, str))
+
+    def _is_looked_into(self, kind: type) -> bool:
+        return (
+            self._is_own(kind.__module__)
+            or issubclass(kind, _OPEN)
+            or str(kind.__module__).partition(".")[0] in _CLOSED
+        )
+
+    def _is_own(self, module: Any) -> bool:
+        return isinstance(module, str) and module.partition(".")[0] in self._own
+
+
+# --- comparing -------------------------------------------------------------------------------------
+
+
+def differences(
+    reference: State,
+    other: State,
+    *,
+    unread: frozenset[str] = frozenset(),
+    detaches: bool = False,
+) -> list[Different]:
+    """Where another run's state differs from the reference's.
+
+    Args:
+        reference: The guarded original's.
+        other: The candidate's.
+        unread: Names in modules that nobody reads any more.
+        detaches: Whether a tensor may be off its graph that is on it in the reference.
+    """
+    compared = _Comparison(reference.rows, other.rows, detaches)
+    for module, row in reference.roots.items():
+        if module not in other.roots:
+            continue  # a module that only one side has loaded
+        mine, theirs = reference.rows[row].parts, other.rows[other.roots[module]].parts
+        for label, part in mine.items():
+            name = label[2:-2]
+            if name in unread or name.startswith("__"):
+                continue
+            if label not in theirs:
+                compared.add(name, "is gone", plain=reference.rows[part].kind != "tensor")
+            else:
+                compared.compare(part, theirs[label], name)
+    left = list(other.others)
+    for row in reference.others:
+        kind = reference.rows[row].kind
+        trials = [(number, compared.trial(row, number, kind.rpartition(".")[2])) for number in left
+                  if other.rows[number].kind == kind]  # fmt: skip
+        good = next((number for number, found in trials if not found), None)
+        if good is not None:
+            left.remove(good)
+        elif trials:
+            compared.found += trials[0][1]
+    return compared.found
+
+
+class _Comparison:
+    def __init__(self, mine: list[Row], theirs: list[Row], detaches: bool) -> None:
+        self._mine = mine
+        self._theirs = theirs
+        self._detaches = detaches
+        self._met: set[tuple[int, int]] = set()
+        self.found: list[Different] = []
+
+    def add(self, where: str, how: str, *, plain: bool) -> None:
+        self.found.append(Different(where, f"`{where}` {how}", plain))
+
+    def trial(self, one: int, other: int, name: str) -> list[Different]:
+        """What ``compare`` would find, without keeping it."""
+        kept, met = self.found, set(self._met)
+        self.found = []
+        self.compare(one, other, name)
+        found, self.found = self.found, kept
+        if found:
+            self._met = met
+        return found
+
+    def compare(self, one: int, other: int, name: str) -> None:
+        todo = deque([(one, other, name)])
+        while todo:
+            one, other, name = todo.popleft()
+            if (one, other) in self._met:
+                continue
+            self._met.add((one, other))
+            a, b = self._mine[one], self._theirs[other]
+            if a.kind != b.kind:
+                self.add(name, f"is a {b.kind} instead of a {a.kind}", plain="tensor" not in (a.kind, b.kind))
+                continue
+            problem = self._problem(a, b)
+            if problem:
+                self.add(name, problem, plain=a.kind != "tensor")
+                continue
+            sequence = a.kind in ("builtins.list", "builtins.tuple", "collections.deque")
+            if sequence and len(a.parts) != len(b.parts):
+                self.add(name, f"has {len(b.parts)} elements instead of {len(a.parts)}", plain=True)
+            for label, part in a.parts.items():
+                if label == ".inplace" and a.kind.startswith("torch.nn."):
+                    continue  # how a module works, and what a cure may change; what it gives is compared
+                if label in b.parts:
+                    todo.append((part, b.parts[label], f"{name}{label}"))
+                elif not sequence and a.kind != "builtins.function":  # a decorator may be taken away
+                    self.add(f"{name}{label}", "is gone", plain=self._mine[part].kind != "tensor")
+
+    def _problem(self, a: Row, b: Row) -> str:
+        if a.kind == "tensor":
+            if (a.value is None) != (b.value is None):
+                return ""
+            if a.value is not None and a.value.dtype != b.value.dtype:
+                return f"is {str(b.value.dtype)[6:]} instead of {str(a.value.dtype)[6:]}"
+            if a.value is not None and not agree(a.value, b.value, Difference()):
+                return "has another value"
+            if a.records != b.records and not (self._detaches and a.records):
+                return "requires grad" if b.records else "does not require grad any more"
+            return ""
+        if isinstance(a.value, int) and isinstance(b.value, int):
+            large = abs(a.value) >= _IDENTITY and abs(b.value) >= _IDENTITY
+            return "" if large or a.value == b.value else f"is {b.value} instead of {a.value}"
+        if isinstance(a.value, (float, complex)) and isinstance(b.value, (float, complex)):
+            close = agree(torch.tensor(a.value).float(), torch.tensor(b.value).float(), Difference())
+            return "" if close else f"is {b.value} instead of {a.value}"
+        return "" if repr(a.value) == repr(b.value) else "has another value"

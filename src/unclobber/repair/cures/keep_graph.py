@@ -1,0 +1,167 @@
+"""Let two losses go through one graph: ``retain_graph=True`` in the backward that frees it, or one backward
+on their sum.
+
+Only where the two follow each other in one pass of the program. Where each turn of a loop comes back to what
+the turn before has freed, keeping all graphs would make each turn slower than the last: there the state is
+detached (``detach_state``, ``detach_hidden``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import libcst as cst
+
+from ...model import Finding, Site
+from .._project import Project
+from .._proposal import KEPT, Proposal
+from .._syntax import Source, is_place, names_in, walk
+from ._blocks import body_of, calls_method, line_in
+from ._sites import Spot, callers
+
+_BETWEEN = {"backward", "step", "zero_grad", "grad", "clip_grad_norm_", "clip_grad_value_"}
+
+
+def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+    """The freeing backward with ``retain_graph=True``; the sum of both losses is shown beside it."""
+    if not two_losses(finding, project):
+        return
+    assert finding.freed is not None
+    assert finding.needed is not None
+    first, second = _spots(finding.freed.site, project), _spots(finding.needed.site, project)
+    for path, source, statement in first:
+        for text in retained(source, statement):
+            title = f"keep the graph in `{_line(source, statement)}` for the next backward"
+            yield Proposal("keep-graph", title, {path: text}, reading=KEPT)
+            break
+    for path, source, statement in first:
+        for other, _, later in second:
+            joined = summed(source, statement, later) if other == path else None
+            if joined is not None:
+                title = f"one backward on the sum instead of `{_line(source, statement)}`"
+                note = "the same gradients in one pass through the shared graph"
+                yield Proposal("keep-graph", title, {path: joined}, offered=True, note=note)
+                return
+
+
+def two_losses(finding: Finding, project: Project) -> bool:
+    """Whether the backward that freed the graph and the one that needs it belong together: two statements
+    of one block that ran one after the other, or one statement in a loop that runs no forward of its own."""
+    freed, needed = finding.freed, finding.needed
+    if finding.code != "UC301" or freed is None or needed is None or needed.nth != freed.nth + 1:
+        return False
+    earlier, later = _spots(freed.site, project), _spots(needed.site, project)
+    # from the outermost call inwards, to where the two part
+    for (path, source, first), (other, _, second) in zip(reversed(earlier), reversed(later), strict=False):
+        if first is not second:
+            return path == other and _follows(source, first, second)
+    if not earlier or not later:
+        return False
+    _, source, statement = earlier[0]
+    return statement is later[0][2] and _only_backward(source, statement)
+
+
+def _spots(site: Site | None, project: Project) -> list[Spot]:
+    return [] if site is None else [spot for spot, _ in callers(site, project)]
+
+
+def _follows(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> bool:
+    """Whether ``second`` stands behind ``first`` in the innermost block that holds both."""
+    for above in source.all_above(first):
+        if isinstance(above, (cst.IndentedBlock, cst.Module)):
+            at, then = line_in(source, first, above.body), line_in(source, second, above.body)
+            if at is not None and then is not None:
+                return at < then or (at == then and first is not second and _is_before(source, first, second))
+    return False
+
+
+def _is_before(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> bool:
+    line = source.parents[first]
+    body = list(line.body) if isinstance(line, cst.SimpleStatementLine) else []
+    return second in body and body.index(first) < body.index(second)  # type: ignore[arg-type]
+
+
+def _only_backward(source: Source, statement: cst.CSTNode) -> bool:
+    """``for loss in losses: loss.backward()``: all the losses were computed before."""
+    loop = source.above(statement, cst.For)
+    if loop is None or calls_method(loop.body, {"step", "zero_grad"}):
+        return False
+    roots = [call.func.value for call in _backwards(statement) if isinstance(call.func, cst.Attribute)]
+    return any(names_in(root) & names_in(loop.target) for root in roots)
+
+
+def _backwards(statement: cst.CSTNode) -> list[cst.Call]:
+    return [
+        node
+        for node in walk(statement)
+        if isinstance(node, cst.Call) and _name(node.func) in ("backward", "grad")
+    ]
+
+
+def _name(func: cst.BaseExpression) -> str:
+    return func.attr.value if isinstance(func, cst.Attribute) else ""
+
+
+def retained(source: Source, statement: cst.CSTNode) -> Iterator[str]:
+    """The text with ``retain_graph=True`` in a statement's backward; nothing where it says so already."""
+    for call in _backwards(statement):
+        said = [a for a in call.args if a.keyword is not None and a.keyword.value == "retain_graph"]
+        if said:
+            if isinstance(said[0].value, cst.Name) and said[0].value.value == "False":
+                yield source.replaced({said[0].value: cst.Name("True")})
+            continue
+        argument = cst.Arg(
+            cst.Name("True"),
+            keyword=cst.Name("retain_graph"),
+            equal=cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace("")),
+        )
+        before = list(call.args)
+        if before and isinstance(before[-1].comma, cst.Comma):
+            before[-1] = before[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+        yield source.replaced({call: call.with_changes(args=[*before, argument])})
+
+
+def summed(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> str | None:
+    """The text with one backward on the sum of two losses, in the second's place.
+
+    Returns:
+        None unless both are plain ``loss.backward()`` lines of one block with nothing between them that
+        looks at gradients or binds the first loss anew.
+    """
+    one, other = _loss(first), _loss(second)
+    line, last = source.own_line(first), source.own_line(second)
+    body = body_of(source, line) if line is not None else None
+    if one is None or other is None or line is None or last is None or body is None:
+        return None
+    start, stop = line_in(source, line, body), line_in(source, last, body)
+    if start is None or stop is None or body[stop] is not last or stop <= start:
+        return None
+    if not _quiet(body[start + 1 : stop], names_in(one)):
+        return None
+    both = cst.parse_expression(f"({source.code(one)} + {source.code(other)}).backward()")
+    return source.replaced({line: cst.RemoveFromParent(), second: cst.Expr(both)})
+
+
+def _loss(statement: cst.CSTNode) -> cst.BaseExpression | None:
+    call = statement.value if isinstance(statement, cst.Expr) else None
+    if isinstance(call, cst.Call) and _name(call.func) == "backward" and not call.args:
+        assert isinstance(call.func, cst.Attribute)
+        return call.func.value if is_place(call.func.value) else None
+    return None
+
+
+def _quiet(lines: Sequence[cst.CSTNode], names: set[str]) -> bool:
+    for line in lines:
+        if calls_method(line, _BETWEEN):
+            return False
+        for node in walk(line):
+            if isinstance(node, cst.Attribute) and node.attr.value == "grad":
+                return False
+            if isinstance(node, cst.AssignTarget) and names_in(node.target) & names:
+                return False
+    return True
+
+
+def _line(source: Source, statement: cst.CSTNode) -> str:
+    code = " ".join(source.code(statement).split())
+    return code if len(code) <= 50 else f"{code[:47]}..."

@@ -1,0 +1,54 @@
+"""Give a tensor memory of its own before it is written: a copy of an expanded view, or of what is read while
+memory that overlaps it is written.
+
+The copy is made where the view is made, so everybody who holds it sees the write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from ...model import Finding
+from .._project import Project
+from .._proposal import Proposal
+from .._syntax import Source, is_place, walk
+from ._sites import saved_spots, write_spots
+from .clone_saved import cloned
+
+_REPEATS = frozenset({"expand", "expand_as", "broadcast_to", "as_strided", "unfold"})
+
+
+def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+    """Copies of the expanded view where it is made; copies of what the writing statement reads."""
+    if finding.code != "UC207":
+        return
+    for _, (path, source, statement) in saved_spots(finding, project):
+        for call in expansions(statement):
+            title = f"copy `{source.code(call)}`, so that each element has a place of its own"
+            yield Proposal("own-memory", title, {path: source.replaced({call: cloned(call)})})
+    for _, (path, source, statement) in write_spots(finding, project):
+        for read in operands(source, statement):
+            title = f"read a copy of `{source.code(read)}`"
+            yield Proposal("own-memory", title, {path: source.replaced({read: cloned(read)})})
+
+
+def expansions(statement: cst.CSTNode) -> Iterator[cst.Call]:
+    """The calls that show an element in several places; those that give one tensor."""
+    for node in walk(statement):
+        func = node.func if isinstance(node, cst.Call) else None
+        if isinstance(node, cst.Call) and isinstance(func, cst.Attribute) and func.attr.value in _REPEATS:
+            yield node
+
+
+def operands(source: Source, statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    """What a writing statement reads: the right side, or the arguments of an in-place call."""
+    values: list[cst.BaseExpression] = []
+    if isinstance(statement, (cst.AugAssign, cst.Assign)):
+        values.append(statement.value)
+    elif isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call):
+        values += [argument.value for argument in statement.value.args]
+    for value in values:
+        if is_place(value) or isinstance(value, (cst.Subscript, cst.Call)):
+            yield value

@@ -1,0 +1,58 @@
+"""A fixed script prints to its end what the guarded original prints, or it is not called fixed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import warm
+from unclobber.repair import _rounds
+from unclobber.repair._outcome import Proved
+from unclobber.repair._proof import Runner
+
+PROGRAMS = Path(__file__).parent / "whole_runs"
+NAMES = sorted(path.stem for path in PROGRAMS.glob("*.py") if not path.stem.endswith(".right"))
+QUICK = ("chained_target", "old_name", "penalty_beside", "yielded")
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    with Runner() as one:
+        yield one
+
+
+def _check(name: str, folder: Path, runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "pyproject.toml").touch()
+    shutil.copy(PROGRAMS / f"{name}.py", "train.py")
+    rounds = _rounds.run("train.py", runner=runner, first_only=True)
+    last = rounds.last
+    if not isinstance(last, Proved):
+        reason = getattr(last, "reason", "")
+        assert "to its end" in reason or reason.startswith(("no cure", "none of")), last
+        return
+    assert last.best.proof is not None
+    assert last.best.proof.verified == "whole-run"
+    (text,) = rounds.project.overlay.values()
+    (folder / "train.py").write_text(text)
+    right = PROGRAMS / f"{name}.right.py"
+    guarded = ("-m", "unclobber", "run", "--guard", "--exit-zero", str(PROGRAMS / f"{name}.py"))
+    expected = warm.python(*([str(right)] if right.exists() else guarded), cwd=folder)
+    found = warm.python("train.py", cwd=folder)
+    assert (found.returncode, found.stdout) == (0, expected.stdout), f"{last.best.titles}\n{found.stderr}"
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_sampled(name, tmp_path, runner, monkeypatch):
+    """A holder, the written value under its old name, what stands beside the write, a generator."""
+    _check(name, tmp_path, runner, monkeypatch)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("name", NAMES)
+def test_all(name, tmp_path, runner, monkeypatch):
+    """Each of them."""
+    _check(name, tmp_path, runner, monkeypatch)

@@ -1,0 +1,81 @@
+"""Which edits take a write away from somebody, by what was measured."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from unclobber.model import Finding, Site, Write
+from unclobber.repair._hiding import hidden, spots
+from unclobber.repair._job import Held
+from unclobber.repair._project import Project
+from unclobber.repair._proposal import Proposal
+
+TEXT = """\
+def f(net, x):
+    h = net(x).exp()
+    y = h.clamp_(0)
+    return y + h
+"""
+
+
+@pytest.fixture
+def judged(tmp_path):
+    """``judged(old, new, held)``: the note on an edit of one line, and the names left unread."""
+
+    def run(old, new, held, *, text=TEXT, write="h.clamp_(0)", hides=""):
+        path = tmp_path / "program.py"
+        path.write_text(text)
+        line = next(n for n, code in enumerate(text.splitlines(), 1) if write in code)
+        code = text.splitlines()[line - 1]
+        column = code.index(write) + 1
+        site = Site(str(path), line, column, line, column + len(write), "f", write, line, line, code.strip())
+        finding = Finding("UC101", "a message", writes=(Write(site, "clamp_", True, True),))
+        proposal = Proposal(
+            "a-cure", "a title", {os.path.realpath(path): text.replace(old, new)}, hides=hides
+        )
+        measured = {} if held is None else dict.fromkeys(spots(finding), held)
+        found = hidden(proposal, finding, Project(str(tmp_path.resolve())), measured)
+        return found.note, found.unread
+
+    return run
+
+
+ALONE = Held(3, ("h",))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "held", "note"),
+    [
+        ("y = h.clamp_(0)", "y = h = h.clamp(0)", ALONE, ""),
+        ("y = h.clamp_(0)", "y = h.clamp(0)", ALONE, "`h` is left without the write"),
+        ("y = h.clamp_(0)", "h = h.clone()\n    y = h.clamp_(0)", ALONE, ""),
+        ("y = h.clamp_(0)", "y = h = h.clamp(0)", Held(3, ("h", "z")), ""),
+        ("y = h.clamp_(0)", "y = h = h.clamp(0)", Held(3, ("h", "x")), ""),
+        ("y = h.clamp_(0)", "y = h = h.clamp(0)", Held(3, ("h", "self.last")), "`self.last` is left"),
+        ("y = h.clamp_(0)", "y = h = h.clamp(0)", Held(3, ("h",), ("a list",)), "a list also held"),
+        ("net(x).exp()", "net(x).exp().clone()", Held(3, ("h",), ("a list",)), ""),
+        ("    y = h", "    # why\n    y = h", Held(3, ("h",), ("a list",)), ""),
+    ],
+)  # fmt: skip
+def test_what_is_hidden(judged, old, new, held, note):
+    """Names that are bound anew or never read again need not see the write; all others must. An edit of
+    another statement hides nothing."""
+    found, _ = judged(old, new, held)
+    assert found.startswith(note)
+    assert bool(found) == bool(note)
+
+
+def test_global_names_that_nobody_reads(judged):
+    """They are told: at the end they hold the old value."""
+    text = "h = net(x).exp()\nz = h\nh.clamp_(0)\nprint(h)\n"
+    note, unread = judged("h.clamp_(0)", "h = h.clamp(0)", Held(1, ("h", "z")), text=text)
+    assert (note, unread) == ("", frozenset({"z"}))
+
+
+def test_what_was_not_measured(judged):
+    """There the cure's own guess counts."""
+    note, _ = judged("y = h.clamp_(0)", "y = h = h.clamp(0)", None, hides="h")
+    assert note == "whoever else holds the tensor `h` no longer sees this write"
+    assert judged("y = h.clamp_(0)", "y = h = h.clamp(0)", ALONE, hides="h")[0] == ""

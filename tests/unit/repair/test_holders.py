@@ -1,0 +1,148 @@
+"""Who else holds what a statement is about to write: nobody, names of its own frame, or others."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from unclobber._session import Session
+from unclobber.repair._holders import Holders
+from unclobber.repair._probes import PASSED, PLACE, Spot, instrumented
+
+SETTING = """
+import functools
+import torch
+from torch import nn
+
+net = nn.Linear(4, 4)
+x = torch.ones(2, 4)
+hist, kept = [], {}
+
+
+class Thing:
+    pass
+
+
+thing = Thing()
+"""
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """``held(body)``: what was seen at the statement of a function that ends in ``# here``."""
+
+    def run(body, call="f()"):
+        text = (
+            SETTING
+            + "\n\ndef f():\n"
+            + "".join(f"    {line}\n" for line in dedent(body).strip().splitlines())
+        )
+        line = next(n for n, code in enumerate(text.splitlines(), 1) if code.endswith("# here"))
+        code = text.splitlines()[line - 1]
+        spot = Spot("program.py", line, len(code) - len(code.lstrip()) + 1)
+        names = {"__name__": "program"}
+        with Session("guard", warn=False) as session:
+            holders = Holders(session.ledger.saves)
+            for name in (PASSED, PLACE):
+                monkeypatch.setattr("builtins." + name, None, raising=False)
+            holders.install()
+            exec(instrumented(text, "program.py", [spot]), names)
+            exec(call, names)
+        return holders.found()[spot]
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "h = torch.sigmoid(net(x))\nh *= 2  # here\nreturn h",
+        "h = (net(x) * 2).view(-1)\nh *= 2  # here\nreturn h",
+        "h = torch.tanh(net(x))\nprint(h.sum().item(), end='')\nz = h.pow(2)\nh[0] = 0  # here\nreturn h, z",
+        "for _ in range(3):\n    h = net(x).exp()\n    h.mul_(2)  # here",
+        "h = net(x).exp()\ndef g():\n    nonlocal h\n    h *= 2  # here\ng()",
+        "h = net(x).exp()\na, b = h[:1].clone(), h\ndel b\nh += 1  # here",
+    ],
+    ids=["result", "view of a temporary", "saved", "loop", "nonlocal", "let go"],
+)
+def test_the_name_alone(held, body):
+    """What autograd saves, what a view is of and what was let go are no holders."""
+    found = held(body)
+    assert (found.names, found.others) == (("h",), ())
+
+
+def test_each_run_is_counted(held):
+    """One run in which somebody holds it is enough."""
+    found = held(
+        "for n in range(3):\n    h = net(x).exp()\n    if n == 1:\n        hist.append(h)\n    h += 1  # here"
+    )
+    assert (found.times, found.others) == (3, ("a list",))
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        "hist.extend([h])",
+        "thing.last = h",
+        "kept['h'] = h",
+        "thing.probe = lambda h=h: h.sum()",
+        "thing.part = functools.partial(torch.add, h)",
+        "thing.view = h[0]",
+        "thing.plain = h.detach()",
+        "thing.array = h.detach().numpy()",
+        "h.retain_grad()",
+        "h.note = 'mine'",
+        "net.register_buffer('stat', h, persistent=False)",
+        "thing.generator = (one for one in [h])\n    next(thing.generator)",
+    ],
+)
+def test_others(held, keep):
+    """Whoever keeps it, or a part of it, or what was asked of the tensor itself."""
+    body = "if True:\n    h = net(x).exp()\n    " + keep + "\n    h *= 2  # here"
+    assert held(body).others
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        ("h = net(x).exp()\ny = h\nh *= 2  # here", ("h", "y")),
+        ("h = net(x).exp()\nleft = torch.narrow(h, 1, 0, 2)\nh *= 2  # here", ("h", "left")),
+        ("h = net(x).exp()\na, b = h[:, :2], h[:, 2:]\na *= 2  # here", ("a", "h")),
+        ("pre = net(x).exp()\nh = nn.Identity()(pre)\nh *= 2  # here", ("h", "pre")),
+        ("h = net(x).exp()\ny = h.clamp_(0)  # here", ("h",)),
+        ("y = nn.functional.relu(net(x).exp(), inplace=True)  # here", ()),
+        ("if (g := net(x).exp()).mul_(2).sum() > 0:  # here\n    pass", ("g",)),
+        ("thing.h = net(x).exp()\nthing.h *= 2  # here", ("thing.h",)),
+        ("outs = [net(x).exp()]\nouts[0] *= 2  # here", ("outs[0]",)),
+    ],
+)
+def test_names_of_the_frame(held, body, names):
+    """Other names of the same tensor and of overlapping views are told by name: they may be read later or
+    not, which the text says. A view of other elements is none."""
+    found = held(body)
+    assert (found.names, found.others) == (names, ())
+
+
+def test_a_callers_name(held):
+    """It is said whose."""
+    found = held("def scale_(t):\n    return t.mul_(2)  # here\nprobs = net(x).exp()\nscale_(probs)")
+    assert found.others == ("`probs` in `f`",)
+
+
+def test_what_is_no_tensor(held):
+    """Nothing is said of it."""
+    with pytest.raises(KeyError):
+        held("n = 1\nn += 1  # here")
+
+
+def test_the_code_keeps_its_places():
+    """A statement that is looked at is still at its line and columns."""
+    text = "def f(h):\n    h *= 2\n    return h\n"
+    plain, looked = compile(text, "p", "exec"), instrumented(text, "p", [Spot("p", 2, 5)])
+
+    def places(code):
+        (function,) = (const for const in code.co_consts if hasattr(const, "co_code"))
+        return set(function.co_positions())
+
+    assert places(plain) <= places(looked)

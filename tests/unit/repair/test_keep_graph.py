@@ -1,0 +1,117 @@
+"""Two losses of one graph: ``retain_graph=True``, or one backward on their sum."""
+
+from __future__ import annotations
+
+import pytest
+from made_findings import finding_in
+from rewriting import plain
+
+from unclobber.repair._proposal import KEPT
+from unclobber.repair.cures import CURES
+
+keep_graph, detach_state = CURES["keep-graph"], CURES["detach-state"]
+
+LOSSES = """
+for x in data:
+    h = net(x)
+    a, b = f(h), g(h)
+    a.backward()
+    b.backward()
+    opt.step()
+"""
+
+
+@pytest.fixture
+def freed(tmp_path):
+    """``freed(text, first, second)``: what the cure proposes where ``second`` needs what ``first`` freed."""
+
+    def run(text, first, second, *, nth=(1, 2), cure=keep_graph):
+        finding, project = finding_in(tmp_path, "UC301", text, freed=first, needed=second, nth=nth)
+        return list(cure(finding, project))
+
+    return run
+
+
+def _texts(proposals):
+    return [text for proposal in proposals for text in proposal.texts.values()]
+
+
+def test_nothing_to_do(freed):
+    """A backward that needs what it has freed itself, in another turn, is no matter of two losses."""
+    text = LOSSES.replace("    b.backward()\n", "")
+    assert freed(text, "a.backward()", "a.backward()") == []
+
+
+@pytest.mark.parametrize("nth", [(1, 3), (2, 4)])
+def test_a_state_that_is_carried(freed, nth):
+    """What an earlier turn has freed is not kept: each turn would be slower than the last."""
+    assert freed(LOSSES, "a.backward()", "b.backward()", nth=nth) == []
+    assert freed(LOSSES, "b.backward()", "a.backward()") == []
+
+
+def test_the_same_backward_in_another_turn(tmp_path):
+    """It is called from the same line: that ``main()`` stands below makes it no loss of its own."""
+    text = "def main():\n    for x in xs:\n        h = cell(h)\n        h.backward()\n\nmain()\n"
+    finding, project = finding_in(
+        tmp_path, "UC301", text, freed="h.backward()", needed="h.backward()", nth=(1, 2), callers=(6,)
+    )
+    assert list(keep_graph(finding, project)) == []
+    assert list(detach_state(finding, project))
+
+
+def test_kept_or_summed(freed):
+    """The first keeps the graph; one backward on the sum is shown beside it."""
+    kept, summed = freed(LOSSES, "a.backward()", "b.backward()")
+    assert kept.reading == KEPT
+    assert not kept.offered
+    assert _texts([kept]) == [plain(LOSSES).replace("a.backward()", "a.backward(retain_graph=True)")]
+    assert summed.offered
+    assert _texts([summed]) == [
+        plain(LOSSES).replace("    a.backward()\n", "").replace("    b.backward()", "    (a + b).backward()")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "after"),
+    [
+        ("a.backward(w)", "a.backward(w, retain_graph=True)"),
+        ("a.backward(retain_graph=False)", "a.backward(retain_graph=True)"),
+        ("a.backward(w,)", "a.backward(w, retain_graph=True)"),
+    ],
+)
+def test_arguments_stay(freed, call, after):
+    """What a backward was given, it is still given."""
+    text = LOSSES.replace("a.backward()", call)
+    assert _texts(freed(text, call, "b.backward()"))[0] == plain(LOSSES).replace("a.backward()", after)
+
+
+def test_one_that_keeps_already(freed):
+    """There is nothing to add."""
+    text = LOSSES.replace("a.backward()", "a.backward(retain_graph=True)")
+    assert freed(text, "a.backward(retain_graph=True)", "b.backward()") == []
+
+
+@pytest.mark.parametrize(
+    "between", ["opt.step()", "opt.zero_grad()", "print(w.grad)", "a = a * 2", "clip_grad_norm_(ps, 1.0)"]
+)
+def test_not_summed(freed, between):
+    """What stands between them looks at gradients, or makes the first loss another."""
+    text = LOSSES.replace("    b.backward()", f"    {between}\n    b.backward()")
+    assert not any(proposal.offered for proposal in freed(text, "a.backward()", "b.backward()"))
+
+
+def test_losses_in_a_loop(freed):
+    """A loop that does nothing but call backward on what was computed before."""
+    text = "for loss in losses:\n    loss.backward()\n"
+    assert _texts(freed(text, "loss.backward()", "loss.backward()")) == [
+        "for loss in losses:\n    loss.backward(retain_graph=True)\n"
+    ]
+    stepped = text + "    opt.step()\n"
+    assert freed(stepped, "loss.backward()", "loss.backward()") == []
+
+
+def test_two_losses_are_not_detached(freed):
+    """The second loss would no longer reach what both share."""
+    text = LOSSES.replace("net(x)", "net(x, h)")
+    assert freed(text, "a.backward()", "b.backward()", cure=detach_state) == []
+    assert freed(text, "a.backward()", "a.backward()", nth=(1, 3), cure=detach_state)

@@ -1,0 +1,49 @@
+"""Memory of its own for what is written: copies of expanded views, and of what overlaps."""
+
+from __future__ import annotations
+
+import pytest
+from rewriting import plain
+
+from unclobber.repair.cures import CURES
+
+own_memory = CURES["own-memory"]
+
+PROGRAM = """
+def f(x, y):
+    h = x.expand(3, 4)
+    h += y
+    return h
+"""
+
+
+def test_nothing_to_do(proposed):
+    """Only where elements share one place in memory."""
+    assert proposed(own_memory, "UC101", PROGRAM, saved="x.expand(3, 4)", write="h += y") == []
+
+
+def test_what_is_not_expanded_is_left_alone(proposed):
+    """No call here gives a view that repeats elements, and what is read is a number."""
+    text = "h = x.exp()\nh += 1\n"
+    assert proposed(own_memory, "UC207", text, saved="x.exp()", write="h += 1") == []
+
+
+def test_the_view_is_copied_where_it_is_made(proposed):
+    """So whoever holds it sees the write; after that, a copy of what is read."""
+    assert proposed(own_memory, "UC207", PROGRAM, saved="x.expand(3, 4)", write="h += y") == [
+        plain(PROGRAM).replace("x.expand(3, 4)", "x.expand(3, 4).clone()"),
+        plain(PROGRAM).replace("h += y", "h += y.clone()"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("h[1:] += h[:-1]", "h[1:] += h[:-1].clone()"),
+        ("h[1:] = h[:-1]", "h[1:] = h[:-1].clone()"),
+        ("h[1:].add_(h[:-1], alpha=2)", "h[1:].add_(h[:-1].clone(), alpha=2)"),
+    ],
+)
+def test_what_is_read_is_copied(proposed, before, after):
+    """Where a statement reads memory that it writes."""
+    assert proposed(own_memory, "UC207", f"{before}\n", write=before) == [f"{after}\n"]
