@@ -214,7 +214,7 @@ class Run:
             job.stop_after,
             cut=_proposal.CUT in job.readings,
             after_each=self._after_backward,
-            go_on=self._go_on,
+            go_on=lambda: job.to_end,
         )
         self.reads = None if job.since is None else _leftovers.Reads(job.since)
         self.events = _Events(job)
@@ -294,18 +294,20 @@ class Run:
         if self.job.to_end:
             self.living.look(nth)
         mine, reference = self.recorder.records, self.reference
-        if reference is None or len(mine) != nth or len(reference.records) < nth:
+        if len(mine) != nth:
             return False
-        return bool(self._compare(1, nth - 1).why)
+        if reference is not None and nth <= len(reference.records) and self._compare(1, nth - 1).why:
+            return True
+        if self.job.compare_until is not None and nth >= self.job.compare_until:
+            self._tell_so_far()
+        return False
 
-    def _go_on(self) -> bool:
-        if not self.job.to_end:
-            return False
+    def _tell_so_far(self) -> None:
+        """What counts should the end not come in time."""
         self.ending = "stopped"
         self._record(None)
         self._answer(replace(self._ran(), comparison=self._comparison(), too_long=True), ".so-far")
         self.ending = "finished"
-        return True
 
     # --- what is told -------------------------------------------------------------------------------
 

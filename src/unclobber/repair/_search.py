@@ -322,7 +322,7 @@ class Search:
             readings=tuple(sorted(readings - {AS_WRITTEN})),
             stop_after=self._failed_at + BEYOND,
             since=self._since,
-            **more,
+            **{"compare_until": self._failed_at, **more},
         )
 
     def _not_deterministic(self, finding: Finding, begun: int) -> str:
