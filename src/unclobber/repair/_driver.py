@@ -44,7 +44,10 @@ def main(argv: list[str]) -> int:
     if len(argv) > 1:
         _be_the_child(_decode(argv[1]))
         return 0
-    import torch  # noqa: F401
+    try:
+        import torch  # noqa: F401
+    except (ImportError, OSError):
+        return 2  # who started us says so
 
     threads = _threads()  # NumPy's BLAS starts some, and ends them before each fork
     _warm_up()
