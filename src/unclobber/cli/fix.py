@@ -96,23 +96,24 @@ def command(
         raise UsageError(f"fix has no report format {format_!r}", "The formats are text, json.")
     if write and check:
         raise UsageError("--write and --check exclude each other", "Use one of them.")
-    require_torch()
     _require_libcst()
     from unclobber.repair import _apply, _rounds
     from unclobber.repair._outcome import Clean, Failed
     from unclobber.repair._project import Project, root_of
+    from unclobber.repair._proof import Runner
 
     on_disk = Project(root_of(script))
     try:
-        with said() as progress:
+        with said() as progress, Runner(timeout, to_end) as runner:  # which imports torch at the same time
+            require_torch()
             rounds = _rounds.run(
                 script,
                 arguments,
                 timeout=timeout,
-                seconds_to_end=to_end,
                 everything=everything,
                 first_only=check,
                 progress=progress,
+                runner=runner,
             )
     except KeyboardInterrupt:
         sys.stderr.write("unclobber: interrupted; nothing was written\n")

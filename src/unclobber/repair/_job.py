@@ -49,7 +49,8 @@ class Job:
     """File for the recorded values, so that later runs can be compared with them."""
     compare_with: str | None = None
     compare_until: int | None = None
-    """The backward call that both must have reached; later ones are compared where both reach them."""
+    """The backward call that both must have reached; later ones are compared where both reach them. What is
+    known by then counts should the end not come in time."""
     unsteady: frozenset[str] = frozenset()
     """Of what a run leaves behind, what differs from run to run of the program as it is."""
     unread: frozenset[str] = frozenset()

@@ -56,6 +56,8 @@ class Repair:
     """What the user must know: what the cure changes, or which reading was taken."""
     hides: bool = False
     """Whether somebody may no longer see a write, which no comparison of gradients need show."""
+    drops: bool = False
+    """Whether it takes a write out of the graph that looks like a part of the computation."""
     applicable: bool = True
     """False for a cure that changes what is computed: it is shown, never written."""
 

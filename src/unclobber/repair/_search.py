@@ -24,7 +24,7 @@ from ._outcome import Clean, Failed, Outcome, Proof, Proved, Repair, Unproved
 from ._probes import Spot
 from ._project import Project, root_of
 from ._proof import Runner
-from ._proposal import AS_WRITTEN, CUT, VIEW_DETACHED, Proposal, reading_of
+from ._proposal import AS_WRITTEN, CUT, NOT_RECORDED, VIEW_DETACHED, Proposal, reading_of
 
 BEYOND = 2
 """Backward calls after the one that failed which are run and compared as well."""
@@ -51,9 +51,14 @@ class _State:
     unread: frozenset[str] = frozenset()
 
     @property
-    def order(self) -> tuple[bool, int]:
-        """Those that hide nothing come first, then the smallest."""
-        return bool(self.hides), self.lines
+    def order(self) -> tuple[bool, bool, int]:
+        """Those that keep each gradient come first, then those that hide nothing, then the smallest."""
+        return self.drops, bool(self.hides), self.lines
+
+    @property
+    def drops(self) -> bool:
+        """Whether a write that looks like a part of the computation is taken out of the graph."""
+        return any(step.late and step.reading == NOT_RECORDED for step in self.steps)
 
     @property
     def texts(self) -> dict[str, str]:
@@ -133,7 +138,7 @@ class Search:
         proved: list[tuple[Repair, _State]] = []
         unproved: list[Repair] = []
         order = itertools.count()
-        queue: list[tuple[tuple[bool, int], int, int, _State]] = []
+        queue: list[tuple[tuple[bool, bool, int], int, int, _State]] = []
         seen: set[frozenset[tuple[str, str]]] = set()
         self._push(queue, order, seen, start, finding)
         while queue:
@@ -325,7 +330,7 @@ class Search:
             readings=tuple(sorted(readings - {AS_WRITTEN})),
             stop_after=self._failed_at + BEYOND,
             since=self._since,
-            **more,
+            **{"compare_until": self._failed_at, **more},
         )
 
     def _not_deterministic(self, finding: Finding, begun: int) -> str:
@@ -451,18 +456,20 @@ def _repair(state: _State, proof: Proof | None) -> Repair:
         proof=proof,
         notes=tuple(dict.fromkeys(filter(None, [*(step.note for step in state.steps), *state.hides]))),
         hides=bool(state.hides),
+        drops=state.drops,
     )
 
 
 def _rank(repair: Repair) -> tuple[float, ...]:
-    """Those proved to the end first, then those that hide no write; then fewest changed lines, least extra
-    memory, least extra time; the measured ones in steps coarser than their noise, so that equal cures keep
-    the order of the table. Time is the processor's: a machine that is busy elsewhere must not decide what is
-    offered."""
+    """Those proved to the end first, then those that drop no gradient and hide no write; then fewest changed
+    lines, least extra memory, least extra time; the measured ones in steps coarser than their noise, so that
+    equal cures keep the order of the table. Time is the processor's: a machine that is busy elsewhere must
+    not decide what is offered."""
     assert repair.proof is not None
     memory = round(max(0, repair.proof.extra_bytes) / 16e6)
     return (
         not repair.proof.to_end,
+        repair.drops,
         repair.hides,
         repair.changed_lines,
         memory,

@@ -8,22 +8,24 @@ from unclobber.repair._outcome import Proof, Repair
 from unclobber.repair._search import _rank
 
 
-def _repair(*, lines=1, hides=False, **proof):
-    return Repair(("",), ("",), {}, lines, Proof("as written", 1, 1, **proof), hides=hides)
+def _repair(*, lines=1, hides=False, drops=False, **proof):
+    return Repair(("",), ("",), {}, lines, Proof("as written", 1, 1, **proof), hides=hides, drops=drops)
 
 
 @pytest.mark.parametrize(
     ("better", "worse"),
     [
+        (_repair(hides=True), _repair(to_end=False)),
+        (_repair(hides=True), _repair(drops=True)),
         (_repair(lines=3), _repair(hides=True)),
         (_repair(lines=1, extra_bytes=10**9), _repair(lines=2)),
         (_repair(cpu_seconds=30.0), _repair(extra_bytes=10**9)),
         (_repair(cpu_seconds=-2.0), _repair(cpu_seconds=2.0)),
     ],
-    ids=["hides", "lines", "memory", "time"],
+    ids=["end", "drops", "hides", "lines", "memory", "time"],
 )
 def test_what_counts(better, worse):
-    """Hidden writes, then lines, then memory, then time."""
+    """How far it is proved, dropped gradients, hidden writes, then lines, then memory, then time."""
     assert _rank(better) < _rank(worse)
 
 

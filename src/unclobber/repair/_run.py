@@ -1,0 +1,293 @@
+"""One run of the program in this process, and what is told of it."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import pickle
+import random
+import resource
+import sys
+import threading
+import time
+import traceback
+from dataclasses import replace
+from types import CodeType
+from typing import Any
+
+import torch
+
+from .._session import Session
+from ..model import Finding
+from . import _ending, _leftovers, _overlay, _proposal, _readings
+from ._ending import Ending, compare_endings
+from ._holders import Holders
+from ._job import Comparison, Different, Job, Ran
+from ._living import Living
+from ._probes import instrumented
+from ._project import Project, root_of
+from ._recorder import Difference, Enough, Recorder, Story, compare
+
+SEED = 0
+"""Put into every generator before the script starts; a script that sets seeds of its own overrides it."""
+
+
+class Run:
+    """One run of the program in this process, and what is to be told of it."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.reference: Story | None = None
+        self.problem = ""
+        """Why the reference can't be compared with."""
+        self._load()
+        self.living = Living()
+        self.session = Session(job.policy, strict=True, warn=False)  # type: ignore[arg-type]
+        self.holders = Holders(self.session.ledger.saves)
+        self.recorder = Recorder(
+            job.stop_after,
+            cut=_proposal.CUT in job.readings,
+            after_each=self._after_backward,
+            go_on=lambda: job.to_end,
+        )
+        self.reads = None if job.since is None else _leftovers.Reads(job.since)
+        self.events = _Events(job)
+        self.ending, self.error = "finished", ""
+        self.code = ""
+        self.finding: Finding | None = None
+        self.base = _peak()
+        self.began = self.cpu_began = 0.0
+
+    def perform(self) -> None:
+        """Run it, and write the answer."""
+        job = self.job
+        compiled = self._compiled()
+        probed = frozenset(spot.path for spot in job.probes)
+        _overlay.install(job.overlay, job.copy, compiled, probed)
+        self.began, self.cpu_began = time.perf_counter(), time.process_time()
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.session)
+            # Entering a session may probe torch with backward calls of its own.
+            self.recorder.install()
+            if job.probes:
+                self.holders.install()
+            _seed()
+            _readings.enter(job.readings, stack)
+            if self.reads is not None:
+                sys.addaudithook(self.reads)
+            sys.addaudithook(self.events)
+            try:
+                _overlay.run_as_main(
+                    job.script, job.arguments, job.overlay, job.copy, job.folder or os.getcwd(), compiled
+                )
+            except BaseException as failure:
+                self._failed(failure)
+            generators = _ending.generators()
+            if self.ending != "stopped":
+                _wait_for_threads()
+        self.events.off = True
+        ran = self._ran()
+        whole = job.to_end and self.ending in ("finished", "error")
+        ending = self._ending_of(generators) if whole else None
+        self._record(ending)
+        at_end = None
+        if ending is not None and self.reference is not None and self.reference.ending is not None:
+            at_end = self._compared(ending, self.reference.ending)
+        self._answer(replace(ran, comparison=self._comparison(), at_end=at_end), "")
+
+    def _compiled(self) -> Any:
+        def compiled(source: str | bytes, name: str) -> CodeType:
+            real = os.path.realpath(name)
+            spots = [spot for spot in self.job.probes if spot.path == real]
+            return instrumented(source, name, spots) if spots else _overlay.plainly(source, name)
+
+        return compiled
+
+    def _failed(self, failure: BaseException) -> None:
+        if isinstance(failure, Enough):
+            self.ending = "stopped"
+        elif isinstance(failure, SystemExit):
+            self.code = "" if failure.code is None else repr(failure.code)
+        else:
+            self.finding = self.session.finding_for(failure)
+            self.ending = "error" if self.finding is None else "finding"
+            self.error = "".join(traceback.format_exception_only(failure)).strip()
+
+    # --- on the way ---------------------------------------------------------------------------------
+
+    def _after_backward(self, nth: int) -> bool:
+        """Whether the run need not go on: it is not the reference's."""
+        if self.job.to_end:
+            self.living.look(nth)
+        mine, reference = self.recorder.records, self.reference
+        if len(mine) != nth:
+            return False
+        if reference is not None and nth <= len(reference.records) and self._compare(1, nth - 1).why:
+            return True
+        if self.job.compare_until is not None and nth >= self.job.compare_until:
+            self._tell_so_far()
+        return False
+
+    def _tell_so_far(self) -> None:
+        """What counts should the end not come in time."""
+        self.ending = "stopped"
+        self._record(None)
+        self._answer(replace(self._ran(), comparison=self._comparison(), too_long=True), ".so-far")
+        self.ending = "finished"
+
+    # --- what is told -------------------------------------------------------------------------------
+
+    def _ran(self) -> Ran:
+        session, recorder = self.session, self.recorder
+        own = () if self.finding is None or self.finding in session.findings else (self.finding,)
+        return Ran(
+            ending=self.ending,
+            findings=(*session.findings, *own),
+            backwards=recorder.begun,
+            failed_at=recorder.failed_at if recorder.failed_at is not None else recorder.begun + 1,
+            error=self.error,
+            seconds=time.perf_counter() - self.began,
+            cpu_seconds=time.process_time() - self.cpu_began,
+            peak_bytes=max(0, _peak() - self.base),
+            loaded=tuple(sorted({os.path.realpath(self.job.copy.here(path)) for path in _loaded()})),
+            asked=self.events.asked,
+            held=self.holders.found(),
+            leftovers={} if self.reads is None else dict(self.reads.found),
+        )
+
+    def _answer(self, ran: Ran, suffix: str) -> None:
+        part = f"{self.job.answer_to}.part"
+        with open(part, "wb") as file:
+            pickle.dump(ran, file)
+        os.replace(part, f"{self.job.answer_to}{suffix}")
+
+    def _ending_of(self, generators: dict[str, str]) -> Ending:
+        job = self.job
+        atexit._run_exitfuncs()
+        _ending.flush()
+        project = Project(root_of(os.path.join(job.folder, job.script)))
+        owned = functools.cache(lambda path: project.owns(job.copy.here(os.path.abspath(path))))
+        return _ending.ending_of(
+            f"error {self.error}" if self.error else f"exit {self.code}",
+            printed={name: f"{job.answer_to}.{name}" for name in ("stdout", "stderr")},
+            files=self.events.written(),
+            own=owned,
+            living=self.living,
+            generators=generators,
+        )
+
+    # --- the reference ------------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        if self.job.compare_with is None:
+            return
+        # Written a moment ago by this very code in another child.
+        if os.path.exists(self.job.compare_with):
+            self.reference = torch.load(self.job.compare_with, weights_only=False)
+        else:
+            self.problem = "the reference could not be run"
+
+    def _record(self, ending: Ending | None) -> None:
+        if self.job.record_to is not None:
+            part = f"{self.job.record_to}.part"
+            torch.save(Story(self.recorder.records, ending), part)
+            os.replace(part, self.job.record_to)
+
+    def _compare(self, until: int, skipped: int = 0) -> Difference:
+        assert self.reference is not None
+        try:
+            return compare(self.reference.records[skipped:], self.recorder.records[skipped:], until)
+        except (RuntimeError, NotImplementedError) as problem:
+            return Difference(f"gradients could not be compared: {problem}")
+
+    def _comparison(self) -> Comparison | None:
+        if self.job.compare_with is None:
+            return None
+        if self.reference is None:
+            return Comparison(False, self.problem)
+        until = self.job.compare_until
+        found = self._compare(len(self.reference.records) if until is None else until)
+        return Comparison(
+            same=not found.why,
+            why_not=found.why,
+            compared=found.compared,
+            leaves=found.leaves,
+            gradients=found.gradients,
+            largest_difference=found.largest,
+        )
+
+    def _compared(self, ending: Ending, reference: Ending) -> tuple[Different, ...]:
+        job = self.job
+        try:
+            found = compare_endings(reference, ending, unread=job.unread, detaches=job.detaches)
+        except (RuntimeError, NotImplementedError) as problem:
+            found = [Different("state", f"the state could not be compared: {problem}")]
+        return tuple(one for one in found if one.what not in job.unsteady)
+
+
+class _Events:
+    """What the program does that shows nowhere else: files outside of the copies that it opens for writing,
+    and whether it asks for input."""
+
+    def __init__(self, job: Job) -> None:
+        self._copy = job.copy
+        self._own = job.answer_to
+        self._opened: set[str] = set()
+        self._before = {path: _marks(path) for path in job.copy.files()} if job.to_end else {}
+        self.asked = False
+        self.off = False
+
+    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.off:
+            return
+        if event == "builtins.input":
+            self.asked = True
+        elif event == "open" and isinstance(arguments[0], (str, bytes)):
+            flags = arguments[2]
+            if isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR):
+                with contextlib.suppress(ValueError, OSError):
+                    self._opened.add(os.path.abspath(os.fsdecode(arguments[0])))
+
+    def written(self) -> list[str]:
+        """The files that are new or have changed; none of ours and no device."""
+        new = [path for path in self._copy.files() if self._before.get(path) != _marks(path)]
+        gone = [path for path in self._before if not os.path.exists(path)]
+        outside = [
+            path
+            for path in self._opened
+            if not path.startswith(("/dev/", "/proc/", self._own)) and os.path.isfile(path)
+        ]
+        return sorted({*new, *gone, *outside})
+
+
+def _marks(path: str) -> tuple[int, int, int]:
+    facts = os.lstat(path)
+    return facts.st_size, facts.st_mtime_ns, facts.st_ino
+
+
+def _wait_for_threads() -> None:
+    """What the interpreter does at a program's end, which ``os._exit`` leaves out."""
+    with contextlib.suppress(KeyboardInterrupt):
+        threading._shutdown()  # type: ignore[attr-defined]
+
+
+def _seed() -> None:
+    random.seed(SEED)
+    torch.manual_seed(SEED)
+    with contextlib.suppress(ImportError):
+        import numpy
+
+        numpy.random.seed(SEED)
+
+
+def _peak() -> int:
+    """Peak resident bytes of this process; kibibytes on Linux, bytes on macOS."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _loaded() -> tuple[str, ...]:
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    return tuple(sorted(os.path.realpath(f) for f in files if isinstance(f, str) and f.endswith(".py")))

@@ -1,0 +1,127 @@
+"""How far a fix is proved: to the end, or up to a backward call, and why."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from unclobber.repair import _rounds, _search
+from unclobber.repair._outcome import Proved, Unproved
+from unclobber.repair._proof import Runner
+
+BROKEN = """
+import torch
+
+torch.manual_seed(0)
+w = torch.randn(3, requires_grad=True)
+y = w.exp()
+y += 1
+y.sum().backward()
+"""
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    with Runner() as one:
+        yield one
+
+
+@pytest.fixture
+def last(tmp_path: Path, runner: Runner, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Proved | Unproved]:
+    """``last(text)``: how the repair of a script ends."""
+
+    def run(text: str, **options: object) -> Proved | Unproved:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "pyproject.toml").touch()
+        (tmp_path / "train.py").write_text(dedent(text))
+        rounds = _rounds.run("train.py", runner=runner, **options)  # type: ignore[arg-type]
+        assert isinstance(rounds.last, (Proved, Unproved))
+        return rounds.last
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ("import time\nprint(time.perf_counter_ns())", "two runs of it differ: line 1 of stdout is"),
+        ("import os\nopen('id', 'w').write(os.urandom(8).hex())", "two runs of it differ: the file `id`"),
+        ("try:\n    input()\nexcept EOFError:\n    pass", "it asks for input"),
+        ("z = w.detach().exp()\nq = torch.tensor([0.0, 1.0], requires_grad=True)\nfor _ in range(4):\n"
+         "    (q * 1).sum().backward()\ny = q.exp()\ny += 1\ny.sum().backward()", "another finding follows"),
+    ],
+)  # fmt: skip
+def test_up_to_a_backward(last, more, why):
+    """It is said which backward was compared last, and why nothing later was."""
+    found = last(BROKEN + more)
+    assert isinstance(found, Proved), found
+    assert found.best.proof.verified in ("backward-1", "backward-3")
+    assert found.best.proof.why_not_to_end.startswith(why)
+
+
+def test_a_run_that_is_too_long(last, runner, monkeypatch):
+    """It is ended, and what it had shown by then counts."""
+    monkeypatch.setattr(runner, "seconds_to_end", 1.0)
+    found = last(BROKEN + "import time\ntime.sleep(100)")
+    assert isinstance(found, Proved), found
+    assert (found.best.proof.verified, found.best.proof.why_not_to_end) == (
+        "backward-1", "it runs longer than 1 seconds"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("quick", [10.0, 0.0], ids=["each at once", "the best alone"])
+@pytest.mark.parametrize(
+    "more",
+    ["print(h)", "torch.save(h, 'h.pt')", "open('log', 'w').write(str(h.sum().item()))", "kept = h"],
+)
+def test_the_end_decides(last, monkeypatch, quick, more):
+    """A view that was detached before the write shows it, whatever way the script tells of it."""
+    monkeypatch.setattr(_search, "QUICK", quick)
+    text = BROKEN.replace("y += 1", "h = y.detach()\ny += 1") + more
+    found = last(text, first_only=True)
+    assert isinstance(found, Proved), found
+    assert found.best.proof.verified == "whole-run"
+    (edited,) = found.best.texts.values()
+    assert "y = w.exp().clone()" in edited
+
+
+def test_nothing_is_left_in_the_folder(last, tmp_path):
+    """Runs write into copies."""
+    last(BROKEN + "open('log', 'w').write('x')\ntorch.save(w, 'w.pt')\nimport os; os.mkdir('runs')")
+    assert sorted(os.listdir(tmp_path)) == ["pyproject.toml", "train.py"]
+
+
+def test_why_nothing_is_proved(last):
+    """The reason is what the candidates leave behind: here the script prints its own text."""
+    found = last(BROKEN + "print([line for line in open(__file__) if 'y' in line])")
+    assert isinstance(found, Unproved), found
+    assert found.reason.startswith("the script would not do the same to its end: ")
+    assert "line 1 of stdout is" in found.reason
+
+
+def test_an_interrupt(tmp_path):
+    """One line, its own exit code, and the files are what they were."""
+    script = tmp_path / "train.py"
+    text = "import time\nopen('left', 'w').close()\ntime.sleep(60)\n"
+    script.write_text(text)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "unclobber", "fix", "--write", "train.py"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(8)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to everybody
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, "", "unclobber: interrupted; nothing was written\n")
+    assert (script.read_text(), os.listdir(tmp_path)) == (text, ["train.py"])
