@@ -74,7 +74,7 @@ def never_read(saved: SavedTensor, ledger: Ledger, node: Any = None) -> bool:
     return all(_writes_table.is_undeclared(event.operation) for event, hit in ledger.history(saved) if hit)
 
 
-_SCRATCH = frozenset([("MkldnnRnnLayerBackward0", "workspace")])
+_SCRATCH = frozenset([("MkldnnRnnLayerBackward0", "result3")])
 """By node and role: memory that the node's own kernel writes to while it computes the gradient."""
 
 

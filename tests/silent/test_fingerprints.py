@@ -259,6 +259,19 @@ def test_what_is_the_same_at_need_is_no_finding(write):
     assert watched(program, fingerprint=1.0, strict=True).findings == ()
 
 
+def test_what_a_kernel_scribbles_on_is_no_finding():
+    """An LSTM's backward writes to the scratch memory that its forward saved: the next one finds it changed."""
+    program = Program.of("""\
+        lstm = torch.nn.LSTM(4, 3, batch_first=True)
+        x = leaf(8).view(1, 2, 4)
+        y = lstm(x)[0].sum()
+        y.backward(retain_graph=True)
+        y.backward()
+        gradient = lstm.weight_ih_l0.grad
+    """)
+    assert watched(program, fingerprint=1.0, strict=True).findings == ()
+
+
 def test_a_seen_write_is_no_change_of_its_own():
     """torch's own writes are told as UC101, once, with their line."""
     program = Program.of("""\
