@@ -113,11 +113,14 @@ def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTenso
     alike = [other for other in book.saves() if _is_same(other, saved)]
     if node is not None and any(kept is other for _, kept in compat.raw_saved(node) for other in alike):
         return saved  # of its own result torch hands out a new tensor, too
-    made = None if node is None else (node.metadata.get(compat.LIFE_NOTE), unpacked.output_nr)
     for other in itertools.takewhile(lambda other: other is not saved, alike):
         history = None if other.filing is None else other.filing.history
-        if made == (None if history is None else (history.life(), history.output)):
+        if node is None and history is None:
             return other
+        if node is not None and history is not None and history.output == unpacked.output_nr:
+            life = history.life()
+            if life is not None and life is node.metadata.get(compat.LIFE_NOTE):
+                return other
     return saved
 
 
