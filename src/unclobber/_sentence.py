@@ -9,6 +9,7 @@ out what our unpack hook returns, with the history that torch gives it.
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from typing import Any
 
@@ -17,7 +18,7 @@ import torch
 from . import _reads
 from ._telling import asked
 from .knowledge.derivatives import by_operation
-from .ledger import SavedTensor, Standing
+from .ledger import SavedTensor, Standing, same_memory
 from .ledger._saved import History
 from .observe import _backward, _freed, _source
 from .observe import _torch_compat as compat
@@ -70,6 +71,7 @@ def shortest(saved: SavedTensor, version: int) -> str | None:
 def _of_version(standing: Standing, node: Any, role: str | None, goes_on: bool) -> str:
     saved = standing.saved
     unpacked = _reads.unpacked(node, role)
+    saved = _first_save(saved, unpacked)
     output = 0  # torch notes the number of an operation's own results alone
     if unpacked is not None and _reads.is_result(unpacked, node, role):
         shown, producer, output = saved.alias, forward_name(compat.grad_fn(unpacked)), unpacked.output_nr
@@ -96,6 +98,39 @@ def _history_of(tensor: torch.Tensor, goes_on: bool) -> Any:
     if refusal is not None:
         raise _AnotherError(refusal)
     return compat.renewed_grad_fn(tensor)
+
+
+def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTensor:
+    """Whose tensor ``saved`` is, if a backward with ``create_graph`` was handed it and has saved it again.
+
+    torch hands out the very tensor that it keeps of an input; what our hook hands out gets the history
+    that the tensor had when it was saved, and stays as it is when that is written to.
+    """
+    book = None if saved.filing is None else saved.filing.book
+    if unpacked is None or book is None or not _backward.ran_below(saved.stack):
+        return saved
+    node = compat.grad_fn(unpacked)
+    alike = [other for other in book.saves() if _is_same(other, saved)]
+    if node is not None and any(kept is other for _, kept in compat.raw_saved(node) for other in alike):
+        return saved  # of its own result torch hands out a new tensor, too
+    for other in itertools.takewhile(lambda other: other is not saved, alike):
+        history = None if other.filing is None else other.filing.history
+        if node is None and history is None:
+            return other
+        if node is not None and history is not None and history.output == unpacked.output_nr:
+            life = history.life()
+            if life is not None and life is node.metadata.get(compat.LIFE_NOTE):
+                return other
+    return saved
+
+
+def _is_same(one: SavedTensor, other: SavedTensor) -> bool:
+    """Whether two saves are of the same elements, at the same time."""
+    return (
+        one.version == other.version
+        and one.requires_grad == other.requires_grad
+        and same_memory(one.alias, other.alias)
+    )
 
 
 def _listed_result(saved: SavedTensor, node: Any) -> History | None:

@@ -149,6 +149,17 @@ def test_truth_knows_what_happened():
     assert not any(need.changed or need.moved for need in truth(HARMLESS).needs)
 
 
+def test_a_run_with_copies_refuses_to_write_where_elements_share_memory():
+    """A hook that writes to its gradient, which is expanded: torch refuses it, whatever the values."""
+    hooked = "y.register_hook(halve)"
+    refused = Script(("x0 = leaf(0, (3,), torch.float64)", "y = x0 * 2", hooked, "y.sum().backward()"))
+    told = facts(refused)
+    assert "written-to tensor" in str(told.plain.error)
+    assert told.truth.ending.sentence == told.plain.sentence
+    fine = Script((*refused.main[:-1], "y.cos().sum().backward()", "keep('main', x0.grad)"))
+    assert facts(fine).right_already
+
+
 def test_a_stale_value_is_told():
     """A need that is answered with the memory as it is gives plain torch's silent gradient."""
     assert difference(with_copies(SILENT, stale=0).kept, run(SILENT).kept) is None

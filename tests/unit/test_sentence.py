@@ -181,6 +181,36 @@ def test_what_is_gone_is_told_as_torch_would_have_kept_it(body):
     assert unlike(text) is None
 
 
+SAVED_AGAIN = {
+    "an input, written with grad": ("y = x * 2", "y.norm()", "y.mul_(x)"),
+    "an input, written through silu": ("y = x * 2", "y.norm()", "F.silu(y, inplace=True)"),
+    "an input of two": ("y = x * 2", "(y * y).norm()", "y -= x"),
+    "an input, written without grad": ("y = x * 2", "y.norm()", "y.detach().add_(1)"),
+    "an input of a product that is gone": ("y = x.exp().mul(2)", "(y * x).norm()", "y.cos_()"),
+    "a view": ("b = x * 2; y = b[:, 1:]", "y.norm()", "y.addcmul_(y, y)"),
+    "one of several views": ("y, z = x.unbind(0)", "y.prod() + z.sum()", "with torch.no_grad(): y.exp_()"),
+    "a result": ("y = x.exp()", "y.sum()", "y.mul_(x)"),
+    "a result that is an input": ("y = x.exp()", "(y * y).sum()", "y.mul_(x)"),
+    "a result of tanh": ("y = x.tanh()", "(y ** 3).sum()", "y.mul_(x)"),
+    "a buffer": ("y = torch.rand(2, 2)", "((x * x) * y).norm()", "y.copy_(x.detach())"),
+    "a buffer, written with grad": ("y = torch.rand(2, 2)", "(x.exp() * y).norm()", "y.copy_(x)"),
+    "third order": (
+        "y = x * 2", "torch.autograd.grad(y.norm(), x, create_graph=True)[0].norm()", "y.mul_(x)"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "loss", "write"), SAVED_AGAIN.values(), ids=SAVED_AGAIN)
+def test_what_backward_saves_again_is_told_as_the_tensor_itself(made, loss, write):
+    """torch hands backward the very input that it keeps, and ``create_graph`` saves that."""
+    body = (
+        f"x = torch.rand(2, 2, requires_grad=True)\n{made}\nl = {loss}\n"
+        f"g, = torch.autograd.grad(l, x, create_graph=True)\ns = (g * g).sum()\n{write}\ns.backward()"
+    )
+    assert sentence(body, nullcontext()) is not None
+    assert unlike(body) is None
+
+
 def test_outputs_are_numbered_as_torch_numbers_them():
     """Of its own result torch notes the number; of an input it says 0."""
     result = "a, b = Both.apply(torch.ones(2, requires_grad=True)); b.add_(1); (a.sum() + b.sum()).backward()"

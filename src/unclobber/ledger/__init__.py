@@ -5,7 +5,7 @@ need; it decides nothing. Everything in it dies with the graph nodes that autogr
 """
 
 from ._fingerprints import Fingerprint, Fingerprints, Place
-from ._ledger import Ledger, Standing
+from ._ledger import Ledger, Standing, same_memory
 from ._region import Region, overlap, region_of
 from ._saved import SavedTensor
 from ._saved_bytes import SavedBytes
@@ -23,4 +23,5 @@ __all__ = [
     "WriteEvent",
     "overlap",
     "region_of",
+    "same_memory",
 ]

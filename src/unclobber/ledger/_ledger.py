@@ -608,7 +608,7 @@ class Ledger:
         to = swap.to
         if to is None:
             return True
-        if _same_memory(to.alias, saved.alias):
+        if same_memory(to.alias, saved.alias):
             return False  # its own again: what was written there is to blame
         then = self._standing(to)
         held = to.alias if then.value is None else then.value
@@ -720,10 +720,11 @@ def _memory_of(saved: SavedTensor, swap: Swap) -> torch.Tensor:
 
 def _keeps_memory(saved: SavedTensor, swap: Swap) -> bool:
     """Whether a tensor was given the memory that it had already, as ``w.data -= 1`` does."""
-    return swap.to is not None and _same_memory(swap.to.alias, saved.alias)
+    return swap.to is not None and same_memory(swap.to.alias, saved.alias)
 
 
-def _same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
+def same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors have the same elements of the same storage, in the same order."""
     return (
         compat.storage_key_or_none(a) == compat.storage_key_or_none(b)
         and a.storage_offset() == b.storage_offset()

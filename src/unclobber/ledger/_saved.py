@@ -95,7 +95,7 @@ class Filing:
         self.original: torch.Tensor | None = None
         """What torch would keep alive and show, where later operations may become part of its history."""
         self.history: History | None = None
-        """Whose result it was, where the node that saved it can't be asked."""
+        """Whose result it was, for those who can't ask the node that saved it."""
 
     @property
     def written(self) -> bool:
@@ -131,8 +131,10 @@ def note_original(saved: SavedTensor, filing: Filing) -> None:
     node: Any = compat.grad_fn(tensor)
     if node is None:
         return
-    if saved.base is not None or compat.tells_nothing_saved(node):
-        life = node.metadata.setdefault(compat.LIFE_NOTE, Life())
-        filing.history = History(weakref.ref(life), tensor.output_nr)
-    elif not any(kept is saved for _, kept in compat.raw_saved(node)):
+    keeps = saved.base is None and not compat.tells_nothing_saved(node)
+    if keeps and any(kept is saved for _, kept in compat.raw_saved(node)):
+        return
+    life = node.metadata.setdefault(compat.LIFE_NOTE, Life())
+    filing.history = History(weakref.ref(life), tensor.output_nr)
+    if keeps:
         filing.original = tensor

@@ -193,6 +193,11 @@ def call_in(frame: FrameType) -> BackwardCall | None:
     return call if isinstance(call, BackwardCall) else None
 
 
+def ran_below(stack: Stack) -> bool:
+    """Whether a backward ran when ``stack`` was taken: what was saved then is ``create_graph``'s."""
+    return any(code is _code[0] for code in stack[::2])
+
+
 _code: list[CodeType | None] = [None]
 
 

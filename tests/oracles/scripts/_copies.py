@@ -137,6 +137,12 @@ def _over(tensor: Tensor, storage: torch.UntypedStorage) -> Tensor:
     return torch._neg_view(plain) if tensor.is_neg() else plain
 
 
+def _copy(tensor: Tensor) -> Tensor:
+    """A copy whose elements share memory where those of the tensor do."""
+    with _disable_current_modes(), torch.no_grad():
+        return _over(tensor, tensor.untyped_storage().clone())
+
+
 def _version(tensor: Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version  # inference tensors keep no counter
 
@@ -172,6 +178,7 @@ class _Recorder:
         """Put the helpers that copy into a script's namespace."""
         namespace["_hold"] = lambda tensor: self.hold(tensor, on_ctx=True)
         namespace["_held"] = self.unpack
+        namespace["_copy"] = _copy
         for name, text in COPYING.items():
             if name in namespace:
                 exec(compiled(text), namespace)

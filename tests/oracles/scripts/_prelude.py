@@ -145,8 +145,11 @@ def checkpoint(function, *args, use_reentrant, **options):
     "RemembersSome": PIECES["RemembersSome"]
     .replace("[factor]", "[_hold(factor)]")
     .replace("ctx.parts[0].detach", "_held(ctx.parts[0]).detach"),
-    "WritesGradient": PIECES["WritesGradient"].replace("gradient.mul_(3)", "gradient * 3"),
-    "halve": "def halve(gradient):\n    return gradient * 0.5\n",
+    # Whether elements share memory is no matter of values: torch refuses to write to those all the same.
+    "WritesGradient": PIECES["WritesGradient"].replace(
+        "return gradient.mul_(3)", "_copy(gradient).mul_(3)\n        return gradient * 3"
+    ),
+    "halve": "def halve(gradient):\n    _copy(gradient).mul_(0.5)\n    return gradient * 0.5\n",
 }
 """What stands in for a helper in a run with copies, where saved-tensor hooks don't reach."""
 
