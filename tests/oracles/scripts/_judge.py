@@ -190,6 +190,8 @@ class _Judge:
         if self.facts.family == "illegal":
             if audit.sentence != plain.sentence:
                 self.blame("audit", "verdict", "another error", f"{plain.error!r}\n{audit.error!r}")
+            if audit.error is not None:
+                return  # the step's own error comes out instead of what was found
         elif audit.error is not None:
             self.blame("audit", "verdict", "raised", repr(audit.error)[:600])
         # What a differentiated backward saves anew is the right value, in memory that no write reaches.
