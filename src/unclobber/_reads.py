@@ -71,11 +71,13 @@ def never_read(saved: SavedTensor, ledger: Ledger, node: Any = None) -> bool:
         return False
     if role is not None:
         return role in ("running_mean", "running_var")
-    return all(_writes_table.is_undeclared(event.operation) for event, hit in ledger.history(saved) if hit)
+    seen = [event for event, hit in ledger.history(saved) if hit]
+    return bool(seen) and all(_writes_table.is_undeclared(event.operation) for event in seen)
 
 
 _SCRATCH = frozenset([("MkldnnRnnLayerBackward0", "result3")])
-"""By node and role: memory that the node's own kernel writes to while it computes the gradient."""
+"""By node and role: memory that the node's own kernel writes to while it computes the gradient, such as
+oneDNN's workspace."""
 
 
 def is_scratch(saved: SavedTensor) -> bool:

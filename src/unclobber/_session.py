@@ -241,6 +241,7 @@ class Session:
 
     def _note(self, standing: Standing, *, repaired: bool, again: bool = False) -> Finding | None:
         """Judge, and keep the finding unless the same three places are known already."""
+        refused = standing.refused or (standing.moved and not standing.changed)  # known before any story
 
         def key() -> Any:
             last = self.ledger.last_write(standing.saved)
@@ -262,7 +263,10 @@ class Session:
             return finding
 
         return self.keep(
-            key, make, lambda: _certain(standing, repaired=repaired, goes_on=not again), again=again
+            key,
+            make,
+            lambda: _certain(standing, refused=refused, repaired=repaired, goes_on=not again),
+            again=again,
         )
 
     def keep(
@@ -518,11 +522,10 @@ def _is_detached(saved: SavedTensor) -> bool:
     return asked(lambda: _reads.detached(saved) is not None, True)
 
 
-def _certain(standing: Standing, *, repaired: bool, goes_on: bool) -> Certain:
+def _certain(standing: Standing, *, refused: bool, repaired: bool, goes_on: bool) -> Certain:
     """What the ledger alone knows of a conflict."""
     saved = standing.saved
-    seen = standing.refused or (standing.moved and not standing.changed)
-    seen = seen or (not repaired and _is_detached(saved))
+    seen = refused or (not repaired and _is_detached(saved))
     return Certain(
         "UC101" if seen else "UC102",
         torch_message=_sentence.in_any_case(standing, goes_on=goes_on),

@@ -200,7 +200,7 @@ class SilentConflicts:
     def content_changed(self, saved: SavedTensor, fingerprint: Fingerprint) -> None:
         """UC102: the content of a saved tensor changed although no write to it was seen."""
         session = self._session
-        if not session.active or _reads.asking() or asked(lambda: _reads.is_scratch(saved), False):
+        if not session.active or _reads.asking() or asked(lambda: self._unminded(saved), False):
             return
 
         def make() -> Finding | None:
@@ -224,6 +224,10 @@ class SilentConflicts:
         )
         # What it was is not known, so guard has nothing to give.
         session.tell(finding, refuse=session.policy == "guard")
+
+    def _unminded(self, saved: SavedTensor) -> bool:
+        """Whether the running node's gradient is the same whatever ``saved`` holds now."""
+        return _reads.is_scratch(saved) or _reads.never_read(saved, self.ledger)
 
 
 def _key(code: str, standing: Standing, ledger: Ledger) -> Any:

@@ -65,6 +65,10 @@ class Need:
     """The thread of the script that ran backward."""
 
 
+PAST_TORCH = "numpy"
+"""In place of an operation: memory was written as an array."""
+
+
 @dataclass(frozen=True)
 class Written:
     """One operation wrote to one storage."""
@@ -137,10 +141,11 @@ def _over(tensor: Tensor, storage: torch.UntypedStorage) -> Tensor:
     return torch._neg_view(plain) if tensor.is_neg() else plain
 
 
-def _copy(tensor: Tensor) -> Tensor:
-    """A copy whose elements share memory where those of the tensor do."""
+def _writable(tensor: Tensor) -> Tensor:
+    """The tensor itself, where torch would write to it: not where its elements share memory."""
     with _disable_current_modes(), torch.no_grad():
-        return _over(tensor, tensor.untyped_storage().clone())
+        _over(tensor, tensor.untyped_storage().clone()).mul_(1)
+    return tensor
 
 
 def _version(tensor: Tensor) -> int:
@@ -169,16 +174,31 @@ class _Recorder:
     def everything(self) -> Iterator[None]:
         with saved_tensors_hooks(self.pack, self.unpack):
             if self._trace:
-                with _Trace(self):
+                with _Trace(self), self._arrays():
                     yield
             else:
                 yield
+
+    @contextmanager
+    def _arrays(self) -> Iterator[None]:
+        """Write down where memory is handed to NumPy: scripts write to an array on the line that makes it."""
+        numpy = torch.Tensor.numpy
+
+        def handed_out(tensor: Tensor, **options: Any) -> Any:
+            self.writes.append(Written(self.storage(tensor), PAST_TORCH, self.lines(), self.now()))
+            return numpy(tensor, **options)
+
+        torch.Tensor.numpy = handed_out  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            torch.Tensor.numpy = numpy  # type: ignore[method-assign]
 
     def replace(self, namespace: dict[str, Any]) -> None:
         """Put the helpers that copy into a script's namespace."""
         namespace["_hold"] = lambda tensor: self.hold(tensor, on_ctx=True)
         namespace["_held"] = self.unpack
-        namespace["_copy"] = _copy
+        namespace["_writable"] = _writable
         for name, text in COPYING.items():
             if name in namespace:
                 exec(compiled(text), namespace)
@@ -202,17 +222,24 @@ class _Recorder:
         return lines_here(self._file)
 
     def names(self, tensor: Tensor) -> tuple[frozenset[str], frozenset[str]]:
-        """Variables of the script that are like this tensor, and those that share its storage."""
-        alike, sharing = set(), set()
+        """Variables of the script that are like this tensor, and those that share its storage.
+
+        Where none is like it, as when a layer flattens its input, those of which it is a reshape.
+        """
+        alike, reshaped, sharing = set(), set(), set()
         for name, value in variables_here(self._file).items():
             if (
                 isinstance(value, Tensor)
                 and value.untyped_storage()._cdata == tensor.untyped_storage()._cdata
             ):
                 sharing.add(name)
-                if value.shape == tensor.shape and value.storage_offset() == tensor.storage_offset():
+                if value.storage_offset() != tensor.storage_offset():
+                    continue
+                if value.shape == tensor.shape:
                     alike.add(name)
-        return frozenset(alike), frozenset(sharing)
+                elif value.numel() == tensor.numel() and value.is_contiguous() and tensor.is_contiguous():
+                    reshaped.add(name)
+        return frozenset(alike or reshaped), frozenset(sharing)
 
     def storage(self, tensor: Tensor) -> int:
         storage = tensor.untyped_storage()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ._copies import Need
+from ._copies import PAST_TORCH, Need
 from ._facts import Facts
 from ._faults import About, Judgement
 from ._script import Script
@@ -76,7 +76,8 @@ class _Check:
         if not any(shown <= {line for write in one for line in write.lines} for one in true):
             self.blame("lines", "written line", told)
         elif self.finding.code == "UC101":
-            if not any(all(shown & set(write.lines) for write in one if write.lines) for one in true):
+            counted = [[w for w in one if w.lines and w.operation != PAST_TORCH] for one in true]
+            if not any(all(shown & set(write.lines) for write in one) for one in counted):
                 self.blame("lines", "a write is missing", told)
         elif not shown and any(true) and not self.facts.past_torch:
             self.blame("lines", "no write", told)

@@ -190,9 +190,17 @@ class _Judge:
         if self.facts.family == "illegal":
             if audit.sentence != plain.sentence:
                 self.blame("audit", "verdict", "another error", f"{plain.error!r}\n{audit.error!r}")
+            if audit.error is not None:
+                return  # the step's own error comes out instead of what was found
         elif audit.error is not None:
             self.blame("audit", "verdict", "raised", repr(audit.error)[:600])
-        lost = _places(watched) - _places(audit)
+        # What a differentiated backward saves anew is the right value, in memory that no write reaches.
+        repaired = {f.needed.site.line for f in audit.findings if f.needed is not None and f.needed.site}
+        lost = {
+            _place(finding)
+            for finding in watched.findings
+            if finding.saved is None or finding.saved.site is None or finding.saved.site.line not in repaired
+        } - _places(audit)
         if lost:
             self.blame("audit", "findings", "lost one of watch's", lost)
 

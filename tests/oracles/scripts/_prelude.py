@@ -135,9 +135,23 @@ def gate(x, y):
 """By the name that calls for it. ``leaf`` draws no random numbers, so that threads can't mix them up."""
 
 COPYING = {
+    # A reentrant one has a backward of its own: what it gives is summed up before anything is added to it.
     "checkpoint": """
+class Reentrant(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, function, *args):
+        ctx.inputs = [a.detach().requires_grad_(a.requires_grad) for a in args]
+        with torch.enable_grad():
+            ctx.result = function(*ctx.inputs)
+        return ctx.result.detach()
+    @staticmethod
+    def backward(ctx, gradient):
+        for a in ctx.inputs:
+            a.grad = None
+        torch.autograd.backward(ctx.result, gradient, retain_graph=True)
+        return None, *(a.grad for a in ctx.inputs)
 def checkpoint(function, *args, use_reentrant, **options):
-    return function(*args)
+    return Reentrant.apply(function, *args) if use_reentrant else function(*args)
 """,
     "Remembers": PIECES["Remembers"]
     .replace("ctx.x = x", "ctx.x = _hold(x)")
@@ -145,11 +159,8 @@ def checkpoint(function, *args, use_reentrant, **options):
     "RemembersSome": PIECES["RemembersSome"]
     .replace("[factor]", "[_hold(factor)]")
     .replace("ctx.parts[0].detach", "_held(ctx.parts[0]).detach"),
-    # Whether elements share memory is no matter of values: torch refuses to write to those all the same.
-    "WritesGradient": PIECES["WritesGradient"].replace(
-        "return gradient.mul_(3)", "_copy(gradient).mul_(3)\n        return gradient * 3"
-    ),
-    "halve": "def halve(gradient):\n    _copy(gradient).mul_(0.5)\n    return gradient * 0.5\n",
+    "WritesGradient": PIECES["WritesGradient"].replace("gradient.mul_(3)", "_writable(gradient) * 3"),
+    "halve": "def halve(gradient):\n    return _writable(gradient) * 0.5\n",
 }
 """What stands in for a helper in a run with copies, where saved-tensor hooks don't reach."""
 
