@@ -203,7 +203,8 @@ class _Recorder:
                 and value.untyped_storage()._cdata == tensor.untyped_storage()._cdata
             ):
                 sharing.add(name)
-                if value.shape == tensor.shape and value.storage_offset() == tensor.storage_offset():
+                # `F.linear` saves its input in another shape
+                if value.numel() == tensor.numel() and value.storage_offset() == tensor.storage_offset():
                     alike.add(name)
         return frozenset(alike), frozenset(sharing)
 

@@ -115,11 +115,11 @@ class WritesGradient(torch.autograd.Function):
         return x * 3
     @staticmethod
     def backward(ctx, gradient):
-        return gradient.mul_(3)
+        return gradient.mul_(3) if gradient.is_contiguous() else gradient * 3
 """,
     "halve": """
 def halve(gradient):
-    return gradient.mul_(0.5)
+    return gradient.mul_(0.5) if gradient.is_contiguous() else gradient * 0.5
 """,
     "wave": """
 def wave(x):
@@ -145,8 +145,8 @@ def checkpoint(function, *args, use_reentrant, **options):
     "RemembersSome": PIECES["RemembersSome"]
     .replace("[factor]", "[_hold(factor)]")
     .replace("ctx.parts[0].detach", "_held(ctx.parts[0]).detach"),
-    "WritesGradient": PIECES["WritesGradient"].replace("gradient.mul_(3)", "gradient * 3"),
-    "halve": "def halve(gradient):\n    return gradient * 0.5\n",
+    "WritesGradient": PIECES["WritesGradient"].replace("gradient.mul_(3)", "gradient.mul(3)"),
+    "halve": PIECES["halve"].replace("gradient.mul_(0.5)", "gradient.mul(0.5)"),
 }
 """What stands in for a helper in a run with copies, where saved-tensor hooks don't reach."""
 
