@@ -203,8 +203,8 @@ class _Recorder:
                 and value.untyped_storage()._cdata == tensor.untyped_storage()._cdata
             ):
                 sharing.add(name)
-                # `F.linear` saves its input in another shape
-                if value.numel() == tensor.numel() and value.storage_offset() == tensor.storage_offset():
+                # in whatever shape: `F.linear` saves its input in another one, `F.mse_loss` an expanded one
+                if value.storage_offset() == tensor.storage_offset():
                     alike.add(name)
         return frozenset(alike), frozenset(sharing)
 
