@@ -49,15 +49,15 @@ HARMLESS = Script((*SAVED.main[:2], "z = x0 + 1", "z.mul_(2)", *SAVED.main[3:]))
 def test_scripts_are_worth_running():
     """Most are legal, a fair share overwrite what backward needs, and every way to write occurs."""
     counts, text = Counter(), ""
-    for seed in range(100):
+    for seed in range(80):
         script = random_script(seed)
         text += str(script)
         found = facts(script)
         counts[found.family] += 1
         counts["overwritten"] += any(need.changed or need.moved for need in found.truth.needs)
-    assert counts["illegal"] < 100 * 0.05, counts
-    assert counts["others"] < 100 * 0.3, counts
-    assert 100 * 0.3 < counts["overwritten"] < 100 * 0.7, counts
+    assert counts["illegal"] < 80 * 0.05, counts
+    assert counts["others"] < 80 * 0.3, counts
+    assert 80 * 0.3 < counts["overwritten"] < 80 * 0.7, counts
     for words in (
         "no_grad()", ".data.", ".detach().", "out=", "_foreach_", ".step()", "apply(", "checkpoint(",
         "in_threads(", "create_graph", "retain_graph", "inplace=True", "parametrizations", "complex",

@@ -222,24 +222,18 @@ class _Recorder:
         return lines_here(self._file)
 
     def names(self, tensor: Tensor) -> tuple[frozenset[str], frozenset[str]]:
-        """Variables of the script that are like this tensor, and those that share its storage.
-
-        Where none is like it, as when a layer flattens its input, those of which it is a reshape.
-        """
-        alike, reshaped, sharing = set(), set(), set()
+        """Variables of the script that are like this tensor, and those that share its storage."""
+        alike, sharing = set(), set()
         for name, value in variables_here(self._file).items():
             if (
                 isinstance(value, Tensor)
                 and value.untyped_storage()._cdata == tensor.untyped_storage()._cdata
             ):
                 sharing.add(name)
-                if value.storage_offset() != tensor.storage_offset():
-                    continue
-                if value.shape == tensor.shape:
+                # in whatever shape: `F.linear` saves its input in another one, `F.mse_loss` an expanded one
+                if value.storage_offset() == tensor.storage_offset():
                     alike.add(name)
-                elif value.numel() == tensor.numel() and value.is_contiguous() and tensor.is_contiguous():
-                    reshaped.add(name)
-        return frozenset(alike or reshaped), frozenset(sharing)
+        return frozenset(alike), frozenset(sharing)
 
     def storage(self, tensor: Tensor) -> int:
         storage = tensor.untyped_storage()

@@ -179,7 +179,7 @@ class _Judge:
             else:
                 self.judgement.counts["guard refused a recomputation"] += 1
             return
-        found = difference(guarded.kept, ended.kept)
+        found = difference(guarded.kept, ended.kept, tolerance=self.facts.rounding)
         if found is not None:
             close = difference(guarded.kept, ended.kept, tolerance=1e-6) is None
             self.blame("guard", "values", "other bits" if close else "wrong", found)

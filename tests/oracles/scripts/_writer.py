@@ -267,16 +267,27 @@ class _Writer:
     def write_to(self, name: str) -> str | None:
         """As it stands, or around autograd."""
         template = self.rng.choice(tables.IN_PLACE_WITH if self.rng.random() < 0.5 else tables.IN_PLACE)
-        if not self.fits(template, name):
+        text = self.fill(template, name)
+        if not self.fits(template, name) or ("out=" in text and not self._has_room(text, name)):
             return None
         way = self.rng.choice(self.ways)
         if "out=" in template and way == "" and self.cuts:
             way = "no_grad"
         if way in ("no_grad", "inference_mode"):
-            return f"with torch.{way}(): {self.fill(template, name)}"
+            return f"with torch.{way}(): {text}"
         if way and not template.startswith("{v} "):  # not `v.data *= 2`: a write to an attribute, too
             return self.fill(template, name, f"{name}.{way}")
-        return self.fill(template, name)
+        return text
+
+    def _has_room(self, text: str, name: str) -> bool:
+        """Whether the result has the shape of ``out``: torch would give it other memory, under its views and
+        even under the operation's own input."""
+        try:
+            with torch.no_grad():
+                result = eval(text.replace(f", out={name}", ""), self.space)
+        except (RuntimeError, IndexError, TypeError):
+            return False
+        return bool(result.shape == self.space[name].shape)
 
     def rare_write(self, name: str) -> str | None:
         """Past torch, to the tensor instead of to its memory, or by chance."""
@@ -285,9 +296,9 @@ class _Writer:
         number = self.rng.random()
         if number < 0.01 and self.space[name].dtype != torch.bfloat16:
             return f"{name}.detach().numpy()[...] = 0.25"
-        if number < 0.02:
+        if 0.01 < number < 0.02 and self.space[name]._base is None:
             return f"{name}.data = torch.zeros_like({name})"
-        if number < 0.03 and not self.threaded:
+        if 0.02 < number < 0.03 and not self.threaded:
             return f"F.dropout({name}, 0.5, True, inplace=True)"
         return None
 
