@@ -116,7 +116,7 @@ class Walk:
         self._bytes += tensor.nbytes if tensor.layout is torch.strided else 0
         if self._bytes <= _MOST_BYTES:
             row.value = tensor.detach().to("cpu", copy=True)
-        if tensor.is_leaf and tensor.grad is not None:
+        if not compat.has_history(tensor) and tensor.grad is not None:
             row.parts["grad"] = self._row(tensor.grad)
 
     def _parts(self, row: Row, one: Any) -> Iterator[tuple[str, Any]]:
