@@ -160,6 +160,80 @@ def test_a_run_with_copies_refuses_to_write_where_elements_share_memory():
     assert facts(fine).right_already
 
 
+SUMMED = Script(
+    (
+        "x0 = leaf(0, (4, 4), torch.float64)",
+        "y = x0 * 1.1",
+        "z = checkpoint(wave, y, use_reentrant=True)",
+        "((y * y).sum() + z.square().sum() + y.exp().sum()).backward()",
+        "keep('main', x0.grad)",
+    )
+)
+"""Where the parts of a gradient are added up in another order, its last bits are others."""
+ARRAY = Script((*SAVED.main[:2], "y.detach().numpy()[...] = 0.25", *SAVED.main[3:]))
+FLATTENED = Script(
+    (
+        "x0 = leaf(0, (2, 3, 3), torch.float64)",
+        "m0 = nn.Linear(3, 3, bias=False).to(torch.float64)",
+        "y = x0.exp()",
+        "z = m0(y)",
+        "y.detach().mul_(2)",
+        "z.sum().backward()",
+    )
+)
+OVERLAPPING = Script(
+    ("x0 = leaf(0, (3,), torch.float64)", "y = WritesGradient.apply(x0)", "y.sum().backward()")
+)
+REPAIRED = Script(
+    (
+        "x0 = leaf(0, (3,), torch.float64)",
+        "y = x0.exp()",
+        "z = (y * y).sum()",
+        "y.data.mul_(2)",
+        "(g,) = torch.autograd.grad(z, [x0], create_graph=True)",
+        "y.data.mul_(2)",
+        "g.sum().backward()",
+        "keep('main', x0.grad)",
+    )
+)
+"""What a differentiated backward saves is overwritten, unless that backward got a copy."""
+CHECKPOINTED = Script(
+    (
+        "x0 = leaf(0, (3,), torch.float64)",
+        "y = checkpoint(wave, x0, use_reentrant=False)",
+        "z = y.cos() * 0",
+        "y.data.mul_(2)",
+        "z.sum().backward()",
+        "keep('main', x0.grad)",
+    )
+)
+"""What is saved outside of the checkpoint is overwritten, and yet the gradients are right."""
+STOPPED = Script((*SILENT.main, "torch.ones(3).triu_()"))
+"""The last statement is an error of its own."""
+
+
+def test_a_reentrant_checkpoint_sums_up_as_without_copies():
+    assert facts(SUMMED).right_already
+
+
+def test_truth_knows_writes_to_arrays():
+    found = truth(ARRAY)
+    assert [[write.lines for write in one] for one in found.writes] == [[(ARRAY.first_line + 3,)]]
+
+
+def test_truth_knows_the_tensor_that_a_layer_flattens():
+    assert "y" in truth(FLATTENED).refusal.names
+
+
+def test_copies_refuse_what_torch_refuses_to_write():
+    assert truth(OVERLAPPING).ending.sentence == run(OVERLAPPING).sentence is not None
+
+
+@pytest.mark.parametrize("script", [SUMMED, ARRAY, FLATTENED, OVERLAPPING, REPAIRED, CHECKPOINTED, STOPPED])
+def test_no_mode_is_blamed_for_what_it_can_not_help(script):
+    assert judge(script).faults == []
+
+
 def test_a_stale_value_is_told():
     """A need that is answered with the memory as it is gives plain torch's silent gradient."""
     assert difference(with_copies(SILENT, stale=0).kept, run(SILENT).kept) is None

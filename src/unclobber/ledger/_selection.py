@@ -59,6 +59,8 @@ class Selection:
         if last.numel() == 0:
             return None
         dim = len(before)
+        if dim >= tensor.dim():
+            return whole
         low, high = int(last.min()), int(last.max())
         if low < 0 or high >= tensor.size(dim):
             return whole  # negative or out of range: the operation itself will say
@@ -71,7 +73,12 @@ def select(operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sel
     Index tensors are copied: the program may overwrite them before the value is asked for.
     """
     selector = _SELECTORS.get(operation)
-    return None if selector is None else selector(args, kwargs)
+    if selector is None:
+        return None
+    try:
+        return selector(args, kwargs)
+    except (IndexError, RuntimeError):
+        return None  # arguments that do not fit: the operation itself will say
 
 
 def _argument(args: tuple[Any, ...], kwargs: dict[str, Any], position: int, name: str) -> Any:
@@ -125,6 +132,9 @@ _SELECTORS: dict[str, Callable[[tuple[Any, ...], dict[str, Any]], Selection | No
 }
 
 
-def physical_take(selection: Selection, tensor: torch.Tensor) -> torch.Tensor:
-    """The raw values of the selected elements, without lazy bits."""
-    return selection.take(compat.physical(tensor))
+def physical_take(selection: Selection, tensor: torch.Tensor) -> torch.Tensor | None:
+    """The raw values of the selected elements, without lazy bits; None where the index does not fit."""
+    try:
+        return selection.take(compat.physical(tensor))
+    except (IndexError, RuntimeError):
+        return None  # the operation itself will say

@@ -135,7 +135,7 @@ class StorageBook:
         nbytes = region.nbytes
         if selection is not None:
             data = physical_take(selection, target)
-            if data.nbytes + selection.nbytes < nbytes:
+            if data is not None and data.nbytes + selection.nbytes < nbytes:
                 nbytes = data.nbytes + selection.nbytes
             else:
                 selection = data = None

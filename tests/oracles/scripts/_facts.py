@@ -86,7 +86,12 @@ class Facts:
         """Whether backward asked for anything that had been overwritten with other values."""
         if (self.checkpointed or self.swaps) and not self.right_already:
             return True
-        return any(need.changed for need in self.truth.needs)
+        text = str(self.script).splitlines()
+        return any(
+            need.changed
+            for need in self.truth.needs
+            if not any("checkpoint(" in text[line - 1] for line in need.saved.lines)  # what is run again
+        )
 
     def unread(self, needs: list[Need]) -> bool:
         """Whether for one of these no gradient is another when backward gets the memory as it is."""

@@ -1,8 +1,11 @@
 """Which elements an indexed write changes: never fewer than it really does."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
+import unclobber
 from unclobber.ledger import overlap, region_of
 from unclobber.ledger._selection import select
 
@@ -83,3 +86,28 @@ def test_bounds_of_rows():
     x = ONES(100, 4)
     selection = select("index_fill_", (x, 0, T([3, 5]), 0.0), {})
     assert selection.bounds(x) == region_of(x[3:6])
+
+
+MISFITS = {
+    "an index out of range that reads what it writes": lambda t: t.index_put_((T([0, 1]),), t[:2]),
+    "an index out of range": lambda t: t.index_fill_(0, T([3]), 0.0),
+    "more indices than dimensions": lambda t: t.index_put_((T([0]),) * 3, T(0.0)),
+    "a mask of another shape": lambda t: t.masked_fill_(torch.ones(5, dtype=torch.bool), 0.0),
+}
+
+
+@pytest.mark.parametrize("write", MISFITS.values(), ids=MISFITS)
+def test_a_write_whose_index_does_not_fit_fails_as_in_torch(write):
+    """Looking for its elements raises nothing of its own."""
+
+    def program():
+        y = ONES(1, 3, requires_grad=True).exp()
+        _kept = y.exp()
+        write(y.detach())
+
+    sentences = []
+    for context in (nullcontext, unclobber.watch, unclobber.guard):
+        with pytest.raises((RuntimeError, IndexError)) as caught, context():
+            program()
+        sentences.append(str(caught.value).partition("\n")[0])
+    assert sentences == sentences[:1] * 3
