@@ -29,8 +29,8 @@ def test_the_mark_is_added_and_proved(fix):
     assert done.text == marked.lstrip("\n")
     said = " ".join(done.out.split())
     assert (
-        "proved to the end: output, files and state are those of the script with the custom Function run on a "
-        "copy and its result written back, and so are loss and gradients of 1 leaf, bit for bit" in said
+        "proved to the end: output, files and state are those of the script with the custom Function run on "
+        "a copy and its result written back, and so are loss and gradients of 1 leaf, bit for bit" in said
     )
 
 

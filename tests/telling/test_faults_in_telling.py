@@ -28,7 +28,8 @@ SCHEMA = json.loads((files("unclobber.report") / "schema.json").read_text(encodi
 TEXTS = {**{name: text for name, (_, text) in PROGRAMS.items()}, "past torch": PAST_TORCH}
 OF_THE_SENTENCE = (
     "unclobber._sentence", "unclobber._reads", "unclobber.observe._torch_compat",
-    "unclobber._session:Session._need", "unclobber.observe._backward:ran_below", "unclobber.ledger._ledger:Standing",
+    "unclobber._session:Session._need", "unclobber.observe._backward:ran_below",
+    "unclobber.ledger._ledger:Standing",
 )  # fmt: skip
 """What makes torch's own sentence: a fault there leaves its beginning."""
 
