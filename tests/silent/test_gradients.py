@@ -79,6 +79,16 @@ WRONG = {
     (y * y).sum().backward()  # needed
     gradient = torch.stack([a.grad, b.grad])
 """,
+    "a hook whose gradient is a view of another's": """\
+    a, b = leaf(), leaf(1)
+    q, p = a * 1, b * 1
+    def hook(g):
+        return g.mul_(2)  # write
+    p.register_hook(hook)
+    y = q.sum() + p.sum()
+    (y * y).backward()  # needed
+    gradient = a.grad
+""",
     "a gradient that is asked for on the way to another": """\
     x = leaf()
     h = x * 2
@@ -221,6 +231,20 @@ HARMLESS = {
     h = x * 2
     h.register_hook(lambda g: g.mul_(2))
     gradient, _ = torch.autograd.grad((h * h * w).sum(), [h, w])
+""",
+    "a view of a gradient that nobody waits for": """\
+    a = leaf(1)
+    p = a * 1
+    p.register_hook(lambda g: g.mul_(2))
+    (p.sum() * 2).backward()
+    gradient = a.grad
+""",
+    "a view of the gradient that backward begins with": """\
+    a = leaf(1)
+    p = a * 1
+    p.register_hook(lambda g: g.mul_(2))
+    p.sum().backward()
+    gradient = a.grad
 """,
     "double backward": FUNCTION.replace("  # write", "").replace("g.mul_(2)", "g * 2")
     + """\

@@ -113,8 +113,19 @@ def _shared(gradients: Iterable[Any], alone: int | None) -> list[torch.Tensor]:
         gradient
         for gradient in gradients
         if isinstance(gradient, torch.Tensor)
-        and compat.use_count(gradient) > alone + _backward.times_given(gradient)
+        and (
+            compat.use_count(gradient) > alone + _backward.times_given(gradient) or _lies_in_shared(gradient)
+        )
     ]
+
+
+def _lies_in_shared(gradient: torch.Tensor) -> bool:
+    """Whether it is a view of a gradient that somebody else is still to get, as ``sum`` hands on an expanded
+    one."""
+    base, alone = gradient._base, unshared_counts().base
+    if base is None or alone is None:
+        return False
+    return compat.use_count(base) > alone + _backward.times_given(base)
 
 
 def _run_shared(
@@ -178,6 +189,8 @@ class Counts(NamedTuple):
     """A module's full backward pre-hook."""
     module_input: int | None
     """A module's full backward hook, as ``grad_input``."""
+    base: int | None
+    """What a gradient is a view of."""
 
 
 @functools.cache
@@ -189,6 +202,7 @@ def unshared_counts() -> Counts:
         _learnt(_probe_function),
         _learnt(lambda shared: _probe_module(shared, by_output=True)),
         _learnt(lambda shared: _probe_module(shared, by_output=False)),
+        _learnt(_probe_base),
     )
 
 
@@ -202,7 +216,7 @@ def _learnt(probe: Callable[[bool], int]) -> int | None:
             alone, shared = probe(False), probe(True)
     except Exception:  # whatever torch changed, the answer is silence
         return None
-    return alone if shared == alone + 1 else None
+    return alone if shared > alone else None
 
 
 def _probe_hook(shared: bool) -> int:
@@ -212,6 +226,16 @@ def _probe_hook(shared: bool) -> int:
     p.register_hook(lambda gradient: counts.append(compat.use_count(gradient)))
     total = q + p if shared else p * 1.0
     (total * total).sum().backward()
+    return counts[0]
+
+
+def _probe_base(shared: bool) -> int:
+    counts: list[int] = []
+    a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
+    q, p = b * 1.0, a * 1.0
+    p.register_hook(lambda gradient: counts.append(compat.use_count(gradient._base)))
+    total = q.sum() + p.sum() if shared else p.sum()
+    (total * total).backward()
     return counts[0]
 
 
