@@ -167,7 +167,7 @@ def _view_is_followed(saved: SavedTensor, node: Any) -> bool:
     call = _backward.current()
     graph = {} if call is None else _freed.reachable(call) or {}
     return any(
-        edge is node and forward_name(other) == "AsStrided"
+        edge is node and forward_name(other) == "AsStrided" and compat.is_view_of(other, saved.alias)
         for other in graph.values()
         for edge, _ in other.next_functions
     )

@@ -222,6 +222,20 @@ def test_outputs_are_numbered_as_torch_numbers_them():
     assert (unlike(result), unlike(given)) == (None, None)
 
 
+def test_a_view_that_is_gone_is_no_other_view_of_its_base():
+    """The result was written to a view that nobody holds; another view of the base is in the graph."""
+    body = """\
+        y = torch.ones(2, 3, requires_grad=True) * 1
+        other = y[::2]
+        y.swapaxes(0, -1).tanh_()
+        loss = other.tanh().sum()
+        y.erf_()
+        loss.backward()
+    """
+    assert "output 0 of Tanh," in sentence(body, nullcontext())
+    assert sentence(body, unclobber.watch()) == sentence(body, nullcontext())
+
+
 def test_a_stale_view_is_told_as_one():
     """Where torch fails before it compares versions, the finding is of that, too."""
     text = "y = torch.rand(2, 2, requires_grad=True).exp(); s = (y.unbind(0)[1] ** 2).sum(); y.add_(1)"

@@ -462,6 +462,13 @@ def saved_by(node: Any, role: str) -> torch.Tensor:
     return found
 
 
+def is_view_of(node: Any, tensor: torch.Tensor) -> bool:
+    """Whether an ``AsStridedBackward0`` stands for a view that lies as ``tensor`` does (``_saved_*``: see
+    torch/csrc/autograd/generated, stable since 1.9)."""
+    lies = (tuple(node._saved_size), tuple(node._saved_stride), node._saved_storage_offset)
+    return lies == (tuple(tensor.size()), tensor.stride(), tensor.storage_offset())
+
+
 def tells_nothing_saved(node: Any) -> bool:
     """Whether a node has no class of its own in Python, which would have ``_saved_*`` attributes
     (``_foreach_exp``, C++ extensions; torch/csrc/autograd/python_cpp_function.cpp)."""
