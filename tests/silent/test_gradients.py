@@ -239,6 +239,13 @@ HARMLESS = {
     (p.sum() * 2).backward()
     gradient = a.grad
 """,
+    "a view of another type": """\
+    a = leaf()
+    p = torch.complex(a, a)
+    p.register_hook(lambda g: g.mul_(2))
+    (p.real * 2).sum().backward()
+    gradient = a.grad
+""",
     "a view of the gradient that backward begins with": """\
     a = leaf(1)
     p = a * 1

@@ -123,8 +123,8 @@ def _lies_in_shared(gradient: torch.Tensor) -> bool:
     """Whether it is a view of a gradient that somebody else is still to get, as ``sum`` hands on an expanded
     one."""
     base, alone = gradient._base, unshared_counts().base
-    if base is None or alone is None:
-        return False
+    if base is None or alone is None or base.dtype is not gradient.dtype:
+        return False  # views of another type hold their base more than once
     return compat.use_count(base) > alone + _backward.times_given(base)
 
 
