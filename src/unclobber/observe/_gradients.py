@@ -216,7 +216,7 @@ def _learnt(probe: Callable[[bool], int]) -> int | None:
             alone, shared = probe(False), probe(True)
     except Exception:  # whatever torch changed, the answer is silence
         return None
-    return alone if shared > alone else None
+    return alone if shared == alone + 1 else None
 
 
 def _probe_hook(shared: bool) -> int:
