@@ -5,8 +5,8 @@ import threading
 import torch
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
-from unclobber.observe import _torch_compat as compat
-from unclobber.observe import _writes
+from unclobber.hooks import kernels
+from unclobber.torch_internals import compat
 
 PLACES = [
     (torch.autograd, "_engine_run_backward"),
@@ -37,7 +37,7 @@ def surroundings():
             len(_global_optimizer_pre_hooks),
             len(_global_optimizer_post_hooks),
         ),
-        "kernels": _writes.installed(),
+        "kernels": kernels.installed(),
         "sees writes": compat.sees_writes(),
         "saved tensor hooks": compat.top_hooks(),
         "modes": compat.dispatch_modes(),

@@ -26,8 +26,8 @@ from pathlib import Path, PurePosixPath
 PACKAGE = "unclobber"
 NEEDED = (
     "py.typed",
-    "explain/pages/UC101.md",
-    "explain/pages/UC301.md",
+    "judge/pages/UC101.md",
+    "judge/pages/UC301.md",
     "memory/page.html.jinja",
     "report/schema.json",
     "report/templates/page.html",

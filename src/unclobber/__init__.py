@@ -22,14 +22,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from .model import VERSION
+
+__version__ = VERSION
 
 if TYPE_CHECKING:
-    from ._errors import InplaceError, SilentWriteWarning, UnclobberError
-    from ._freeze import freeze, frozen
-    from ._session import audit, guard, watch
-    from .knowledge.rules import rules
-    from .model import Finding, Report
+    from .derivatives.rules import rules
+    from .model import Finding, InplaceError, Report, SilentWriteWarning, UnclobberError
+    from .session.contexts import audit, guard, watch
+    from .session.freeze import freeze, frozen
 
 __all__ = [
     "Finding",
@@ -47,16 +48,16 @@ __all__ = [
 
 _HOME = {
     "Finding": "model",
-    "InplaceError": "_errors",
+    "InplaceError": "model",
     "Report": "model",
-    "SilentWriteWarning": "_errors",
-    "UnclobberError": "_errors",
-    "audit": "_session",
-    "freeze": "_freeze",
-    "frozen": "_freeze",
-    "guard": "_session",
-    "rules": "knowledge.rules",
-    "watch": "_session",
+    "SilentWriteWarning": "model",
+    "UnclobberError": "model",
+    "audit": "session.contexts",
+    "freeze": "session.freeze",
+    "frozen": "session.freeze",
+    "guard": "session.contexts",
+    "rules": "derivatives.rules",
+    "watch": "session.contexts",
 }
 """Where each public name lives; read by ``__getattr__`` so that importing stays cheap."""
 
@@ -77,13 +78,13 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: Any) -> None:
     """``%load_ext unclobber`` in IPython and Jupyter: the magics ``%%unclobber`` and ``%unclobber``."""
-    from ._notebook import load
+    from .integrations.notebook import load
 
     load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
     """``%unload_ext unclobber``."""
-    from ._notebook import unload
+    from .integrations.notebook import unload
 
     unload(shell)

@@ -17,8 +17,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from ._errors import InplaceError
-from ._trainers import WatchesTraining, Wrapped
+from .integrations.trainers import WatchesTraining, Wrapped
+from .model import InplaceError
 
 __all__ = ["UnclobberCallback"]
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from transformers import Trainer, TrainerCallback
 
-from ._errors import UnclobberError
-from ._trainers import WatchesTraining, Wrapped
+from .integrations.trainers import WatchesTraining, Wrapped
+from .model import UnclobberError
 
 __all__ = ["UnclobberCallback"]
 

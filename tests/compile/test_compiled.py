@@ -9,8 +9,8 @@ import torch
 from torch._dynamo.utils import counters
 
 import unclobber
-from unclobber.observe import _sites
 from unclobber.report import to_text
+from unclobber.source import sites
 
 # torch's own, when it compiles
 pytestmark = [
@@ -125,7 +125,7 @@ def test_a_kernel_that_writes_unseen():
 
 def test_code_that_only_looks_compiled_is_the_users():
     """The decision rests on the names that Dynamo's code uses."""
-    assert not _sites.is_library(overwrites.__code__)
+    assert not sites.is_library(overwrites.__code__)
 
 
 def rows(x):

@@ -9,7 +9,7 @@ import pytest
 from page_programs import FAILING, REPAIRED, PageProgram, all_programs, one_line, programs_of
 
 import warm
-from unclobber.explain import pages, to_plain
+from unclobber.judge.pages import pages, to_plain
 from unclobber.model import CODES
 
 PROGRAMS = all_programs()

@@ -176,12 +176,12 @@ def test_what_cannot_be_frozen_is_refused():
 
 
 def test_nothing_stays_installed():
-    from unclobber._session import _installation
-    from unclobber.observe import _torch_compat as compat
-    from unclobber.observe import _writes
+    from unclobber.hooks import kernels
+    from unclobber.session.session import _installation
+    from unclobber.torch_internals import compat
 
     with unclobber.freeze(torch.zeros(3)):
-        assert _writes.installed()
-    assert not _writes.installed()
+        assert kernels.installed()
+    assert not kernels.installed()
     assert _installation._ledgers == ()
     assert not compat.sees_writes()

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import unclobber
-from unclobber.observe import _backward
+from unclobber.hooks import backward
 
 
 def _hypergradient(read, between=None, *, copy=False):
@@ -82,7 +82,7 @@ def test_other_programs_rest():
             batch = images[2 * i : 2 * i + 2]
             scale = torch.full((2, 1, 3, 3), 0.5).detach()
             loss = (net(batch * batch) * scale).square().mean()
-            assert _backward.may_rest()
+            assert backward.may_rest()
             loss.backward()
         loss = (net(images) * net[0].bias.grad[:, None, None]).sum()
-        assert not _backward.may_rest()
+        assert not backward.may_rest()

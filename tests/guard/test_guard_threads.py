@@ -8,7 +8,7 @@ import torch
 from guarded_twins import ramp
 
 import unclobber
-from unclobber.observe import _torch_compat as compat
+from unclobber.torch_internals import compat
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -7,7 +7,7 @@ import torch
 
 from unclobber.memory import _trial as trial
 from unclobber.memory import record
-from unclobber.memory._recorder import EnoughError, Recorder
+from unclobber.memory.recorder import EnoughError, Recorder
 
 HEAD = """
 import torch

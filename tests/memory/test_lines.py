@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from unclobber.memory import record
-from unclobber.memory._recorder import _Held
+from unclobber.memory.recorder import _Held
 
 N = 1000
 BYTES = 4 * N

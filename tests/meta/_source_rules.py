@@ -4,70 +4,132 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "src" / "unclobber"
 
-FORBIDDEN: dict[str, tuple[str, ...]] = {
-    "model": ("unclobber", "torch"),
-    "ledger": (
-        "unclobber.judge",
-        "unclobber.report",
-        "unclobber.repair",
-        "unclobber.cli",
-        "unclobber._session",
-    ),
-    "observe": (
-        "unclobber.judge",
-        "unclobber.report",
-        "unclobber.repair",
-        "unclobber.cli",
-        "unclobber._session",
-    ),
-    "judge": (
-        "torch",
-        "torchgen",
-        "unclobber.observe",
-        "unclobber.report",
-        "unclobber.repair",
-        "unclobber.cli",
-        "unclobber._session",
-    ),
-    "report": ("torch", "unclobber.observe", "unclobber.ledger", "unclobber.repair", "unclobber.cli"),
-    "repair": ("unclobber.report", "unclobber.cli"),
+_FACTS = ("model", "parsing", "torch_internals")
+ROOMS: dict[str, tuple[str, ...]] = {
+    "model": (),
+    "parsing": (),
+    "torch_internals": ("model",),
+    "report": ("model", "parsing"),
+    "derivatives": _FACTS,
+    "source": (*_FACTS, "derivatives"),
+    "record": ("torch_internals", "source"),
+    "hooks": ("torch_internals", "source", "record"),
+    "evidence": (*_FACTS, "derivatives", "source", "record", "hooks"),
+    "judge": _FACTS,
+    "session": ("model", "torch_internals", "source", "record", "hooks", "evidence", "judge", "report"),
+    "repair": (*_FACTS, "derivatives", "source", "record", "session"),
+    "memory": (*_FACTS, "derivatives", "source"),
+    "integrations": ("model", "session", "report"),
+    "cli": ("model", "derivatives", "judge", "report", "session", "repair", "memory"),
 }
-"""For each stage what it must not import; a prefix stands for all below it, the stage itself is allowed."""
+"""For each room the rooms that it may import; each of them stands above it."""
+FRONT = {
+    "__init__": ("model", "derivatives", "session", "integrations"),
+    "__main__": ("cli",),
+    "lightning": ("model", "integrations"),
+    "transformers": ("model", "integrations"),
+}
+"""The files beside the rooms: nothing private among them."""
+WITHOUT_TORCH = {"model", "parsing", "report", "judge"}
 
 
-def imports_of(source: str, module: str, *, is_package: bool = False) -> set[str]:
-    """Absolute names of all modules that a text imports, also inside functions.
+def room_of(module: str) -> str:
+    """The room of a module of ours; for the files beside the rooms the file's own name."""
+    return [*module.split("."), "__init__"][1]
 
-    ``from m import n`` gives ``m`` and ``m.n``, because ``n`` may be a module.
+
+def forbidden_imports(source: str, module: str, *, is_package: bool = False) -> set[str]:
+    """The imports of one file that its room may not make: rooms that are not in the table's line, files of
+    another room that are not in its face, torch where it must not be loaded."""
+    room = room_of(module)
+    allowed = {**ROOMS, **FRONT}.get(room, ())
+    found = set()
+    for target, name in imported_from(source, module, is_package=is_package):
+        other = room_of(target)
+        if target.partition(".")[0] in ("torch", "torchgen") and room in WITHOUT_TORCH:
+            found.add(target)
+        if target.partition(".")[0] != "unclobber" or other == room:
+            continue
+        inner = target.split(".")[2:]
+        if other not in allowed or not {*inner[:1], *([] if inner else [name])} <= face(other):
+            found.add(f"{target}.{name}" if name else target)
+    return found
+
+
+def imported_from(source: str, module: str, *, is_package: bool = False) -> Iterator[tuple[str, str]]:
+    """Each import of a text: the absolute name of the module, and the name taken out of it.
+
+    ``from ..room import file`` and ``from . import room`` are imports of the file and of the room.
     """
-    found: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
                 parts = module.split(".")
                 above = parts[: len(parts) - node.level + is_package]
                 base = ".".join([*above, *([node.module] if node.module else [])])
-            found.add(base)
-            found.update(f"{base}.{alias.name}" for alias in node.names)
+            for alias in node.names:
+                inside = f"{base}.{alias.name}"
+                yield (inside, "") if base == "unclobber" and alias.name in ROOMS else (base, alias.name)
+
+
+@cache
+def face(room: str) -> frozenset[str]:
+    """What a room shows to the others: ``__all__`` of its ``__init__``."""
+    tree = ast.parse((PACKAGE / room / "__init__.py").read_text(encoding="utf-8"))
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return frozenset(ast.literal_eval(node.value))
+    return frozenset()
+
+
+def circles(imports: dict[str, set[str]]) -> list[list[str]]:
+    """Files that import each other, directly or by way of others; each circle once, sorted."""
+    reached = {start: _reached(start, imports) for start in imports}
+    found = {
+        frozenset(other for other in there if start in reached.get(other, ()))
+        for start, there in reached.items()
+        if start in there
+    }
+    return sorted(sorted(circle) for circle in found)
+
+
+def _reached(start: str, imports: dict[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    todo = [*imports[start]]
+    while todo:
+        name = todo.pop()
+        if name not in found:
+            found.add(name)
+            todo.extend(imports.get(name, ()))
     return found
 
 
-def forbidden_imports(source: str, module: str, *, is_package: bool = False) -> set[str]:
-    """The imports of one file that go against the direction of the stages."""
-    stage = module.split(".")[1]
-    own = f"unclobber.{stage}"
+def package_imports() -> dict[str, set[str]]:
+    """Which files of the package each of them imports, also inside functions and for types alone."""
+    files = {module_of(path): path for path in PACKAGE.rglob("*.py")}
     return {
-        name
-        for name in imports_of(source, module, is_package=is_package)
-        if not _below(name, own) and any(_below(name, prefix) for prefix in FORBIDDEN.get(stage, ()))
+        module: {
+            full if (full := f"{target}.{name}") in files else target
+            for target, name in imported_from(
+                path.read_text("utf-8"), module, is_package=path.name == "__init__.py"
+            )
+        }
+        & files.keys()
+        for module, path in files.items()
     }
+
+
+def module_of(path: Path) -> str:
+    """``unclobber.report._text`` for its file."""
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
 def private_torch_names(source: str) -> list[tuple[int, str]]:

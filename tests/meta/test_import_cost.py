@@ -42,7 +42,9 @@ def test_it_can_fail():
 
 def test_a_trainer_is_imported_by_its_own_module_alone():
     """Watching needs none of them."""
-    assert not TRAINERS & loaded_by("import unclobber, unclobber._trainers; unclobber.watch().__enter__()")
+    assert not TRAINERS & loaded_by(
+        "import unclobber, unclobber.integrations.trainers; unclobber.watch().__enter__()"
+    )
     assert TRAINERS & loaded_by("import unclobber.transformers") == {"transformers", "accelerate"}
 
 

@@ -10,8 +10,8 @@ import pytest
 import torch  # noqa: F401  (pytester forgets what a run imports; torch can't be imported twice)
 from _pytest.assertion.rewrite import AssertionRewriter
 
-import unclobber._session
 import unclobber.report
+import unclobber.session.session
 
 pytest_plugins = ["pytester"]
 
@@ -265,9 +265,9 @@ LOADED = """
     import sys
 
     def test_nothing_is_loaded():
-        assert "unclobber._pytest_plugin" in sys.modules
+        assert "unclobber.integrations.pytest_plugin" in sys.modules
         ours = {name for name in sys.modules if name.startswith("unclobber")}
-        assert ours == {"unclobber", "unclobber._pytest_plugin"}
+        assert ours == {"unclobber", "unclobber.integrations.pytest_plugin"}
         assert not {"torch", "rich", "jinja2", "numpy"} & set(sys.modules)
 """
 
@@ -286,7 +286,7 @@ def test_nothing_is_imported_until_it_is_needed(pytester, words, outcome):
 def test_pytest_may_start_after_us():
     """Where the package was imported before pytest, pytest has nothing to warn of."""
     assert AssertionRewriter.is_rewrite_disabled(unclobber.__doc__)
-    assert not AssertionRewriter.is_rewrite_disabled(unclobber._session.__doc__)
+    assert not AssertionRewriter.is_rewrite_disabled(unclobber.session.session.__doc__)
 
 
 def test_the_command_runs_pytest(pytester):

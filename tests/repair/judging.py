@@ -14,8 +14,8 @@ from pathlib import Path
 
 import warm
 from cases.running import Case, gradients
-from unclobber.repair import _rounds
-from unclobber.repair._outcome import Clean, Unproved
+from unclobber.repair import rounds as _rounds
+from unclobber.repair.outcome import Clean, Unproved
 
 TIMEOUT = 120.0
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import warm
 from repair.scripts import Script
-from unclobber.repair import _apply, _rounds
-from unclobber.repair._outcome import Clean, Proved, Unproved
-from unclobber.repair._project import Project
-from unclobber.repair._proof import Runner
+from unclobber.repair import apply
+from unclobber.repair import rounds as _rounds
+from unclobber.repair.outcome import Clean, Proved, Unproved
+from unclobber.repair.project import Project
+from unclobber.repair.proof import Runner
 
 RIGHT, DIFFERENT, UNFIXED, UNFIT = "right", "different", "not fixed", "unfit"
 _GUARDED = """\
@@ -104,7 +105,7 @@ def judged(script: Script, rounds: _rounds.Rounds, truth: Done, at: Desk) -> Ver
         return Verdict(UNFIXED, f"{reason}{f' (after {titles})' if titles else ''}")
     at.path.write_text(script.text)
     project = Project(str(at.folder))
-    _apply.write(project, dict(rounds.project.overlay), _apply.read(project, rounds.project.overlay))
+    apply.write(project, dict(rounds.project.overlay), apply.read(project, rounds.project.overlay))
     done = run(at, at.path.read_text())
     to_end = all(outcome.best.proof is not None and outcome.best.proof.to_end for outcome in rounds.proved)
     if done.told != truth.told:

@@ -13,9 +13,10 @@ from textwrap import dedent
 
 import pytest
 
-from unclobber.repair import _rounds, _search
-from unclobber.repair._outcome import Proved, Unproved
-from unclobber.repair._proof import Runner
+from unclobber.repair import _search
+from unclobber.repair import rounds as _rounds
+from unclobber.repair.outcome import Proved, Unproved
+from unclobber.repair.proof import Runner
 
 BROKEN = """
 import torch

@@ -11,9 +11,9 @@ import pytest
 from repair.script_runs import DIFFERENT, RIGHT, UNFIT, UNFIXED, Desk, Done, check, desk, judged, run
 from repair.scripts import HOLDERS, PAIRS, STATES, WRITES, saved_overwritten, scripts
 from unclobber.model import Finding
-from unclobber.repair import _rounds
-from unclobber.repair._outcome import Clean, Proof, Proved, Repair
-from unclobber.repair._project import Project
+from unclobber.repair import rounds
+from unclobber.repair.outcome import Clean, Proof, Proved, Repair
+from unclobber.repair.project import Project
 
 QUICK, MANY = 20, 500
 STRETCH = 25
@@ -74,13 +74,13 @@ ALIAS = saved_overwritten("tanh", "another name", "h *= 2")
 CURED = ALIAS.text.replace("torch.tanh(net(x))", "torch.tanh(net(x)).clone()")
 
 
-def _claimed(at: Desk, text: str) -> _rounds.Rounds:
+def _claimed(at: Desk, text: str) -> rounds.Rounds:
     """Rounds that claim a proof for another text."""
     finding = Finding(ALIAS.family, "a message")
     repair = Repair(("a planted cure",), ("planted",), {str(at.path): text}, 1, Proof("as written", 1, 1))
     project = Project(str(at.folder))
     project.encoded(str(at.path))
-    return _rounds.Rounds((Proved(finding, (repair,)), Clean()), project.with_texts(repair.texts))
+    return rounds.Rounds((Proved(finding, (repair,)), Clean()), project.with_texts(repair.texts))
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import warm
-from unclobber.repair import _rounds
-from unclobber.repair._outcome import Proved
-from unclobber.repair._proof import Runner
+from unclobber.repair import rounds as _rounds
+from unclobber.repair.outcome import Proved
+from unclobber.repair.proof import Runner
 
 PROGRAMS = Path(__file__).parent / "whole_runs"
 NAMES = sorted(path.stem for path in PROGRAMS.glob("*.py") if not path.stem.endswith(".right"))

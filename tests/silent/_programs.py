@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 import unclobber
-from unclobber._session import Session
+from unclobber.session.session import Session
 
 _number = count()
 

@@ -5,8 +5,8 @@ import torch
 from _programs import Program, assert_told, places, watched
 from torch.utils.checkpoint import checkpoint
 
-from unclobber._session import Session
 from unclobber.report import to_text
+from unclobber.session.session import Session
 
 START = """\
     from torch.utils.checkpoint import checkpoint

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import unclobber
-from unclobber.observe import _torch_compat as compat
+from unclobber.torch_internals import compat
 
 _numbers = itertools.count()
 

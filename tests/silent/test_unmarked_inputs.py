@@ -4,7 +4,7 @@ import pytest
 import torch
 from _programs import Program, assert_told, watched
 
-from unclobber.observe import _backward, _unmarked
+from unclobber.hooks import backward, unmarked
 from unclobber.report import to_text
 
 FUNCTION = """\
@@ -210,8 +210,8 @@ def test_each_place_is_told_once():
 def test_nothing_is_left_of_it():
     """A note dies with the graph, and the nodes keep no hook."""
     watched(written("Scale.apply(h)  # saved\n    z = h.sum()"))
-    assert _backward.look_ahead is None
-    assert not list(_unmarked._alive)
+    assert backward.look_ahead is None
+    assert not list(unmarked._alive)
 
 
 STORY = """\

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from unclobber.knowledge import rules_check
-from unclobber.knowledge.rules_check import check
+from unclobber.derivatives import check as rules_check
+from unclobber.derivatives.check import check
 
 SEEDED = (
     "exp", "mul", "mm", "pow", "sigmoid", "add", "addmm", "nn.functional.linear", "nn.functional.relu",

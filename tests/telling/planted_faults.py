@@ -18,13 +18,12 @@ from unittest import mock
 from conflict_programs import PROGRAMS, Run
 
 import unclobber
-from unclobber import _session, _telling
-from unclobber._session import Session
 from unclobber.model import Report
+from unclobber.session import session, telling
+from unclobber.session.session import Session
 
 BOUNDARY = frozenset(
-    one.__code__
-    for one in (_telling.told, _telling.asked, _telling.text_of, _telling.line_of, Session._asked)
+    one.__code__ for one in (telling.told, telling.asked, telling.text_of, telling.line_of, Session._asked)
 )
 """What a fault must not get out of."""
 
@@ -156,7 +155,7 @@ def run(mode: str, name: str, text: str | None = None) -> Ended:
             alive.append(weakref.ref(self))
             return super().__enter__()
 
-    with mock.patch.object(_session, "Session", Seen), warnings.catch_warnings(record=True) as warned:
+    with mock.patch.object(session, "Session", Seen), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
             context = MODES[mode]()

@@ -18,18 +18,18 @@ from planted_faults import FAULTS, MODES, Ended, called_in, functions, planted, 
 
 import unclobber
 from surroundings import surroundings
-from unclobber import _session, _telling
 from unclobber.model import Report
 from unclobber.report import FORMATS, RenderOptions
+from unclobber.session import session, telling
 
-WHOSE_ERROR = "unclobber.observe._refusals"
+WHOSE_ERROR = "unclobber.evidence.refusals"
 """The module that tells torch's refusals from errors of the program; after a fault an error is left alone."""
 SCHEMA = json.loads((files("unclobber.report") / "schema.json").read_text(encoding="utf-8"))
 TEXTS = {**{name: text for name, (_, text) in PROGRAMS.items()}, "past torch": PAST_TORCH}
 OF_THE_SENTENCE = (
-    "unclobber._sentence", "unclobber._reads", "unclobber.observe._torch_compat",
-    "unclobber._session:Session._need", "unclobber.observe._backward:ran_below",
-    "unclobber.ledger._ledger:Standing",
+    "unclobber.evidence.sentence", "unclobber.evidence.reads", "unclobber.torch_internals.compat",
+    "unclobber.session.session:Session._need", "unclobber.hooks.backward:ran_below",
+    "unclobber.record.ledger:Standing",
 )  # fmt: skip
 """What makes torch's own sentence: a fault there leaves its beginning."""
 
@@ -137,11 +137,11 @@ def test_the_test_fails_without_the_boundary(mode, monkeypatch):
     def open_told(make, certain):
         return make()
 
-    for module in (_session, _telling):
+    for module in (session, telling):
         monkeypatch.setattr(module, "told", open_told)
     # so that the fault is met although `told` isn't there
     monkeypatch.setattr(planted_faults, "BOUNDARY", frozenset((open_told.__code__,)))
-    function = "unclobber._describe:evidence"
+    function = "unclobber.evidence.describe:evidence"
     found, met = differences(function, mode, "data" if mode == "watch" else "result", RuntimeError("planted"))
     assert met
     assert found
@@ -151,10 +151,10 @@ def test_the_test_fails_without_the_boundary(mode, monkeypatch):
 def test_what_is_certain_is_told_in_every_format(code):
     """A story without places is a report in every format, valid JSON, and says what to do."""
     name = next(name for name, (of, _) in PROGRAMS.items() if of == code)
-    describe = {"1": "unclobber._describe:evidence", "2": "unclobber._refused:evidence"}
-    function = describe.get(code[2], "unclobber._refused:evidence")
+    describe = {"1": "unclobber.evidence.describe:evidence", "2": "unclobber.evidence.refused:evidence"}
+    function = describe.get(code[2], "unclobber.evidence.refused:evidence")
     if code == "UC104":
-        function = "unclobber._silent:_write"
+        function = "unclobber.session._silent:_write"
     with planted(by_name()[function], RuntimeError("planted")) as met:
         ended = run("watch", name)
     assert met
@@ -175,17 +175,18 @@ def test_what_is_certain_is_told_in_every_format(code):
 def test_an_interrupt_is_no_fault():
     """Ctrl-C while a story is made ends the program, and the context is left."""
     before = surroundings()
-    with planted(by_name()["unclobber._describe:evidence"], KeyboardInterrupt()):
+    with planted(by_name()["unclobber.evidence.describe:evidence"], KeyboardInterrupt()):
         with pytest.raises(KeyboardInterrupt):
             run("watch", "result")
-    with planted(by_name()["unclobber._refused:evidence"], KeyboardInterrupt()):
+    with planted(by_name()["unclobber.evidence.refused:evidence"], KeyboardInterrupt()):
         with pytest.raises(KeyboardInterrupt):
             run("watch", "leaf")
     assert surroundings() == before
 
 
-@pytest.mark.parametrize("function", ["unclobber.ledger._ledger:Ledger.standing", *(
-    f"unclobber._reads:{one}" for one in ("is_own_result", "never_read", "detached", "role_of", "node_name")
+@pytest.mark.parametrize("function", ["unclobber.record.ledger:Ledger.standing", *(
+    f"unclobber.evidence.reads:{one}"
+    for one in ("is_own_result", "never_read", "detached", "role_of", "node_name")
 )])  # fmt: skip
 @pytest.mark.parametrize("name", ["result", "two saves", "data", "other memory", "detached in place"])
 def test_a_verdict_that_fails_is_never_weaker(function, name):
@@ -213,7 +214,7 @@ def test_an_error_of_which_it_is_not_known_whose_it_is_stays_as_it_is():
 def test_a_frozen_tensor_stays_frozen():
     """The write is refused although its story fails."""
     tensor = torch.zeros(3)
-    for function in ("unclobber.observe._sites:resolve", "unclobber.judge.rules.frozen:judge_frozen"):
+    for function in ("unclobber.source.sites:resolve", "unclobber.judge.rules.frozen:judge_frozen"):
         with unclobber.freeze(tensor), planted(by_name()[function], RuntimeError("planted")) as met:
             with pytest.raises(unclobber.InplaceError, match="written to while it is frozen") as caught:
                 tensor.add_(1)
@@ -232,7 +233,7 @@ def test_a_report_is_shown_although_one_finding_can_not_be():
             raise RuntimeError("planted")
         return FORMATS["text"](report, options)
 
-    text = _telling.rendered(render, report, RenderOptions(width=200))
+    text = telling.rendered(render, report, RenderOptions(width=200))
     assert "error[UC101]" in text
     assert "the story could not be shown: RuntimeError: planted" in text
     assert "<telling leaf>:" in text

@@ -14,12 +14,12 @@ import torch
 from conflict_programs import PROGRAMS, Run, source_of
 
 import unclobber
-from unclobber import _texts
-from unclobber.knowledge import derivatives
-from unclobber.observe import _source
+from unclobber.derivatives import table
+from unclobber.parsing import texts
 from unclobber.report import _callers
+from unclobber.source import syntax
 
-CACHES = (_source._parsed, _callers._counted, derivatives._table, derivatives._by_node)
+CACHES = (syntax._parsed, _callers._counted, table._table, table._by_node)
 
 
 @pytest.fixture
@@ -102,10 +102,10 @@ def test_what_another_thread_of_the_program_spoils_is_tried_again(monkeypatch):
         return parse(*args, **kwargs)
 
     monkeypatch.setattr(ast, "parse", spoilt)
-    assert isinstance(_texts.parse_expression("a + b"), ast.BinOp)
+    assert isinstance(texts.parse_expression("a + b"), ast.BinOp)
     left[0] = 1000
-    with pytest.raises(_texts.NotParsedError, match="depth mismatch"):
-        _texts.parse("a = b")
+    with pytest.raises(texts.NotParsedError, match="depth mismatch"):
+        texts.parse("a = b")
 
 
 @pytest.mark.usefixtures("_cold")
@@ -118,10 +118,10 @@ def test_a_moment_without_stack_is_not_remembered(monkeypatch):
         raise RecursionError("maximum recursion depth exceeded during compilation")
 
     monkeypatch.setattr(ast, "parse", out_of_stack)
-    assert _source.source_of(code) is None
+    assert syntax.source_of(code) is None
     assert not _callers._calls(__file__)
     monkeypatch.setattr(ast, "parse", parse)
-    assert _source.source_of(code) is not None
+    assert syntax.source_of(code) is not None
     assert _callers._calls(__file__)["out_of_stack"] == 0 < _callers._calls(__file__)["in_threads"]
 
 
@@ -136,14 +136,14 @@ def test_an_entry_that_another_thread_drops_is_read_again(monkeypatch):
         return getlines(path)
 
     monkeypatch.setattr(linecache, "getlines", dropped)
-    assert _texts.text_of(__file__, anew=True).lines[0].startswith('"""Sources')
+    assert texts.text_of(__file__, anew=True).lines[0].startswith('"""Sources')
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_can_parse(monkeypatch):
     """The thread that was parsing isn't there, and its lock is free."""
     inside, go_on = threading.Event(), threading.Event()
-    holder = threading.Thread(target=lambda: _texts._alone(lambda: (inside.set(), go_on.wait(30))))
+    holder = threading.Thread(target=lambda: texts._alone(lambda: (inside.set(), go_on.wait(30))))
     holder.start()
     assert inside.wait(30)
     child = os.fork()
@@ -151,7 +151,7 @@ def test_a_forked_child_can_parse(monkeypatch):
         import signal
 
         signal.alarm(10)
-        os._exit(len(_texts.parse("a\nb").body))
+        os._exit(len(texts.parse("a\nb").body))
     go_on.set()
     holder.join()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from unclobber.observe._refusals import Kind, kind_of
+from unclobber.evidence.refusals import Kind, kind_of
 
 
 def leaf() -> torch.Tensor:

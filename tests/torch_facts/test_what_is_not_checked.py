@@ -5,7 +5,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
-from unclobber.observe._content import digest, of_words
+from unclobber.record.content import digest, of_words
 
 
 def leaf(n: int = 4) -> torch.Tensor:

@@ -9,7 +9,7 @@ import pickle
 import pytest
 
 import unclobber
-from unclobber._trainers import WatchesTraining, Wrapped
+from unclobber.integrations.trainers import WatchesTraining, Wrapped
 
 
 class Trainer:

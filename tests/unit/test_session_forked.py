@@ -8,8 +8,8 @@ import traceback
 import pytest
 import torch
 
-from unclobber._session import Session
-from unclobber.observe import _saves, _writes
+from unclobber.hooks import kernels, saves
+from unclobber.session.session import Session
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -57,12 +57,12 @@ def test_leave_unwatched():
     def left() -> None:
         session.leave_unwatched()
         overwrite()
-        assert (_saves.active(), _writes.installed(), session.findings) == ((), False, [])
+        assert (saves.active(), kernels.installed(), session.findings) == ((), False, [])
 
     def kept() -> None:
         with torch.autograd.graph.saved_tensors_hooks(lambda one: one, lambda one: one):
             session.leave_unwatched()
-        assert len(_saves.active()) == 1
+        assert len(saves.active()) == 1
 
     with Session(warn=False) as session:
         assert in_a_fork(left) == 0

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TextIO
 
-from unclobber._telling import rendered
-from unclobber.model import Report
-from unclobber.report import FORMATS, RenderOptions
-
+from ..model import Report
+from ..report import FORMATS, RenderOptions
+from ..session.telling import rendered
 from ._errors import ReportError, UsageError
 from ._output import OutputFile, usable, write_document, write_text
 from ._terminal import options_for

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unclobber._errors import UnclobberError
+from ..model import UnclobberError
 
 
 class UsageError(UnclobberError):

@@ -11,9 +11,7 @@ from typing import Any
 
 import click
 
-import unclobber
-from unclobber._errors import UnclobberError
-
+from ..model import VERSION, UnclobberError
 from ._errors import InternalError
 
 COMMANDS: dict[str, str] = {
@@ -46,7 +44,7 @@ class _Table(click.Group):
 
 
 @click.command(cls=_Table, no_args_is_help=False)
-@click.version_option(unclobber.__version__, prog_name="unclobber")
+@click.version_option(VERSION, prog_name="unclobber")
 def group() -> None:
     """In-place operations under PyTorch autograd: explained, guarded and repaired."""
 

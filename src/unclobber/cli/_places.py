@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from unclobber.model import Finding, Report, Site, Totals
+from ..model import Finding, Report, Site, Totals
 
 Who = TypeVar("Who", bound=Hashable)
 

@@ -19,8 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from unclobber.model import Finding, Report
-
+from ..model import Finding, Report
 from ._program import Ending
 
 State = Literal["absent", "running", "ended", "died"]

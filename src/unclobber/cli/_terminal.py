@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TextIO
 
-from unclobber.report import RenderOptions
+from ..report import RenderOptions
 
 
 def options_for(stream: TextIO | None) -> RenderOptions:

@@ -7,7 +7,9 @@ import sys
 from types import FrameType, TracebackType
 from typing import Any
 
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+from ..model import PACKAGE
+
+_OURS = PACKAGE + os.sep
 
 
 def show(error: BaseException) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from unclobber.model import Finding, Report
+from ..model import Finding, Report
 
 if TYPE_CHECKING:
     from ._program import Ending

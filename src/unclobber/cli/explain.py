@@ -6,9 +6,8 @@ import sys
 
 import click
 
-from unclobber.explain import page, pages, to_plain
-from unclobber.model import CODES
-
+from ..judge.pages import page, pages, to_plain
+from ..model import CODES
 from ._errors import UsageError
 from ._output import write_text
 from ._terminal import options_for

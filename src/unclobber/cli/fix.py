@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unclobber._errors import UnclobberError
-
+from ..model import UnclobberError
 from ._errors import UsageError
 from ._output import write_document
 from ._progress import said
@@ -19,10 +18,10 @@ from ._terminal import options_for
 from ._torch import require_torch
 
 if TYPE_CHECKING:
-    from unclobber.model import Report
-    from unclobber.repair._outcome import Proof, Repair
-    from unclobber.repair._project import Project
-    from unclobber.repair._rounds import Rounds
+    from ..model import Report
+    from ..repair.outcome import Proof, Repair
+    from ..repair.project import Project
+    from ..repair.rounds import Rounds
 
 
 IN_PLACE = "the script's folder is too large to be copied, so its runs wrote in the folder itself"
@@ -97,10 +96,11 @@ def command(
     if write and check:
         raise UsageError("--write and --check exclude each other", "Use one of them.")
     _require_libcst()
-    from unclobber.repair import _apply, _rounds
-    from unclobber.repair._outcome import Clean, Failed
-    from unclobber.repair._project import Project, root_of
-    from unclobber.repair._proof import Runner
+    from ..repair import apply
+    from ..repair import rounds as _rounds
+    from ..repair.outcome import Clean, Failed
+    from ..repair.project import Project, root_of
+    from ..repair.proof import Runner
 
     on_disk = Project(root_of(script))
     try:
@@ -128,7 +128,7 @@ def command(
     stories = _stories(report) if format_ == "text" and not (only_diff or check) else ""
     written: list[str] = []
     if write and rounds.proved:
-        written = _apply.write(on_disk, dict(rounds.project.overlay), rounds.project.originals)
+        written = apply.write(on_disk, dict(rounds.project.overlay), rounds.project.originals)
     if only_diff:
         write_document(sys.stdout, diff)
     elif format_ == "json":
@@ -172,9 +172,9 @@ def _require_libcst() -> None:
 
 
 def _report(rounds: Rounds, project: Project, words: tuple[str, ...]) -> Report:
-    from unclobber.model import Report
-    from unclobber.repair._outcome import Proved, Unproved
-    from unclobber.repair._rounds import with_fixes
+    from ..model import Report
+    from ..repair.outcome import Proved, Unproved
+    from ..repair.rounds import with_fixes
 
     met = [outcome for outcome in rounds.outcomes if isinstance(outcome, (Proved, Unproved))]
     findings = tuple(with_fixes(outcome, project) for outcome in met)
@@ -185,13 +185,13 @@ def _report(rounds: Rounds, project: Project, words: tuple[str, ...]) -> Report:
 
 
 def _diff(rounds: Rounds, project: Project) -> str:
-    from unclobber.repair._diff import unified
+    from ..repair.diff import unified
 
     return unified(project, rounds.project.overlay)
 
 
 def _print(stories: str, rounds: Rounds, diff: str, written: list[str], *, check: bool) -> None:
-    from unclobber.repair._outcome import Clean, Failed, Unproved
+    from ..repair.outcome import Clean, Failed, Unproved
 
     last = rounds.last
     if not rounds.outcomes or (isinstance(last, Clean) and not rounds.proved):
@@ -241,7 +241,7 @@ def _sentence(text: str, *, indent: str = "") -> None:
 def _stories(report: Report) -> str:
     from dataclasses import replace
 
-    from unclobber.report import to_text
+    from ..report import to_text
 
     options = options_for(sys.stdout)
     told = []
@@ -289,7 +289,7 @@ def _proof_line(repair: Repair) -> str:
 
 
 def _json(report: Report, rounds: Rounds, diff: str, written: list[str]) -> str:
-    from unclobber.report import to_json
+    from ..report import to_json
 
     document: dict[str, Any] = dict(to_json(report))
     document["fix"] = {

@@ -17,7 +17,7 @@ from ._terminal import options_for
 from ._torch import require_torch
 
 if TYPE_CHECKING:
-    from unclobber.memory import MemoryReport
+    from ..memory import MemoryReport
 
 FORMATS = ("text", "json", "html")
 
@@ -69,7 +69,7 @@ def command(
     target = _target(words, as_module)
     target.prepare()
     require_torch()
-    from unclobber.memory import _runs
+    from ..memory import runs as _runs
 
     shown = ("-m", *words) if as_module else words
     program = _Program(target)
@@ -122,7 +122,7 @@ class _Until:
         self.target.prepare()
 
     def run(self) -> None:
-        from unclobber.memory._recorder import EnoughError
+        from ..memory.recorder import EnoughError
 
         with contextlib.suppress(EnoughError):
             self.target.run()
@@ -146,14 +146,14 @@ def _deliver(report: MemoryReport, format_: str, file: OutputFile | None, code: 
 
 def _rendered(report: MemoryReport, format_: str, width: int) -> str:
     if format_ == "json":
-        from unclobber.memory._json import to_json_text
+        from ..memory.json import to_json_text
 
         return to_json_text(report)
     if format_ == "html":
-        from unclobber.memory._html import to_html
+        from ..memory.html import to_html
 
         return to_html(report)
-    from unclobber.memory._text import to_text
+    from ..memory.text import to_text
 
     return to_text(report, width)
 

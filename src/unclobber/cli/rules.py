@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from unclobber._errors import UnclobberError
-
+from ..model import UnclobberError
 from ._errors import UsageError
 from ._output import OutputFile, write_document, write_text
 from ._progress import progress
@@ -17,9 +16,9 @@ from ._terminal import options_for
 from ._torch import require_torch
 
 if TYPE_CHECKING:
-    from unclobber.knowledge.rules import OperationRules
-    from unclobber.knowledge.rules_card import Style
-    from unclobber.knowledge.rules_check import Checked
+    from ..derivatives.card import Style
+    from ..derivatives.check import Checked
+    from ..derivatives.rules import OperationRules
 
 FORMATS = ("text", "json", "markdown")
 
@@ -57,7 +56,7 @@ def command(
     require_torch()
     if check:
         return _check(names, format_, file)
-    from unclobber.knowledge.rules import all_names, rules
+    from ..derivatives.rules import all_names, rules
 
     found = [rules(name) for name in (all_names() if everything else names)]
     _write(_rendered(found, format_, coloured=file is None), file, document=format_ != "text")
@@ -65,7 +64,7 @@ def command(
 
 
 def _rendered(found: list[OperationRules], format_: str, *, coloured: bool) -> str:
-    from unclobber.knowledge.rules_card import to_dict, to_markdown
+    from ..derivatives.card import to_dict, to_markdown
 
     if format_ == "json":
         import torch
@@ -82,7 +81,7 @@ def _rendered(found: list[OperationRules], format_: str, *, coloured: bool) -> s
 
 
 def _card(one: OperationRules, coloured: bool) -> str:
-    from unclobber.knowledge.rules_card import lines
+    from ..derivatives.card import lines
 
     options = options_for(sys.stdout if coloured else None)
     # Wider than a hundred columns, a card is no easier to read.
@@ -115,7 +114,7 @@ AGREEMENT = 0.97
 
 
 def _check(names: tuple[str, ...], format_: str, file: OutputFile | None) -> int:
-    from unclobber.knowledge.rules_check import check
+    from ..derivatives.check import check
 
     try:
         results = list(progress(check(only=names), sys.stderr, lambda one: one.name))

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from unclobber._errors import UnclobberError
-
+from ..model import UnclobberError
 from ._delivery import Delivery
 from ._errors import InternalError, UsageError
 from ._program import Ending, die_interrupted, run, wait_for_children, wait_for_threads
@@ -18,7 +17,7 @@ from ._verdict import complete
 from .ranks import Ranks
 
 if TYPE_CHECKING:
-    from unclobber.model import Finding
+    from ..model import Finding
 
 
 class _RunCommand(click.Command):
@@ -91,8 +90,7 @@ def command(
     target = _target(words, as_module)
     target.prepare()
     require_torch()
-    from unclobber._session import Session
-
+    from ..session.session import Session
     from .children._gather import Children
 
     shown = ("-m", *words) if as_module else words

@@ -8,20 +8,15 @@ One file in ``rules/`` is one way to be wrong; ``RULES`` is the order in which t
 from __future__ import annotations
 
 from ..model import Evidence, Finding
-from ._inplace_modules import INPLACE_POSITION
 from ._outcome import outcome
-from ._own_writes import syncs_buffers, written_by_backward
-from ._words import culprit, listing, overwrites
+from ._untold import judge_untold, without_places
 from .rules import RULES
 from .rules.frozen import judge_frozen
 from .rules.uc102_misread import judge_misread
 from .rules.uc103 import judge_dirty, judge_unmarked
 from .rules.uc104 import judge_gradient
-from .untold import judge_untold, without_places
 
 __all__ = [
-    "INPLACE_POSITION",
-    "culprit",
     "judge",
     "judge_dirty",
     "judge_frozen",
@@ -29,12 +24,10 @@ __all__ = [
     "judge_misread",
     "judge_unmarked",
     "judge_untold",
-    "listing",
     "outcome",
-    "overwrites",
-    "syncs_buffers",
+    "pages",
+    "refusals",
     "without_places",
-    "written_by_backward",
 ]
 
 

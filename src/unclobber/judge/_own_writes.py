@@ -5,31 +5,8 @@ Known from the frames below the user's line and from who owns the memory, never 
 
 from __future__ import annotations
 
-from ..model import Evidence, Fix, Site, Write
-
-_ENGINE = ("torch/autograd/graph.py", "torch\\autograd\\graph.py")
-_HOME = ("torch/nn/parallel/distributed.py", "torch\\nn\\parallel\\distributed.py")
-
-
-def broadcasts_buffers(write: Write) -> bool:
-    """Whether a write is the broadcast of buffers at the beginning of a forward."""
-    return write.operation == "broadcast_" and syncs_buffers(write.site)
-
-
-def syncs_buffers(site: Site | None) -> bool:
-    """Whether what ran below the user's line was the broadcast of buffers."""
-    return site is not None and any(
-        frame.path.endswith(_HOME) and frame.function == "DistributedDataParallel._sync_buffers"
-        for frame in site.below
-    )
-
-
-def written_by_backward(write: Write) -> bool:
-    """Whether backward itself wrote: it adds gradients up in place."""
-    return write.site is not None and any(
-        frame.path.endswith(_ENGINE) and frame.function == "_engine_run_backward"
-        for frame in write.site.below[-1:]
-    )
+from ..model import Evidence, Fix
+from ..torch_internals.own_writes import broadcasts_buffers, written_by_backward
 
 
 def notes(evidence: Evidence) -> tuple[str, ...]:

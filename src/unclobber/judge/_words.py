@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from ..model import Fix, Need, Save, Site, Write
+from ..model import Fix, Need, Save, Site
 
 _LONGEST_QUOTE = 40
 
@@ -33,22 +33,6 @@ def sentence(save: Save, how: str) -> str:
     """``X was overwritten after Y saved it for …``."""
     purpose = f"for the gradient of `{save.gradient_of}`" if save.gradient_of else "for backward"
     return f"{tensor_name(save)} {how} after {saver(save)} saved it {purpose}"
-
-
-def culprit(writes: tuple[Write, ...]) -> Write | None:
-    """The first write that touched a needed element, as reports point at; else the last one."""
-    touching = [write for write in writes if write.overlaps_needed]
-    return touching[0] if touching else writes[-1] if writes else None
-
-
-def overwrites(writes: tuple[Write, ...]) -> int:
-    """How many writes may have touched needed elements: several may have restored them."""
-    return sum(write.count for write in writes if write.overlaps_needed)
-
-
-def touching(writes: tuple[Write, ...]) -> tuple[Write, ...]:
-    """The writes that touched a needed element: where no counter speaks, the others did no harm."""
-    return tuple(write for write in writes if write.overlaps_needed)
 
 
 def after_backward(step: str, *, in_loop: bool = False) -> Fix:
@@ -81,17 +65,3 @@ def line(site: Site, shown: Sequence[Save | Need | None]) -> str:
     """``line 19``, or ``net.py:19`` where that isn't the file of the places that are shown."""
     paths = {one.site.path for one in shown if one is not None and one.site is not None}
     return f"line {site.line}" if paths == {site.path} else f"{PurePath(site.path).name}:{site.line}"
-
-
-def listing(items: Sequence[str], limit: int = 4) -> str:
-    """A list in words; what is beyond ``limit`` is counted, never one item alone.
-
-    Example:
-        >>> listing(["a"]), listing(["a", "b", "c"]), listing(list("abcdefg"), limit=3)
-        ('a', 'a, b and c', 'a, b, c and 4 more')
-    """
-    if len(items) > limit + 1:
-        return f"{', '.join(items[:limit])} and {len(items) - limit} more"
-    if len(items) < 2:
-        return "".join(items)
-    return f"{', '.join(items[:-1])} and {items[-1]}"

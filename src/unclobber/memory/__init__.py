@@ -6,7 +6,7 @@ A run is recorded whole (every operation, every storage, every save) and interpr
 """
 
 from ._facts import Candidate, Gradient, InPlaceUse, Kept, Line, MemoryReport, Moment, Peak
-from ._runs import record
+from .runs import record
 
 __all__ = [
     "Candidate",
@@ -17,5 +17,10 @@ __all__ = [
     "MemoryReport",
     "Moment",
     "Peak",
+    "html",
+    "json",
     "record",
+    "recorder",
+    "runs",
+    "text",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import torch
 
-from ..knowledge import by_node, why
+from ..derivatives import by_node, why
 from . import _inplace, _places
 from ._facts import Gradient, Kept, Line, MemoryReport, Moment, Peak, Place, Role
 from ._timeline import LASTING, Timeline, end_of, timeline

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..knowledge import Rule, by_operation
-from ..knowledge.rules import in_place_overload, in_place_rule
+from ..derivatives import Rule, by_operation
+from ..derivatives.rules import in_place_overload, in_place_rule
 from . import _places
 from ._facts import Candidate, InPlaceUse
 from ._functions import in_place_form

@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from ..observe import _sites
+from ..model import PACKAGE
+from ..source import sites
 from ._facts import Place
 
 Stack = tuple[Any, ...]
@@ -41,10 +42,10 @@ def key(stack: Stack) -> tuple[object, ...]:
 @lru_cache(maxsize=4096)
 def _place(files: tuple[str, ...], code: CodeType, lasti: int, user: Spot | None) -> Place | None:
     """``files`` is there for the cache: code objects of equal text in two files are equal."""
-    site = _sites.resolve((code, lasti))
+    site = sites.resolve((code, lasti))
     if site is None:
         return None
-    above = None if user is None else _sites.resolve(user)
+    above = None if user is None else sites.resolve(user)
     called_from = None if above is None else (above.path, above.line)
     return Place(site.path, site.line, site.function, site.source, called_from)
 
@@ -55,7 +56,7 @@ def place(stack: Stack) -> Place | None:
     if spot is None:
         return None
     user: Spot | None = None
-    index = _sites.innermost_user(stack)
+    index = sites.innermost_user(stack)
     if index is not None and stack[2 * index] is not spot[0]:
         user = (stack[2 * index], stack[2 * index + 1])
     files = (spot[0].co_filename, "" if user is None else user[0].co_filename)
@@ -73,17 +74,16 @@ def _machinery(filename: str) -> bool:
 @lru_cache(maxsize=1)
 def _roots() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
-    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return tuple(
         os.path.join(folder, "")
-        for folder in (paths["stdlib"], paths["platstdlib"], os.path.dirname(torch.__file__), ours)
+        for folder in (paths["stdlib"], paths["platstdlib"], os.path.dirname(torch.__file__), PACKAGE)
     )
 
 
 def _installed(path: str) -> bool:
     """Whether a path below the standard library's folder is really an installed package's."""
     torchs = os.path.join(os.path.dirname(torch.__file__), "")
-    ours = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+    ours = os.path.join(PACKAGE, "")
     return (
         any(part in path for part in (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}"))
         and not path.startswith(torchs)

@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ..observe import _frames
-from ..observe import _torch_compat as compat
+from ..source import frames
+from ..torch_internals import compat
 from . import _places
 from ._facts import MemoryReport, Trial
 from ._functions import REVERSED, asks_in_place, in_place_form, name_of
-from ._recorder import Recorder
 from ._timeline import timeline
 from ._trace import Trace
+from .recorder import Recorder
 
 Key = tuple[object, ...]
 
@@ -64,7 +64,7 @@ class InPlace(TorchFunctionMode):
 
     def _chosen(self, operation: str, operands: Sequence[Any]) -> int | None:
         """Which operand this call is to write; None where it is none of the calls that were chosen."""
-        line = _places.key(_frames.capture(3))
+        line = _places.key(frames.capture(3))
         if line not in self._lines:
             return None
         module = self._recorder.module

@@ -4,24 +4,32 @@
 ``repair`` read them. Nothing here imports anything else of this package.
 """
 
+from ._about import PACKAGE, VERSION
+from ._errors import InplaceError, SilentWriteWarning, UnclobberError
 from ._evidence import Evidence, GradientMemory
 from ._finding import CODES, Finding, Fix, Severity
 from ._need import Need
+from ._overwriting import culprit, overwrites, touching
 from ._ranks import ProcessEnd, RankEnd
 from ._refusal import FreedEvidence, ModuleHook, RefusalEvidence, StaleEvidence
 from ._report import Outcome, Report, Totals
 from ._save import Save
 from ._site import Frame, Site
 from ._write import Write
+from .faults import asked
+from .text import listing
 
 __all__ = [
     "CODES",
+    "PACKAGE",
+    "VERSION",
     "Evidence",
     "Finding",
     "Fix",
     "Frame",
     "FreedEvidence",
     "GradientMemory",
+    "InplaceError",
     "ModuleHook",
     "Need",
     "Outcome",
@@ -31,8 +39,15 @@ __all__ = [
     "Report",
     "Save",
     "Severity",
+    "SilentWriteWarning",
     "Site",
     "StaleEvidence",
     "Totals",
+    "UnclobberError",
     "Write",
+    "asked",
+    "culprit",
+    "listing",
+    "overwrites",
+    "touching",
 ]

@@ -4,3 +4,12 @@
 compares its gradients with those of the original under ``guard``, ``_search`` joins the two and
 ``_apply`` writes what was proved. Nothing here is imported by ``import unclobber``.
 """
+
+__all__ = [
+    "apply",
+    "diff",
+    "outcome",
+    "project",
+    "proof",
+    "rounds",
+]

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ._project import root_of
+from .project import root_of
 
 MOST_BYTES = 256 * 2**20
 MOST_FILES = 20_000

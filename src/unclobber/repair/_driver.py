@@ -55,11 +55,11 @@ def _warm_up() -> None:
     """Before the first fork: import what every run needs and enter a session, which lays the kernels."""
     import torch
 
-    from .._session import Session
-    from ..knowledge import derivatives
+    from ..derivatives import table
+    from ..session.session import Session
     from . import _run  # noqa: F401
 
-    derivatives.table()
+    table()
     if not torch.cuda.is_available():  # a context of CUDA's does not survive a fork
         with Session("guard", warn=False):
             pass

@@ -20,11 +20,11 @@ import libcst as cst
 from ..model import Finding
 from ._job import Held
 from ._probes import Spot
-from ._project import Project
 from ._proposal import Proposal
 from ._syntax import Source
 from .cures._liveness import read_later
 from .cures._sites import write_spots
+from .project import Project
 
 
 @dataclass(frozen=True)

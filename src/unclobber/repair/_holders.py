@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from ..ledger import SavedTensor, overlap, region_of
-from ..observe import _torch_compat as compat
-from ..observe._owners import variables_of
+from ..record import SavedTensor, overlap, region_of
+from ..source.owners import variables_of
+from ..torch_internals import compat
 from ._job import Held
 from ._probes import PASSED, PLACE, Spot
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .._texts import parse
 from ..model import Finding
-from ._diff import changed_lines
-from ._project import Project
+from ..parsing import parse
 from ._proposal import Proposal
 from .cures import CURES
+from .diff import changed_lines
+from .project import Project
 
 MOST = 40
 """Proposals that one finding may lead to."""

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ..observe import _torch_compat as compat
-from ..observe._content import same_bits
-from ..observe._torch_compat import backward_homes, tree_map
+from ..record import same_bits
+from ..torch_internals import compat
+from ..torch_internals.compat import backward_homes, tree_map
 from . import _proposal as names
 
 Context = Callable[[], Any]

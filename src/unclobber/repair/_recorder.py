@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..observe import _torch_compat as compat
+from ..torch_internals import compat
 
 if TYPE_CHECKING:
     from ._ending import Ending

@@ -19,16 +19,16 @@ from typing import Any
 
 import torch
 
-from .._session import Session
 from ..model import Finding
+from ..session.session import Session
 from . import _ending, _leftovers, _overlay, _proposal, _readings
 from ._ending import Ending, compare_endings
 from ._holders import Holders
 from ._job import Comparison, Different, Job, Ran
 from ._living import Living
 from ._probes import instrumented
-from ._project import Project, root_of
 from ._recorder import Difference, Enough, Recorder, Story, compare
+from .project import Project, root_of
 
 SEED = 0
 """Put into every generator before the script starts; a script that sets seeds of its own overrides it."""

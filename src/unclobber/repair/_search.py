@@ -20,11 +20,11 @@ from typing import Any
 from ..model import Finding, Site
 from . import _hiding, _leftovers, _plan
 from ._job import Held, Job, Ran
-from ._outcome import Clean, Failed, Outcome, Proof, Proved, Repair, Unproved
 from ._probes import Spot
-from ._project import Project, root_of
-from ._proof import Runner
 from ._proposal import AS_WRITTEN, CUT, NOT_RECORDED, VIEW_DETACHED, Proposal, reading_of
+from .outcome import Clean, Failed, Outcome, Proof, Proved, Repair, Unproved
+from .project import Project, root_of
+from .proof import Runner
 
 BEYOND = 2
 """Backward calls after the one that failed which are run and compared as well."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from ..observe import _torch_compat as compat
+from ..torch_internals import compat
 from ._job import Different
 from ._recorder import Difference, agree
 

@@ -24,6 +24,7 @@ __all__ = [
     "ReportDisplay",
     "render",
     "report_to_text",
+    "story",
     "summary_line",
     "to_github",
     "to_html",

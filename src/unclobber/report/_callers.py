@@ -8,8 +8,8 @@ import re
 from collections import Counter
 from functools import lru_cache
 
-from .._texts import NotParsedError, parse
 from ..model import Finding, Frame, Site
+from ..parsing import NotParsedError, parse
 from . import _words as words
 from ._sources import read_lines
 

@@ -13,7 +13,7 @@ from . import _words as words
 from ._cells import clean
 from ._snippet import Mark, shown_lines, visible
 from ._sources import Sources
-from ._story import Kind, Place
+from .story import Kind, Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from ._notes import helps, notes
 from ._options import RenderOptions
 from ._ranks import remarks
 from ._sources import Sources
-from ._story import Place, in_stable_order, offending, places, shown_writes
+from .story import Place, in_stable_order, offending, places, shown_writes
 
 
 def to_github(report: Report, options: RenderOptions | None = None) -> str:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from .. import __version__
-from ..model import Finding, Fix, Report
+from ..model import VERSION, Finding, Fix, Report
 from . import _words as words
 from ._cells import clean
 from ._excerpt import Excerpt, excerpts
@@ -22,8 +21,8 @@ from ._notes import helps, notes
 from ._options import RenderOptions
 from ._ranks import remarks
 from ._sources import Sources
-from ._story import places, shown_writes
 from ._timeline import Timeline, timeline
+from .story import places, shown_writes
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -159,7 +158,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"ticks": _ticks, "diff": _diff, "clean": clean, "verified": words.verified}
-    environment.globals |= {"version": __version__, "numbers": range(MOST_EVENTS)}
+    environment.globals |= {"version": VERSION, "numbers": range(MOST_EVENTS)}
     return environment
 
 

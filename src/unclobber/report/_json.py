@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .. import __version__
-from ..model import Finding, Fix, Frame, Need, ProcessEnd, RankEnd, Report, Save, Site, Write
+from ..model import VERSION, Finding, Fix, Frame, Need, ProcessEnd, RankEnd, Report, Save, Site, Write
 from ._options import RenderOptions
 
 SCHEMA = 1
@@ -27,7 +26,7 @@ def to_json(report: Report) -> Object:
     """
     return {
         "schema": SCHEMA,
-        "unclobber": __version__,
+        "unclobber": VERSION,
         "torch": report.torch_version,
         "command": list(report.command),
         "exit_code": report.exit_code,

@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from ..judge import overwrites
-from ..model import Finding, Need, Save, Write
+from ..model import Finding, Need, Save, Write, overwrites
 from . import _words as words
 
 _MADE = {

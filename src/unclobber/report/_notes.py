@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..judge import overwrites
-from ..model import Finding, Fix, Frame, Site, Write
+from ..model import Finding, Fix, Frame, Site, Write, overwrites
 from . import _words as words
 from ._callers import callers
 from ._ranks import in_processes, on_ranks
-from ._story import made_at, refused_at
+from .story import made_at, refused_at
 
 _PLUMBING = ("_call_impl", "_wrapped_call_impl", "wrapper", "_use_grad", "decorate_context", "_fn")
 """Functions that only pass a call on; a reader learns nothing from them."""

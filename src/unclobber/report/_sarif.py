@@ -14,8 +14,7 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
-from .. import __version__
-from ..model import CODES, Finding, Report, Save, Site, Write
+from ..model import CODES, VERSION, Finding, Report, Save, Site, Write
 from . import _words as words
 from ._about import ABOUT
 from ._cells import clean
@@ -23,7 +22,7 @@ from ._notes import helps, notes
 from ._options import RenderOptions
 from ._ranks import remarks
 from ._sources import Sources, Span
-from ._story import Kind, Place, in_stable_order, offending, places, shown_writes
+from .story import Kind, Place, in_stable_order, offending, places, shown_writes
 
 Object = dict[str, Any]
 
@@ -49,8 +48,8 @@ def to_sarif(report: Report) -> Object:
                 "tool": {
                     "driver": {
                         "name": "unclobber",
-                        "version": __version__,
-                        "semanticVersion": __version__,
+                        "version": VERSION,
+                        "semanticVersion": VERSION,
                         "rules": [_rule(code) for code in codes],
                     }
                 },

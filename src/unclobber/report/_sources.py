@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from .._texts import parse, parse_expression, text_of
 from ..model import Site
+from ..parsing import parse, parse_expression, text_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..model import Finding
 from ._cells import clean
 from ._notes import place
-from ._story import made_at, offending, offending_write
+from .story import made_at, offending, offending_write
 
 _WORDING: dict[str, tuple[str, str]] = {
     "UC101": ("{write} overwrites", " what {saved} saved"),

@@ -14,8 +14,8 @@ from ._ranks import remarks
 from ._rows import Row, to_string
 from ._snippet import gutter_width, snippet
 from ._sources import Sources
-from ._story import marks, shown_writes
 from ._summary import summary_line
+from .story import marks, shown_writes
 
 NARROWEST = 40
 """Fewer columns than this are treated as this many: an excerpt has no meaning in less."""

@@ -9,7 +9,7 @@ from typing import Literal
 from ..model import Finding, Need, Save, Site, Write
 from . import _words as words
 from ._cells import clean, clip
-from ._story import Kind, refused_at, shown_writes
+from .story import Kind, refused_at, shown_writes
 
 State = Literal["intact", "overwritten", "freed"]
 

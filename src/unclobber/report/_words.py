@@ -9,8 +9,8 @@ import os
 import re
 from collections.abc import Sequence
 
-from ..judge import listing as listing
 from ..model import Fix
+from ..model import listing as listing
 
 SOLID_SPACE = "\N{NO-BREAK SPACE}"
 

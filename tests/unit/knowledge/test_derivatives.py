@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from unclobber.knowledge import by_node, by_operation, derivatives, table, why
+from unclobber.derivatives import by_node, by_operation, table, why
+from unclobber.derivatives import table as derivatives
 
 
 def kept_roles(result: torch.Tensor) -> dict[str, object]:

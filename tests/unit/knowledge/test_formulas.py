@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from unclobber.knowledge import by_node
-from unclobber.knowledge._formulas import readable
+from unclobber.derivatives import by_node
+from unclobber.derivatives._formulas import readable
 
 ONE = torch.tensor([[0.3, -0.7, 1.4], [0.9, -1.8, 0.25]], dtype=torch.float64)
 POSITIVE = ONE.abs() + 0.1

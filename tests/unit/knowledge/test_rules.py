@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import unclobber
-from unclobber.knowledge.rules import UnknownOperationError, all_names, resolve, rules
-from unclobber.knowledge.rules_card import card, lines, to_dict, to_markdown
+from unclobber.derivatives.card import card, lines, to_dict, to_markdown
+from unclobber.derivatives.rules import UnknownOperationError, all_names, resolve, rules
 
 
 def variant(name: str, schema: str = ""):

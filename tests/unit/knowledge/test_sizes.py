@@ -8,7 +8,7 @@ import torch.nn.functional as F  # noqa: N812
 
 import unclobber
 from oracles import unchecked
-from unclobber.knowledge import _sizes, reads_shape_alone, why, why_words
+from unclobber.derivatives import _shape_only, reads_shape_alone, why, why_words
 
 ORDER = torch.tensor([0, 2, 1, 3])
 ROWS = ORDER[:, None].expand(4, 4)
@@ -84,7 +84,7 @@ def gradient(program, shape, *, overwrite):
 
 def test_every_entry_is_executed():
     """No entry without a program."""
-    assert {tuple(name.split()) for name in PROGRAMS} == _sizes._ALWAYS | _sizes._IN_SUMS
+    assert {tuple(name.split()) for name in PROGRAMS} == _shape_only._ALWAYS | _shape_only._IN_SUMS
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from unclobber.knowledge import _table_cache, derivatives
+from unclobber.derivatives import _table_cache, table
 
 
 @pytest.fixture(scope="module")
 def rules():
-    return derivatives.table()
+    return table.table()
 
 
 @pytest.fixture

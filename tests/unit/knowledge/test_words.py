@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from unclobber.knowledge import read_for, table, why, why_words
+from unclobber.derivatives import read_for, table, why, why_words
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from unclobber.observe import _torch_compat as compat
-from unclobber.observe._spelling import Spelling, edge_names, spell
+from unclobber.source.spelling import Spelling, edge_names, spell
+from unclobber.torch_internals import compat
 
 PRELUDE = """\
 import torch

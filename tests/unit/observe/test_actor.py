@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import unclobber
-from unclobber.observe import _frames
+from unclobber.source import frames
 
 
 class Closure:
@@ -77,8 +77,8 @@ def test_what_the_step_itself_writes_is_the_optimizers(closure):
 
 def test_the_code_of_a_callable():
     """The innermost Python function, if there is one."""
-    assert _frames.code_of(test_the_code_of_a_callable) is test_the_code_of_a_callable.__code__
-    assert _frames.code_of(Closure(None)) is Closure.__call__.__code__
-    assert _frames.code_of(Closure(None).method) is Closure.method.__code__
-    assert _frames.code_of(functools.partial(Closure(None))) is Closure.__call__.__code__
-    assert _frames.code_of(len) is None
+    assert frames.code_of(test_the_code_of_a_callable) is test_the_code_of_a_callable.__code__
+    assert frames.code_of(Closure(None)) is Closure.__call__.__code__
+    assert frames.code_of(Closure(None).method) is Closure.method.__code__
+    assert frames.code_of(functools.partial(Closure(None))) is Closure.__call__.__code__
+    assert frames.code_of(len) is None

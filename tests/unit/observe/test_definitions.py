@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from unclobber.observe._definitions import at_the_end, reaching
+from unclobber.source._definitions import at_the_end, reaching
 
 CERTAIN = {
     "straight": ("x = 1\nx = 2\nuse(x)", 2),

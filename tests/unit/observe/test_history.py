@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from unclobber.observe import _torch_compat as compat
+from unclobber.torch_internals import compat
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import threading
 import pytest
 import torch
 
-from unclobber.observe import _owners
+from unclobber.source import owners
 
 
 def test_other_threads_may_build_tuples():
@@ -25,7 +25,7 @@ def test_other_threads_may_build_tuples():
     thread.start()
     try:
         for _ in range(10):
-            _owners._live_modules()
+            owners._live_modules()
     finally:
         done.set()
         thread.join(30)
@@ -46,7 +46,7 @@ def test_finds_modules_old_and_new(collecting):
     was = gc.isenabled()
     (gc.enable if collecting else gc.disable)()
     try:
-        found = _owners._live_modules()
+        found = owners._live_modules()
         assert gc.isenabled() is collecting
     finally:
         (gc.enable if was else gc.disable)()

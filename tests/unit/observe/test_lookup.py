@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from unclobber.observe._lookup import UNKNOWN, function_of, value_of
+from unclobber.source.values import UNKNOWN, function_of, value_of
 
 
 class Loud:

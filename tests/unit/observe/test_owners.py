@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from unclobber.observe._owners import module_label, object_name, owner_name, variable_name
+from unclobber.source.owners import module_label, object_name, owner_name, variable_name
 
 
 class Generator(nn.Module):

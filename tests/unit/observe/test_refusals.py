@@ -10,7 +10,7 @@ import torch
 from refused_programs import HEAD, PROGRAMS, marked, run_watched
 
 import unclobber
-from unclobber.observe._refusals import Kind, kind_of, levels_of
+from unclobber.evidence.refusals import Kind, kind_of, levels_of
 
 
 def places(finding: unclobber.model.Finding) -> SimpleNamespace:

@@ -95,7 +95,7 @@ def test_a_mode_that_writes_itself(finding):
 
 def test_nothing_but_a_relay():
     """It is told where there is no other line."""
-    from unclobber.observe._sites import innermost_user
+    from unclobber.source.sites import innermost_user
 
     code = torch.Tensor.__torch_function__.__func__.__code__
     own = compile("def __torch_function__(self, func):\n    func()", "<user>", "exec").co_consts[0]

@@ -8,9 +8,9 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import unclobber
-from unclobber._session import Session
-from unclobber.observe import _torch_compat as compat
-from unclobber.observe import _writes
+from unclobber.hooks import kernels
+from unclobber.session.session import Session
+from unclobber.torch_internals import compat
 
 X = torch.arange(24.0).reshape(2, 3, 2, 2)
 
@@ -19,13 +19,13 @@ X = torch.arange(24.0).reshape(2, 3, 2, 2)
 def crossings(monkeypatch):
     """Names of the operations at which the write kernels had to be asked, in a session."""
     seen = []
-    before_write = unclobber.ledger.Ledger.before_write
+    before_write = unclobber.record.Ledger.before_write
 
     def counted(self, tensor, operation, *rest):
         seen.append(operation)
         return before_write(self, tensor, operation, *rest)
 
-    monkeypatch.setattr(unclobber.ledger.Ledger, "before_write", counted)
+    monkeypatch.setattr(unclobber.record.Ledger, "before_write", counted)
     return seen
 
 
@@ -149,7 +149,7 @@ def test_nothing_is_left():
     with unclobber.watch(), unclobber.watch():
         assert nn.modules.batchnorm._BatchNorm.forward is not before
     assert nn.modules.batchnorm._BatchNorm.forward is before
-    assert not _writes.installed()
+    assert not kernels.installed()
 
 
 def saved_then_trained(bn):

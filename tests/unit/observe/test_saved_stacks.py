@@ -12,8 +12,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
-from unclobber._session import Session
-from unclobber.observe import _frames, _sites
+from unclobber.session.session import Session
+from unclobber.source import frames, sites
 
 
 @pytest.fixture
@@ -33,14 +33,14 @@ def stacks():
 
 
 def lines(found):
-    return [site.statement for stack in found if (site := _sites.resolve(stack)) is not None]
+    return [site.statement for stack in found if (site := sites.resolve(stack)) is not None]
 
 
 def test_an_operation_walks_once(stacks, monkeypatch):
     """Layer norm saves five tensors at one place."""
     walks = []
-    capture = _frames.capture
-    monkeypatch.setattr(_frames, "capture", lambda depth=1: walks.append(1) or capture(depth + 1))
+    capture = frames.capture
+    monkeypatch.setattr(frames, "capture", lambda depth=1: walks.append(1) or capture(depth + 1))
     x, w, b = (torch.ones(4, requires_grad=True) for _ in range(3))
     found = stacks(lambda: torch.layer_norm(x, (4,), w, b))
     assert len(found) == 5
@@ -51,7 +51,7 @@ def test_an_operation_walks_once(stacks, monkeypatch):
 def test_operations_of_one_line_have_their_own(stacks):
     x = torch.ones(3, requires_grad=True)
     found = stacks(lambda: (x.exp(), x.sin()))
-    assert len({_frames.spot(stack) for stack in found}) == 2
+    assert len({frames.spot(stack) for stack in found}) == 2
 
 
 def test_one_line_that_runs_twice(stacks):
@@ -155,7 +155,7 @@ def test_a_save_without_a_node(stacks):
         return y, torch._C._autograd._make_saved_tensor(y, is_output=False)  # no node
 
     found = stacks(forward)
-    assert len({_frames.spot(stack) for stack in found}) == 2
+    assert len({frames.spot(stack) for stack in found}) == 2
 
 
 def test_checkpoints_of_code_that_makes_no_node(stacks):

@@ -15,8 +15,9 @@ import pytest
 import torch
 from programs import define, run, stack_here
 
-from unclobber.observe import _sites, _source
-from unclobber.observe._sites import is_library, resolve
+from unclobber.source import sites as _sites
+from unclobber.source import syntax
+from unclobber.source.sites import is_library, resolve
 
 LEAVES = "x = torch.rand(2, 2, requires_grad=True)\nw = torch.rand(2, 2, requires_grad=True)\n"
 
@@ -239,7 +240,7 @@ def test_without_columns(tmp_path):
         textwrap.dedent(
             """
             import sys
-            from unclobber.observe._sites import resolve
+            from unclobber.source.sites import resolve
 
             def here(*_):
                 frame = sys._getframe(1)
@@ -271,10 +272,10 @@ def test_without_columns(tmp_path):
 
 def test_docstrings():
     """The examples in the modules run."""
-    from unclobber.knowledge import _formulas, derivatives, words
-    from unclobber.observe import _spelling
+    from unclobber.derivatives import _formulas, _words, table
+    from unclobber.source import spelling
 
-    for module in (_sites, _source, _spelling, _formulas, derivatives, words):
+    for module in (_sites, syntax, spelling, _formulas, table, _words):
         result = doctest.testmod(module)
         assert result.failed == 0
         assert result.attempted > 0

@@ -8,10 +8,10 @@ import pytest
 import torch
 from programs import Run, define, run, stack_here
 
-from unclobber.knowledge import by_node
-from unclobber.observe._operands import operands
-from unclobber.observe._source import locate
-from unclobber.observe._spelling import _written, base_of, spell
+from unclobber.derivatives import by_node
+from unclobber.source.operands import operands
+from unclobber.source.spelling import _written, base_of, spell
+from unclobber.source.syntax import locate
 
 SETUP = """
 x = torch.rand(2, 3) + 0.1; x.requires_grad_()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from unclobber._session import Session
-from unclobber.observe import _frames
-from unclobber.observe import _torch_compat as compat
+from unclobber.session.session import Session
+from unclobber.source import frames
+from unclobber.torch_internals import compat
 
 
 def _notes(nodes):
@@ -40,7 +40,7 @@ def test_a_second_backward_tells_again():
 @pytest.mark.parametrize("operations", [1, 2])
 def test_nodes_without_python_below(monkeypatch, operations):
     """Their saves share the empty stack, as in an engine's thread, and each is told all the same."""
-    monkeypatch.setattr(_frames, "capture", lambda depth=1: ())
+    monkeypatch.setattr(frames, "capture", lambda depth=1: ())
     x = torch.ones(3, requires_grad=True)
     with Session():
         ys = [x.exp() for _ in range(operations)]

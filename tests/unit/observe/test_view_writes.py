@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import unclobber
-from unclobber.observe import _sites, _view_writes
+from unclobber.record import view_writes
+from unclobber.source import sites
 
 
 @pytest.fixture
@@ -21,8 +22,8 @@ def views():
 
 
 def _words(view):
-    wrote = _view_writes.last(view)
-    return None if wrote is None else (wrote.operation, _sites.resolve(wrote.stack).statement)
+    wrote = view_writes.last(view)
+    return None if wrote is None else (wrote.operation, sites.resolve(wrote.stack).statement)
 
 
 def test_the_last_one(views):
@@ -133,8 +134,8 @@ def test_nothing_is_left():
         views = h.unbind()
         h.mul_(2)
         gone = weakref.ref(h)
-        assert _view_writes.last(views[0]) is not None
+        assert view_writes.last(views[0]) is not None
         del h, views
         gc.collect()
         assert gone() is None
-    assert not _view_writes._recent
+    assert not view_writes._recent

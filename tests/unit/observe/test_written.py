@@ -7,7 +7,7 @@ import torch
 from programs import define, stack_here
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from unclobber.observe._spelling import spell_write
+from unclobber.source.spelling import spell_write
 
 SETUP = """
 d = torch.rand(3, 3)

@@ -10,7 +10,7 @@ import pytest
 from made_findings import save, site
 
 from unclobber.model import Finding, Need, Write
-from unclobber.repair._project import Project
+from unclobber.repair.project import Project
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 from textwrap import dedent
 
 from unclobber.model import Finding, Frame, Need, Save, Site
-from unclobber.repair._project import Project
+from unclobber.repair.project import Project
 
 
 def site(path: Path, expression: str, *, line: int | None = None, callers: tuple[int, ...] = ()) -> Site:

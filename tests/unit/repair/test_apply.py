@@ -8,10 +8,10 @@ import subprocess
 
 import pytest
 
-from unclobber.repair import _apply
-from unclobber.repair._diff import changed_lines, unified
-from unclobber.repair._project import Project, root_of
+from unclobber.repair import apply
 from unclobber.repair._text import decode
+from unclobber.repair.diff import changed_lines, unified
+from unclobber.repair.project import Project, root_of
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def project(tmp_path):
 
 
 def _write(project, path, new):
-    _apply.write(project, {str(path): new}, _apply.read(project, {str(path): ""}))
+    apply.write(project, {str(path): new}, apply.read(project, {str(path): ""}))
 
 
 @pytest.mark.parametrize(
@@ -60,10 +60,10 @@ def test_a_file_that_has_changed_is_left(project, tmp_path):
     """The proof was for another text."""
     path = tmp_path / "a.py"
     path.write_text("x = 1\n")
-    before = _apply.read(project, {str(path): ""})
+    before = apply.read(project, {str(path): ""})
     path.write_text("x = 3\n")
-    with pytest.raises(_apply.ApplyError, match="has changed since"):
-        _apply.write(project, {str(path): "x = 2\n"}, before)
+    with pytest.raises(apply.ApplyError, match="has changed since"):
+        apply.write(project, {str(path): "x = 2\n"}, before)
     assert path.read_text() == "x = 3\n"
 
 
@@ -72,10 +72,10 @@ def test_of_two_files_none_is_written_where_one_cant_be(project, tmp_path):
     one, other = tmp_path / "a.py", tmp_path / "b.py"
     one.write_text("x = 1\n")
     other.write_text("y = 1\n")
-    before = _apply.read(project, {str(one): "", str(other): ""})
+    before = apply.read(project, {str(one): "", str(other): ""})
     other.write_text("y = 3\n")
-    with pytest.raises(_apply.ApplyError):
-        _apply.write(project, {str(one): "x = 2\n", str(other): "y = 2\n"}, before)
+    with pytest.raises(apply.ApplyError):
+        apply.write(project, {str(one): "x = 2\n", str(other): "y = 2\n"}, before)
     assert one.read_text() == "x = 1\n"
 
 
@@ -84,8 +84,8 @@ def test_an_unwritable_file_leaves_the_others(project, tmp_path):
     one, other = tmp_path / "a.py", tmp_path / "b.py"
     one.write_text("x = 1\n")
     other.write_text("y = 1\n")
-    before = _apply.read(project, {str(one): "", str(other): ""})
-    stage = _apply._stage
+    before = apply.read(project, {str(one): "", str(other): ""})
+    stage = apply._stage
 
     def refusing(path, data):
         if path.endswith("b.py"):
@@ -93,9 +93,9 @@ def test_an_unwritable_file_leaves_the_others(project, tmp_path):
         return stage(path, data)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_apply, "_stage", refusing)
-        with pytest.raises(_apply.ApplyError, match="read-only"):
-            _apply.write(project, {str(one): "x = 2\n", str(other): "y = 2\n"}, before)
+        patch.setattr(apply, "_stage", refusing)
+        with pytest.raises(apply.ApplyError, match="read-only"):
+            apply.write(project, {str(one): "x = 2\n", str(other): "y = 2\n"}, before)
     assert one.read_text() == "x = 1\n"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.py", "b.py", "pyproject.toml"]
 
@@ -112,8 +112,8 @@ def test_outside_the_project_nothing_is_written(tmp_path):
     project = Project(str(inside.resolve()))
     for path in (target, inside / "a.py"):
         assert project.text(str(path)) is None
-        with pytest.raises(_apply.ApplyError, match="not a file of the project"):
-            _apply.write(project, {str(path): "x = 2\n"}, {str(path): b"x = 1\n"})
+        with pytest.raises(apply.ApplyError, match="not a file of the project"):
+            apply.write(project, {str(path): "x = 2\n"}, {str(path): b"x = 1\n"})
     assert target.read_text() == "x = 1\n"
 
 
@@ -129,7 +129,7 @@ def test_a_character_that_the_file_cant_hold(project, tmp_path):
     """Said, not replaced."""
     path = tmp_path / "a.py"
     path.write_bytes(b"# -*- coding: ascii -*-\nx = 1\n")
-    with pytest.raises(_apply.ApplyError, match="ascii"):
+    with pytest.raises(apply.ApplyError, match="ascii"):
         _write(project, path, "# -*- coding: ascii -*-\nx = 'ß'\n")
 
 

@@ -9,8 +9,8 @@ import pytest
 from unclobber.model import Finding, Site, Write
 from unclobber.repair._hiding import hidden, spots
 from unclobber.repair._job import Held
-from unclobber.repair._project import Project
 from unclobber.repair._proposal import Proposal
+from unclobber.repair.project import Project
 
 TEXT = """\
 def f(net, x):

@@ -6,9 +6,9 @@ from textwrap import dedent
 
 import pytest
 
-from unclobber._session import Session
 from unclobber.repair._holders import Holders
 from unclobber.repair._probes import PASSED, PLACE, Spot, instrumented
+from unclobber.session.session import Session
 
 SETTING = """
 import functools

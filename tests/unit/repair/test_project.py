@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import unclobber
-from unclobber.repair import _project
-from unclobber.repair._project import Project
+from unclobber.repair import project as _project
+from unclobber.repair.project import Project
 
 
 def test_our_own_files_are_not_the_programs():

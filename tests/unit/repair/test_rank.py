@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from unclobber.repair._outcome import Proof, Repair
 from unclobber.repair._search import _rank
+from unclobber.repair.outcome import Proof, Repair
 
 
 def _repair(*, lines=1, hides=False, drops=False, **proof):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from unclobber.observe import _torch_compat as compat
 from unclobber.repair._recorder import Enough, Record, Recorder, compare
+from unclobber.torch_internals import compat
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from unclobber.report import render, to_html_fragment
 from unclobber.report._excerpt import excerpts
 from unclobber.report._html import MOST_EVENTS
 from unclobber.report._sources import Sources
-from unclobber.report._story import places
 from unclobber.report._timeline import timeline
+from unclobber.report.story import places
 
 EXAMPLES = examples()
 VOID = {"meta", "br", "hr", "img", "input", "link"}

@@ -16,9 +16,8 @@ from ._follow import Settings, following
 from ._torch_import import when_torch_is_imported
 
 if TYPE_CHECKING:
-    from unclobber._session import Session
-    from unclobber.model import Finding
-
+    from ...model import Finding
+    from ...session.session import Session
     from .._records import Records
 
 _TASKS = (
@@ -69,7 +68,7 @@ class Child:
             when_torch_is_imported(self._watch)
 
     def _watch(self) -> None:
-        from unclobber._session import Session
+        from ...session.session import Session
 
         settings = self._settings
         session = Session(
@@ -138,7 +137,7 @@ class Child:
         self._stopped = finding is not None
         if finding is None or self._records is None or not self._settings.told_beside:
             return False
-        from unclobber.report import summary_line
+        from ...report import summary_line
 
         line = summary_line(finding).removeprefix("SUMMARY: ")
         _say(f"Process {self._process.name}: stopped by {line}\n")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from unclobber._session import Session
+    from ...session.session import Session
 
 _NOT_TRAINING = ("torch.utils.data.", "multiprocessing.managers")
 """Modules whose own functions run in children that load data or keep objects: they are left alone."""

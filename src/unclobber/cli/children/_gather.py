@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from unclobber._session import Session, told_of
-from unclobber.judge import outcome
-from unclobber.model import ProcessEnd, Report
-
+from ...judge import outcome
+from ...model import ProcessEnd, Report
+from ...session.session import Session, told_of
 from .._places import joined, places, total
 from .._records import Folder, Record
 from ._child import Who

@@ -11,9 +11,8 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 
-from unclobber.model import Finding, Report
-from unclobber.report import summary_line
-
+from ...model import Finding, Report
+from ...report import summary_line
 from .._output import usable, write_text
 from .._program import Ending
 from .._records import Record, Records, path_of

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from unclobber.judge import outcome
-from unclobber.model import Finding, Outcome, RankEnd, Report
-
+from ...judge import outcome
+from ...model import Finding, Outcome, RankEnd, Report
 from .._places import joined, total
 from .._records import Record
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...model import Finding, Fix, RefusalEvidence
-from .._inplace_modules import INPLACE_POSITION
+from ...torch_internals.inplace_modules import INPLACE_POSITION
 
 
 def subject(evidence: RefusalEvidence) -> str:

@@ -7,10 +7,10 @@ changed is said beside it (``harmless``).
 
 from __future__ import annotations
 
-from ...model import Evidence, Finding, Fix
+from ...model import Evidence, Finding, Fix, culprit, listing
+from ...torch_internals.inplace_modules import INPLACE_POSITION
 from .. import _own_writes
-from .._inplace_modules import INPLACE_POSITION
-from .._words import after_backward, culprit, line, listing, sentence
+from .._words import after_backward, line, sentence
 
 
 def judge(evidence: Evidence) -> Finding | None:

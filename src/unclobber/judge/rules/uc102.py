@@ -6,9 +6,9 @@ Only a changed value is a finding: writing the same values back, or other elemen
 
 from __future__ import annotations
 
-from ...model import Evidence, Finding, Fix
+from ...model import Evidence, Finding, Fix, culprit, touching
 from .. import _own_writes
-from .._words import after_backward, culprit, sentence, touching
+from .._words import after_backward, sentence
 
 _UNCHECKED = (
     "saved-tensor hooks (a checkpoint's, save_on_cpu's or your own) kept it, and then torch compares no "

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ast
 
-from ..._texts import parse
 from ...model import Finding, Fix, Need, Site, Write
+from ...parsing import parse
 
 
 def judge_misread(write: Write, read: Site | None) -> Finding:

@@ -8,8 +8,8 @@ what was marked must be returned itself.
 
 from __future__ import annotations
 
-from ...model import Evidence, Finding, Fix, Need, Save, Write
-from .._words import tensor_name, touching
+from ...model import Evidence, Finding, Fix, Need, Save, Write, touching
+from .._words import tensor_name
 
 
 def judge(evidence: Evidence) -> Finding | None:

@@ -6,8 +6,8 @@ buffers, closures) must still be what it was, or the gradient belongs to another
 
 from __future__ import annotations
 
-from ...model import Evidence, Finding, Fix
-from .._words import culprit, place, tensor_name, touching
+from ...model import Evidence, Finding, Fix, culprit, touching
+from .._words import place, tensor_name
 
 
 def judge(evidence: Evidence) -> Finding | None:

@@ -8,8 +8,8 @@ the loop, a tensor cached on a module.
 
 from __future__ import annotations
 
-from ...model import Finding, Fix, FreedEvidence, Need, Save
-from .._words import listing, place
+from ...model import Finding, Fix, FreedEvidence, Need, Save, listing
+from .._words import place
 
 
 def judge(evidence: FreedEvidence) -> Finding:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ...model import Finding
-from .._project import Project
 from .._proposal import Proposal
+from ..project import Project
 from .clone_parameters import propose as _clone_parameters
 from .clone_saved import propose as _clone_saved
 from .clone_target import propose as _clone_target

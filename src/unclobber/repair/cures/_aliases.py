@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from ...observe._callables import VIEW_ATTRIBUTES
+from ...source.callables import VIEW_ATTRIBUTES
 from .._syntax import Source, walk
 from ._fresh import is_fresh, keeps_nothing
 

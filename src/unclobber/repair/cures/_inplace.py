@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import libcst as cst
 
-from ...judge import INPLACE_POSITION
+from ...torch_internals.inplace_modules import INPLACE_POSITION
 from .._syntax import expression, root_name
 
 # Names that end in an underscore and are no in-place form of a function without it.

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding, Site
-from .._project import Project
 from .._syntax import Source, walk
+from ..project import Project
 
 Spot = tuple[str, Source, cst.CSTNode]
 """A file's path, its tree, and one simple statement in it, or what the header of a compound one computes."""

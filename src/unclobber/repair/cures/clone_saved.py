@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding, Save
-from .._project import Project
 from .._proposal import Proposal
 from .._syntax import Source, in_brackets, root_name, walk
+from ..project import Project
 from . import _inplace
 from ._fresh import is_fresh
 from ._sites import saved_spots

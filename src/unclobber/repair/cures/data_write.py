@@ -12,9 +12,9 @@ from typing import Any
 import libcst as cst
 
 from ...model import Finding
-from .._project import Project
 from .._proposal import Proposal
 from .._syntax import Source, walk
+from ..project import Project
 from ._sites import write_spots
 
 

@@ -15,9 +15,9 @@ from typing import TypeGuard
 import libcst as cst
 
 from ...model import Finding
-from .._project import Project
 from .._proposal import Proposal
 from .._syntax import Source, is_place, late, walk
+from ..project import Project
 from ._sites import callers
 from .detach_state import NOTE, appended_to, cuts, detached, form, is_none, is_operand, targets
 from .keep_graph import two_losses

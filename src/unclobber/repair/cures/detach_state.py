@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from .._project import Project
 from .._proposal import Proposal
 from .._syntax import Source, names_in, root_name, walk
+from ..project import Project
 from ._sites import callers
 from .keep_graph import two_losses
 

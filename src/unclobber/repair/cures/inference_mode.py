@@ -11,9 +11,9 @@ from typing import Any
 import libcst as cst
 
 from ...model import Finding
-from .._project import Project
 from .._proposal import Proposal
 from .._syntax import Source, is_place, walk
+from ..project import Project
 from ._blocks import line_in
 from ._comments import without_decorator
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding, Write
-from .._project import Project
 from .._proposal import Proposal
 from .._syntax import Source
+from ..project import Project
 from ._inplace import without_inplace
 
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 import libcst as cst
 
 from ...model import Finding, Site
-from .._project import Project
 from .._proposal import KEPT, Proposal
 from .._syntax import Source, is_place, names_in, walk
+from ..project import Project
 from ._blocks import body_of, calls_method, line_in
 from ._sites import Spot, callers
 

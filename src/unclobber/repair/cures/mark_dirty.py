@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from .._project import Project
 from .._proposal import Proposal
 from .._syntax import Source, late, root_place, walk
+from ..project import Project
 from ._sites import write_spots
 from .clone_target import targets
 from .save_for_backward import after_docstring

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from .._project import Project
 from .._proposal import Proposal
 from .._syntax import Source
+from ..project import Project
 from ._blocks import body_of, calls_method, line_in
 from ._sites import callers, write_spots
 

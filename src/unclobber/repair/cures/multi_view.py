@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from .._project import Project
 from .._proposal import Proposal
 from .._syntax import Source, is_place, root_name, walk
+from ..project import Project
 from ._aliases import held_elsewhere
 from ._fresh import is_fresh
 from ._liveness import read_later

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from .._project import Project
 from .._proposal import NOT_RECORDED, Proposal
 from .._syntax import Source
 from .._syntax import late as after
+from ..project import Project
 from ._inplace import is_inplace_name
 from ._sites import steps_along_gradient, write_spots
 from .clone_target import targets

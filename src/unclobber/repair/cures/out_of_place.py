@@ -12,9 +12,9 @@ from typing import Any
 import libcst as cst
 
 from ...model import Finding
-from .._project import Project
 from .._proposal import Proposal
 from .._syntax import Source, assignment, in_brackets, is_place, walk
+from ..project import Project
 from . import _inplace
 from ._aliases import held_elsewhere
 from ._fresh import is_fresh

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from .._project import Project
 from .._proposal import Proposal
 from .._syntax import Source, is_place, walk
+from ..project import Project
 from ._sites import saved_spots, write_spots
 from .clone_saved import cloned
 

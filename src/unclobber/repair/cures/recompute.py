@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from .._project import Project
 from .._proposal import Proposal
 from .._syntax import Source, late, names_in
+from ..project import Project
 from ._blocks import binds, body_of, forward_slice, line_in
 from ._sites import Spot, callers, write_spots
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from .._project import Project
 from .._proposal import Proposal
 from .._syntax import Source, is_place, late, walk
+from ..project import Project
 from ._comments import with_comments_of
 from ._sites import callers
 from .clone_saved import cloned

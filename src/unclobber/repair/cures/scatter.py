@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from .._project import Project
 from .._proposal import Proposal
 from .._syntax import Source, assignment, is_place
+from ..project import Project
 from ._aliases import held_elsewhere
 from ._liveness import read_later
 from ._operators import binary

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ...model import Finding
-from .._project import Project
 from .._proposal import Proposal
 from .._syntax import New, Source, late, names_in, walk
+from ..project import Project
 from ._blocks import body_of, line_in
 from ._sites import write_spots
 

@@ -1,0 +1,84 @@
+"""The derivative table between two runs: a file in the user's cache folder.
+
+Reading torch's own table takes seconds, reading this file milliseconds. It is tied to the very files
+that it was made from; one that is missing, broken or of another torch is made anew, and where the
+folder can't be written to, nothing is kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from platformdirs import user_cache_path
+
+from ._rule import Argument, Gradient, Kept, Rule
+
+_CODE = ("torch_table.py", "_rule.py")
+"""The files of ours that make the table."""
+
+
+def read_through(sources: Iterable[Path], make: Callable[[], tuple[Rule, ...]]) -> tuple[Rule, ...]:
+    """What ``make`` gives, from the file if it was made from these ``sources`` before.
+
+    Args:
+        sources: The files of torch that ``make`` reads.
+        make: Reads them.
+    """
+    path = _path(sources)
+    if path is None:
+        return make()
+    # Whatever is in the file: it was never more than a copy.
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        return tuple(_rule(entry) for entry in json.loads(path.read_text("utf-8")))
+    rules = make()
+    with contextlib.suppress(OSError):
+        _write(path, json.dumps([asdict(rule) for rule in rules]))
+    return rules
+
+
+def _path(sources: Iterable[Path]) -> Path | None:
+    """Named by what the table depends on: torch's files and the code that reads them."""
+    digest = hashlib.sha256()
+    for code in _CODE:
+        digest.update(Path(__file__).with_name(code).read_bytes())
+    try:
+        for source in sources:
+            facts = source.stat()
+            digest.update(f"{source}\0{facts.st_size}\0{facts.st_mtime_ns}\0".encode())
+    except OSError:
+        return None
+    return user_cache_path("unclobber", appauthor=False) / f"derivatives-{digest.hexdigest()[:24]}.json"
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(name, path)  # another process may be writing the same
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _rule(entry: dict[str, Any]) -> Rule:
+    return Rule(
+        **{
+            **entry,
+            "arguments": tuple(Argument(**one) for one in entry["arguments"]),
+            "returns": tuple(entry["returns"]),
+            "gradients": tuple(
+                Gradient(tuple(one["of"]), one["formula"], tuple(one["reads"])) for one in entry["gradients"]
+            ),
+            "kept": tuple(Kept(**{**one, "gradients": tuple(one["gradients"])}) for one in entry["kept"]),
+        }
+    )

@@ -1,0 +1,255 @@
+"""Why a derivative needs a tensor, from torch's table, in torch's names and in the user's."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ..parsing import parse_expression
+from ._formula_helpers import JOINT, PROSE
+from ._formulas import readable
+from ._rule import Gradient, Rule
+from ._shape_only import reads_shape_alone
+from .torch_table import by_node
+
+_LONGEST = 72
+_LONGEST_FORMULA = 160
+
+_NAME = re.compile(r"(?<![\w.′])[A-Za-z_]\w*(?![\w(′])")
+
+_MARK = "\N{ZERO WIDTH SPACE}"
+"""Stands for a transpose while names are put in: ``ᵀ`` itself would count as a letter of the name."""
+
+_TWICE = re.compile(r"\.(?:t\(\)|m?T|transpose\((?:0, 1|1, 0|1, 2|2, 1|-1, -2|-2, -1)\))" + _MARK)
+"""A transposed transpose of a matrix or a batch of them is the matrix."""
+
+# Torch's names that mean nothing to a reader who doesn't see the signature beside them.
+_OPAQUE = frozenset(
+    [
+        "self",
+        "other",
+        "result",
+        "input",
+        "weight",
+        "mat1",
+        "mat2",
+        "vec",
+        "tensor",
+        "tensor1",
+        "tensor2",
+        "batch1",
+        "batch2",
+        "target",
+        "ord",
+        "p",
+        "N",
+        "correction",
+        "scale",
+        "input_scale",
+        "values",
+        "indices",
+        "index",
+        "mask",
+    ]
+)
+
+_PLAIN = {"self": "its input", "input": "its input"}
+"""What to call an argument that the user has no word for, where torch's would mislead."""
+
+_OWN_RESULT = {"ExpBackward0": "the derivative of exp is its own result"}
+
+
+class _Reason(NamedTuple):
+    """How one gradient reads a kept tensor; neither text where torch's formula is opaque."""
+
+    of: tuple[str, ...]
+    formula: str | None
+    prose: str | None
+    torch: str
+    joint: bool = False
+    """Torch has one formula for several gradients: not each of them need read it."""
+
+
+def why(node: str, role: str, needed: Iterable[str] | None = None) -> str | None:
+    """The derivatives that read ``role``, in torch's own names.
+
+    Args:
+        node: Backward node, such as ``MmBackward0``.
+        role: Its name for the kept tensor, such as ``mat2`` or ``indices[0]``.
+        needed: The arguments whose gradients are computed, where known (``Rule.needed``).
+    Returns:
+        None where torch's table doesn't know the node, or no computed gradient reads the role.
+    Example:
+        >>> why("MmBackward0", "self")
+        'grad of mat2 = self.T @ grad'
+        >>> why("IndexBackward0", "indices[0]")
+        'grad of self is grad added at these indices'
+    """
+    if reads_shape_alone(node, role):
+        return "backward reads its shape alone"
+    parts = []
+    for reason in _reasons(node, role, needed):
+        of = " and ".join(reason.of)
+        if reason.formula is not None:
+            parts.append(f"grad of {of} = {reason.formula}")
+        elif reason.prose is not None:
+            parts.append(f"grad of {of} {_filled(reason.prose, {})}")
+        else:
+            parts.append(
+                f"the derivative with respect to {of} reads it (torch formula: {_short(reason.torch)})"
+            )
+    return "; ".join(dict.fromkeys(parts)) or None
+
+
+def why_words(
+    node: str, role: str, names: Mapping[str, str], needed: Iterable[str] | None = None
+) -> str | None:
+    """The same with the user's expressions put in.
+
+    Args:
+        node: Backward node.
+        role: Its name for the kept tensor.
+        names: The user's expression of each argument or output, by torch's name for it.
+        needed: The arguments whose gradients are computed, where known.
+    Returns:
+        None where ``role`` has no name of the user's, or nothing certain can be said.
+    Example:
+        >>> why_words("MmBackward0", "self", {"self": "d", "mat2": "w2"})
+        'grad of `w2` is dᵀ @ grad'
+        >>> why_words("ExpBackward0", "result", {"result": "e", "self": "u"})
+        'the derivative of exp is its own result'
+    """
+    bare = role.partition("[")[0]
+    own = names.get(role, names.get(bare))
+    if own is None:
+        return None
+    if reads_shape_alone(node, bare):
+        return f"backward reads the shape of `{own}` alone"
+    reasons = _reasons(node, bare, needed)
+    if not reasons:
+        return _unread(_reasons(node, bare, None), names)
+    if node in _OWN_RESULT and bare == "result":
+        return _OWN_RESULT[node]
+    given = {**names, bare: own}
+    return "; ".join(dict.fromkeys(_sentence(reason, own, given) for reason in reasons))
+
+
+def read_for(node: str, role: str, needed: Iterable[str] | None = None) -> tuple[str, ...]:
+    """The arguments of whose gradients it is known that they read ``role``.
+
+    Example:
+        >>> read_for("MmBackward0", "mat2"), read_for("ConvolutionBackward0", "weight", {"weight", "bias"})
+        (('self',), ())
+    """
+    reasons = [] if reads_shape_alone(node, role) else _reasons(node, role, needed)
+    return tuple(dict.fromkeys(of for reason in reasons if not reason.joint for of in reason.of))
+
+
+def _unread(reasons: list[_Reason], names: Mapping[str, str]) -> str | None:
+    """What is kept although no gradient that is computed reads it."""
+    if not reasons or any(reason.joint for reason in reasons):
+        return None
+    targets = _targets([of for reason in reasons for of in reason.of], names)
+    return f"only the gradient of {targets} reads it, which is not computed"
+
+
+def _targets(arguments: Iterable[str], names: Mapping[str, str]) -> str:
+    given = [f"`{names[one]}`" if one in names else _PLAIN.get(one, one) for one in arguments]
+    *others, last = dict.fromkeys(given)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _sentence(reason: _Reason, own: str, names: Mapping[str, str]) -> str:
+    target = _targets(reason.of, names)
+    written = None if reason.formula is None else _with_names(reason.formula, names)
+    if written is not None and len(written) <= _LONGEST:
+        return f"grad of {target} is {written}"
+    if reason.prose is not None:
+        return f"grad of {target} {_filled(reason.prose, names)}"
+    if reason.joint:
+        return f"what computes grad of {target} reads `{own}`"
+    return f"grad of {target} is computed from `{own}`"
+
+
+def _reasons(node: str, role: str, needed: Iterable[str] | None) -> list[_Reason]:
+    rule = by_node(node)
+    if rule is None:
+        return []
+    wanted = None if needed is None else frozenset(needed)
+    bare = role.partition("[")[0]
+    return [
+        reason
+        for gradient in rule.readers(bare, wanted)
+        for reason in _by_hand_or_table(rule, gradient, bare, wanted)
+    ]
+
+
+def _by_hand_or_table(
+    rule: Rule, gradient: Gradient, role: str, needed: frozenset[str] | None
+) -> list[_Reason]:
+    for hand, prose in ((PROSE, True), (JOINT, False)):
+        texts = [text for text in hand.get(rule.operation, {}).get(role, ()) if text[0] in gradient.of]
+        if texts:  # all that read it: none of them may be needed
+            return [
+                _Reason((of,), None if prose else text, text if prose else None, gradient.formula)
+                for of, text in texts
+                if needed is None or of in needed
+            ]
+    of = tuple(one for one in gradient.of if needed is None or one in needed)
+    joint = len(gradient.of) > 1
+    # A formula for several gradients at once returns all of them: it has no single right-hand side.
+    formula = None if joint else readable(gradient.formula)
+    return [_Reason(of, formula, None, gradient.formula, joint)]
+
+
+def _filled(prose: str, names: Mapping[str, str]) -> str:
+    """Replace ``{weight}`` by the user's expression, or by torch's name where there is none."""
+    return re.sub(r"\{(\w+)\}", lambda match: names.get(match.group(1), match.group(1)), prose)
+
+
+def _with_names(text: str, names: Mapping[str, str]) -> str | None:
+    """Put the user's expressions into a formula, with transposes and small powers as people write them."""
+
+    def put(match: re.Match[str]) -> str:
+        name = match.group(0)
+        if name not in names:
+            return name
+        given = names[name]
+        # Inside a formula `a + b` needs parentheses; `a`, `a.b`, `a[0]` and calls don't.
+        return given if _binds_tightly(given) else f"({given})"
+
+    if names.get("alpha") == "1":
+        text = re.sub(r"^alpha \* \((.*)\)$", r"\1", text)
+    text = _power(text, names.get("exponent", ""))
+    # The formula's own transposes; a user's `w.T` stays as it was written.
+    words = _NAME.sub(put, re.sub(r"\.m?T\b", _MARK, text))
+    left = {name for name in _NAME.findall(text) if name not in names}
+    if left & _OPAQUE:
+        return None
+    return _TWICE.sub("", words).replace(_MARK, "ᵀ")
+
+
+def _power(text: str, exponent: str) -> str:
+    """Write ``exponent * self ** (exponent - 1)`` as people do: ``2 * self``, ``3 * self ** 2``."""
+    if exponent not in ("2", "3", "4"):
+        return text
+    power = "self" if exponent == "2" else f"self ** {int(exponent) - 1}"
+    return text.replace("exponent * self ** (exponent - 1)", f"{exponent} * {power}")
+
+
+def _binds_tightly(text: str) -> bool:
+    if re.fullmatch(r"[\w.]+", text):
+        return True  # also `net.0.weight`, which is no Python
+    try:
+        node = parse_expression(text)
+    except SyntaxError:
+        return False
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.operand, ast.Constant)
+    return isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.Constant))
+
+
+def _short(formula: str) -> str:
+    return formula if len(formula) <= _LONGEST_FORMULA else formula[: _LONGEST_FORMULA - 1] + "…"

@@ -1,0 +1,357 @@
+"""Compare the derivative table with what autograd really does, over torch's own operation database.
+
+Four questions for each operation, answered by runs:
+
+- **keeps**: which tensors does each backward node of a real run hold (its saved roles)?
+- **runs**: is the operation (or the list of what a composed function runs) what really ran?
+- **overwrite**: is backward refused after the inputs, or the outputs, count as written?
+- **in place**: what does the in-place variant hold, and is an old value a private copy?
+
+Each input tensor needs a gradient alone in one run, and all of them in another, so that conditions
+are put to the test.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import increment_version, saved_tensors_hooks
+
+from ..torch_internals import compat
+from ._composites import ALIASES, PARTS
+from ._rule import Kept, Rule
+from .rules import condition, in_place_rule, resolve
+from .torch_table import by_node
+
+SAMPLES = 6
+"""Inputs of the database that are tried per operation."""
+
+_MOST_LEAVES = 4
+"""More tensors than this are only tried all together."""
+
+_BY_HAND = {
+    "torch::autograd::AccumulateGrad": "collects the gradient of a leaf",
+    "torch::autograd::CopyBackwards": "a copy into an existing tensor, written by hand in C++",
+    "torch::autograd::CopySlices": "an in-place write through a view, written by hand in C++",
+    "torch::autograd::UndefinedGrad": "stands for no gradient",
+}
+"""Nodes that are in no table and keep no tensor of an operation's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """One difference between the table and a run."""
+
+    question: str
+    """``keeps``, ``runs``, ``overwrite`` or ``in place``."""
+    node: str
+    expected: str
+    observed: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One operation of the database."""
+
+    name: str
+    runs: int
+    """Runs that torch itself could do."""
+    nodes: int
+    """Backward nodes compared."""
+    writes: int = 0
+    """Times that inputs or outputs were counted as written, to see whether backward is refused."""
+    disagreements: tuple[Disagreement, ...] = ()
+    error: str | None = None
+    """Why torch could not run it at all, where ``runs`` is 0."""
+
+    @property
+    def agrees(self) -> bool:
+        return self.runs > 0 and not self.disagreements
+
+
+def check(samples: int = SAMPLES, only: Iterable[str] = ()) -> Iterator[Checked]:
+    """Compare every operation of the database that has a gradient on the CPU, one by one.
+
+    Args:
+        samples: Inputs tried per operation.
+        only: Names to check; all where none is given.
+    Raises:
+        ImportError: The database can't be loaded; it needs the package ``expecttest``.
+    """
+    wanted = set(only)
+    for op in compat.operation_database():
+        dtype = _dtype(op)
+        if dtype is not None and (not wanted or op.name in wanted):
+            yield _check_op(op, dtype, samples)
+
+
+def _dtype(op: Any) -> torch.dtype | None:
+    supported = op.supported_backward_dtypes("cpu") if op.supports_autograd else ()
+    return next((d for d in (torch.float64, torch.float32, torch.complex128) if d in supported), None)
+
+
+def _check_op(op: Any, dtype: torch.dtype, samples: int) -> Checked:
+    name = f"{op.name}.{op.variant_test_name}" if op.variant_test_name else str(op.name)
+    found: dict[Disagreement, None] = {}
+    runs = nodes = writes = 0
+    error = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(0)
+        for sample in itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=True), samples):
+            for pick in _picks(sample):
+                for in_place in (False, True) if op.inplace_variant is not None else (False,):
+                    try:
+                        count, tried, wrong = _compare(op, sample, pick, in_place=in_place)
+                    # Whatever torch can't run (an in-place form of another shape, say) is no matter of ours.
+                    except (RuntimeError, TypeError, ValueError, NotImplementedError, IndexError) as e:
+                        error = f"{type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}"
+                        continue
+                    runs += 1
+                    nodes += count
+                    writes += tried
+                    found.update(dict.fromkeys(wrong))
+    return Checked(name, runs, nodes, writes, tuple(found), None if runs else error or "no sample")
+
+
+Pick = frozenset[int] | None
+"""Which of the tensors that can have a gradient need one, by position; None for all."""
+
+
+def _picks(sample: Any) -> list[Pick]:
+    count = sum(leaf.requires_grad for leaf in _tensors((sample.input, sample.args, sample.kwargs)))
+    if count < 2 or count > _MOST_LEAVES:
+        return [None]
+    return [None, *(frozenset({position}) for position in range(count))]
+
+
+class _Kept:
+    """What the pack hook returns: tells a role's own tensor by its memory."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor.detach()
+
+
+def _compare(op: Any, sample: Any, pick: Pick, *, in_place: bool) -> tuple[int, int, list[Disagreement]]:
+    run = _inputs(sample, pick)
+    call: Callable[..., Any] = op.inplace_variant if in_place else op
+    with saved_tensors_hooks(_Kept, lambda kept: kept.tensor):
+        outputs = _tensors(call(run.first, *run.args, **run.kwargs))
+    nodes = [node for node in _nodes(outputs) if node not in run.own]
+    tried = 0
+    wrong = [one for node in nodes for one in _keeps(node)]
+    wrong += _runs(op.name, nodes)
+    if in_place:
+        wrong += _in_place_memory(nodes, run, outputs)
+    # Memory tells inputs from outputs only where one operation did it all.
+    elif len(nodes) == 1 and not wrong:
+        tried, refusals = _overwrite(op, sample, pick, nodes[0])
+        wrong += refusals
+    return len(nodes), tried, wrong
+
+
+@dataclass
+class _Run:
+    """A sample's arguments as results of other operations, so that they may be written."""
+
+    first: Any
+    args: Any
+    kwargs: Any
+    tensors: list[Tensor]
+    own: set[Any]
+    """Nodes that are not the operation's: those of the copies."""
+
+
+def _inputs(sample: Any, pick: Pick) -> _Run:
+    tensors: list[Tensor] = []
+    own: set[Any] = set()
+    position = -1
+
+    def copy(leaf: Any) -> Any:
+        nonlocal position
+        if not isinstance(leaf, Tensor):
+            return leaf
+        plain = leaf.detach().clone()
+        if leaf.requires_grad:
+            position += 1
+            if pick is None or position in pick:
+                plain = plain.requires_grad_().clone()
+                own.update(_nodes([plain]))
+        tensors.append(plain)
+        return plain
+
+    first, args, kwargs = compat.tree_map(copy, (sample.input, sample.args, sample.kwargs))
+    return _Run(first, args, kwargs, tensors, own)
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    return [leaf for leaf in compat.tree_leaves(tree) if isinstance(leaf, Tensor)]
+
+
+def _nodes(outputs: Iterable[Tensor]) -> list[Any]:
+    seen: dict[Any, None] = {}
+    todo = [node for node in map(compat.renewed_grad_fn, outputs) if node is not None]
+    while todo:
+        node = todo.pop()
+        if node not in seen:
+            seen[node] = None
+            todo += [parent for parent, _ in node.next_functions if parent is not None]
+    return list(seen)
+
+
+# --- keeps -----------------------------------------------------------------------------------------
+def _keeps(node: Any) -> Iterator[Disagreement]:
+    name = node.name()
+    observed = {role.partition("[")[0] for role, kept in compat.raw_saved(node) if kept is not None}
+    rule = by_node(name)
+    if rule is None:
+        if name not in _BY_HAND and observed:
+            why = "not in the derivative table: a custom operator or Function brings its own backward"
+            yield Disagreement("keeps", name, "nothing known", _listed(observed), why)
+        return
+    expected = _expected(rule, node)
+    certain = {kept.role for kept in expected if not _may_be_left_out(rule, kept)}
+    possible = {kept.role for kept in expected}
+    if certain - observed or observed - possible:
+        why = _explanation(certain - observed, observed - possible)
+        yield Disagreement("keeps", name, _listed(certain), _listed(observed), why)
+
+
+def _expected(rule: Rule, node: Any) -> list[Kept]:
+    """What the table says of a node whose gradients flow where this node's do."""
+    needed = rule.needed([parent for parent, _ in node.next_functions])
+    found = []
+    for kept in rule.kept:
+        only_if = condition(rule, kept)
+        if not only_if or needed is None or needed.intersection(only_if):
+            found.append(kept)
+    return found
+
+
+def _may_be_left_out(rule: Rule, kept: Kept) -> bool:
+    """Whether it is an argument that the call need not have given (or an empty list of tensors)."""
+    kind = next((argument.type for argument in rule.arguments if argument.name == kept.role), "")
+    return "?" in kind or "[]" in kind
+
+
+def _explanation(missing: set[str], surplus: set[str]) -> str:
+    texts = []
+    if missing:
+        texts.append(f"the table's formulas read {_listed(missing)}, and the generated code left it out")
+    if surplus:
+        texts.append(
+            f"no formula for a needed gradient reads {_listed(surplus)}, and the generated code kept it"
+        )
+    return "; ".join(texts)
+
+
+# --- runs --------------------------------------------------------------------------------------------
+def _runs(name: str, nodes: list[Any]) -> Iterator[Disagreement]:
+    """Whether each node belongs to the operation itself or to the parts that are known of it."""
+    known = resolve(name)
+    ran = {rule.operation: node.name() for node in nodes if (rule := by_node(node.name())) is not None}
+    if known is None:
+        if ran:
+            why = "`unclobber rules` doesn't know this function"
+            yield Disagreement("runs", next(iter(ran.values())), "nothing known", _listed(ran), why)
+        return
+    target = ALIASES.get(known, known)
+    own = {target, f"{target}_", target.removesuffix("_")}
+    if not own.isdisjoint(ran) and target not in PARTS:
+        return  # itself, with what it needs around it for other shapes
+    surplus = {operation: node for operation, node in ran.items() if operation not in own}
+    for operation, node in surplus.items():
+        if not {operation, operation.removesuffix("_")}.intersection(PARTS.get(target, ())):
+            why = f"`{target}` is not known to run `{operation}` on CPU tensors"
+            yield Disagreement("runs", node, _listed(PARTS.get(target, own)), f"`{operation}`", why)
+
+
+# --- overwrite ---------------------------------------------------------------------------------------
+def _overwrite(op: Any, sample: Any, pick: Pick, node: Any) -> tuple[int, list[Disagreement]]:
+    """Count the inputs, then the outputs, as written and see whether torch's own check refuses.
+
+    Only where the function is the node's operation itself: others keep intermediate results, or throw
+    outputs away, and what they keep nobody can write.
+    """
+    rule = by_node(node.name())
+    if rule is None or resolve(op.name) != rule.operation:
+        return 0, []
+    expected = _expected(rule, node)
+    tried, wrong = 0, []
+    for output in (False, True):
+        refused = _refused(op, sample, pick, output=output, outputs_of=rule)
+        kept = [one for one in expected if one.output == output]
+        if refused is None or (kept and all(_may_be_left_out(rule, one) for one in kept)):
+            continue
+        tried += 1
+        if refused != bool(kept):
+            what = "the outputs" if output else "the inputs"
+            wrong.append(
+                Disagreement(
+                    "overwrite",
+                    node.name(),
+                    f"{what} may {'not ' if kept else ''}be overwritten",
+                    "backward is refused" if refused else "backward is not refused",
+                    "what is kept was neither passed in nor returned: a copy, or made inside the function",
+                )
+            )
+    return tried, wrong
+
+
+def _refused(op: Any, sample: Any, pick: Pick, *, output: bool, outputs_of: Rule) -> bool | None:
+    """Whether backward is refused; None where it can't be told."""
+    run = _inputs(sample, pick)
+    outputs = _tensors(op(run.first, *run.args, **run.kwargs))
+    memory = {_memory(tensor) for tensor in run.tensors}
+    if len(outputs) != len(outputs_of.returns):
+        return None
+    if None in memory or any(_memory(out) in memory for out in outputs):
+        return None  # a view, or an output that is an input: a write to one is a write to both
+    targets = outputs if output else run.tensors
+    for tensor in targets:
+        increment_version(tensor)
+    live = [out for out in outputs if out.requires_grad]
+    try:
+        torch.autograd.backward(live, [torch.ones_like(out) for out in live])
+    except RuntimeError as error:
+        return True if "modified by an inplace operation" in str(error) else None
+    return False
+
+
+def _memory(tensor: Tensor) -> int | None:
+    return compat.storage_key(tensor) if compat.is_plain(tensor) else None
+
+
+# --- in place ----------------------------------------------------------------------------------------
+def _in_place_memory(nodes: list[Any], run: _Run, outputs: list[Tensor]) -> Iterator[Disagreement]:
+    """An old ``self`` must be a private copy, a result must be the written tensor itself."""
+    if len(nodes) != 1 or len(outputs) != 1 or _memory(outputs[0]) is None:
+        return
+    rule = by_node(nodes[0].name())
+    if rule is None or in_place_rule(rule) is not rule or len(rule.returns) != 1:
+        return
+    mine = _memory(outputs[0])
+    for role, kept in compat.raw_saved(nodes[0]):
+        known = rule.keeps(role)
+        if not isinstance(kept, _Kept) or known is None or not (known.output or role == "self"):
+            continue
+        same = _memory(kept.tensor) == mine
+        if same != known.output:
+            yield Disagreement(
+                "in place",
+                nodes[0].name(),
+                "the written tensor itself" if known.output else "a private copy of the old value",
+                "the written tensor itself" if same else "another tensor",
+                f"`{role}` of the in-place variant is not kept as the generated code keeps it elsewhere",
+            )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names)) or "nothing"

@@ -1,0 +1,407 @@
+"""What an operation keeps for backward, and so what a program may overwrite after it.
+
+Built from the derivative table of the installed torch and its namespaces; ``rules_check`` compares
+the answers with what autograd really does.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from ..model import UnclobberError
+from ._composites import ALIASES, PARTS
+from ._rule import Argument, Kept, Rule
+from ._shape_only import reads_shape_alone
+from ._spellings import function_name, spellings, variant_exists
+from ._words import why
+from .torch_table import by_node, by_operation, table
+
+Allowed = Literal["yes", "no", "depends"]
+
+
+@dataclass(frozen=True, slots=True)
+class Derivative:
+    """One gradient formula."""
+
+    of: tuple[str, ...]
+    """The arguments whose gradient it computes."""
+    formula: str | None
+    """In Python notation, for real tensors; None where torch's own can't be read in full."""
+    torch_formula: str
+    """Torch's own C++ formula."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """One tensor that the operation keeps for its backward."""
+
+    role: str
+    """The backward node's name for it: ``self``, ``result``, ``weight``."""
+    output: bool
+    """Whether the operation computed it."""
+    when: str
+    """In words: ``always``, ``if `other` needs a gradient``, ``if it is given``."""
+    only_if: tuple[str, ...]
+    """It is kept if one of these arguments needs a gradient; empty where the node alone decides."""
+    optional: bool
+    """Whether it is an argument that may be left out."""
+    gradients: tuple[str, ...]
+    """The arguments whose gradients read it."""
+    why: str | None
+    """The derivatives that read it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overwrite:
+    """Whether one tensor may be overwritten between the operation and its backward."""
+
+    name: str
+    output: bool
+    allowed: Allowed
+    reason: str
+    """``read for the gradient of `self```, ``if `other` needs no gradient: …``."""
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """The in-place variant and what it keeps instead."""
+
+    name: str
+    """``exp_``"""
+    keeps: tuple[str, ...]
+    """One sentence for each kept tensor; empty where it keeps none."""
+    copies: bool
+    """It keeps a private copy of the old value, so that it spares no memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One overload with its backward node."""
+
+    schema: str
+    node: str | None
+    """None where torch has no gradient for it."""
+    gradients: tuple[Derivative, ...]
+    saves: tuple[Saved, ...]
+    overwrite: tuple[Overwrite, ...]
+    in_place: InPlace | None
+    view: bool
+    """The output shares the input's memory: writing one writes the other."""
+    key: str = "Default"
+    """The dispatch key that it holds for."""
+
+    @property
+    def may_overwrite(self) -> Literal["input", "output", "input and output", "neither"]:
+        """What may be overwritten whatever needs a gradient."""
+        free = {
+            output: all(one.allowed == "yes" for one in self.overwrite if one.output == output)
+            for output in (False, True)
+        }
+        if free[False] and free[True]:
+            return "input and output"
+        return "input" if free[False] else "output" if free[True] else "neither"
+
+
+@dataclass(frozen=True, slots=True)
+class OperationRules:
+    """All that is known of one operation; ``str()`` is a card to read."""
+
+    name: str
+    variants: tuple[Variant, ...]
+    parts: tuple[str, ...]
+    """The operations that it runs on CPU tensors instead of one with a derivative of its own."""
+    spellings: tuple[str, ...]
+    """How it is written in Python: ``torch.exp``, ``Tensor.exp_``, ``nn.ReLU``."""
+
+    def __str__(self) -> str:
+        from .card import card
+
+        return card(self)
+
+
+class UnknownOperationError(UnclobberError):
+    """The installed torch has no differentiable operation of that name; ``nearest`` has similar ones."""
+
+    __module__ = "unclobber"
+
+    def __init__(self, name: str, nearest: tuple[str, ...]) -> None:
+        hint = f" Did you mean {_listed(nearest)}?" if nearest else " `unclobber rules --all` lists them."
+        super().__init__(f"torch has no differentiable operation {name!r}.{hint}")
+        self.name = name
+        self.nearest = nearest
+
+
+def rules(name: str) -> OperationRules:
+    """What an operation saves for backward, its formulas and what may be overwritten after it.
+
+    Args:
+        name: Any spelling: ``exp``, ``exp_``, ``torch.exp``, ``F.softmax``, ``nn.ReLU``,
+            ``aten::mm``, ``ExpBackward0``.
+    Raises:
+        unclobber.derivatives.rules.UnknownOperationError: The installed torch has none of that name.
+    Example:
+        >>> exp = unclobber.rules("exp").variants[0]
+        >>> [saved.role for saved in exp.saves], exp.may_overwrite
+        (['result'], 'input')
+        >>> [(saved.role, saved.when) for saved in unclobber.rules("mul").variants[0].saves]
+        [('self', 'if `other` needs a gradient'), ('other', 'if `self` needs a gradient')]
+    """
+    found = resolve(name)
+    if found is None:
+        raise UnknownOperationError(name, _nearest(name))
+    return _rules(found)
+
+
+def resolve(name: str) -> str | None:
+    """The table's name for any spelling of an operation; None where there is none.
+
+    Example:
+        >>> resolve("torch.exp"), resolve("nn.Softmax"), resolve("AddmmBackward0"), resolve("axp")
+        ('exp', 'softmax', 'addmm', None)
+    """
+    text = name.strip().removesuffix("()")
+    rule = by_node(text)
+    if rule is not None:
+        return _bare(rule.operation)
+    for one in _candidates(text):
+        if one in _names():
+            return one
+    return None
+
+
+def all_names() -> tuple[str, ...]:
+    """Every operation that ``rules`` knows, in alphabetical order."""
+    return tuple(sorted(_names()))
+
+
+def _candidates(text: str) -> Iterable[str]:
+    bare = text.rpartition("::")[2]
+    module = function_name(bare)
+    if module is not None:
+        yield module
+    yield bare
+    yield from _and_without_underscore(bare)
+    for prefix in (
+        "torch.ops.aten.",
+        "torch.nn.functional.",
+        "nn.functional.",
+        "torch.Tensor.",
+        "Tensor.",
+        "F.",
+    ):
+        if bare.startswith(prefix):
+            bare = bare.removeprefix(prefix).removesuffix(".default")
+            break
+    # `linalg_inv` is how ATen calls torch.linalg.inv; masked functions are Python and have none.
+    bare = bare.removeprefix("torch.")
+    for one in (bare, bare.replace(".", "_"), bare.partition(".")[0]):
+        yield one
+        yield from _and_without_underscore(one)
+    yield f"{bare}_"  # an in-place operation without an out-of-place twin in the table
+
+
+def _and_without_underscore(name: str) -> Iterable[str]:
+    if name.endswith("_") and not name.endswith("__"):
+        yield name[:-1]
+    if re.fullmatch(r"__i?[a-z]+__", name):
+        yield name.strip("_")
+        yield name.strip("_").removeprefix("i")
+        yield name.strip("_").removeprefix("r")
+
+
+def _nearest(name: str) -> tuple[str, ...]:
+    text = name.rpartition(".")[2].rpartition("::")[2]
+    known = [one for one in all_names() if not one.startswith("_") or text.startswith("_")]
+    return tuple(difflib.get_close_matches(text, known, n=3, cutoff=0.6))
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    quoted = [f"`{one}`" for one in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"
+
+
+@lru_cache(maxsize=1)
+def _names() -> frozenset[str]:
+    differentiable = {_bare(rule.operation) for rule in table() if rule.node is not None and rule.gradients}
+    return frozenset({*differentiable, *PARTS, *ALIASES})
+
+
+def _bare(operation: str) -> str:
+    """``exp`` for the row of ``exp_``, where the table has both."""
+    if not operation.endswith("_") or operation.endswith("__"):
+        return operation
+    plain = operation[:-1]
+    return plain if any(rule.operation == plain for rule in by_operation(plain)) else operation
+
+
+@lru_cache(maxsize=2048)
+def _rules(name: str) -> OperationRules:
+    target = ALIASES.get(name, name)
+    found = tuple(rule for rule in by_operation(target) if rule.node is not None and rule.gradients)
+    # What the table says of another key is the same for the reader, unless it keeps something else.
+    plain = [rule for rule in found if rule.key == "Default" or not _twin(rule, found)]
+    return OperationRules(
+        name=name,
+        variants=tuple(_variant(rule) for rule in plain),
+        parts=PARTS.get(target, ()),
+        spellings=spellings(target) if target == name else (*spellings(name), *spellings(target)),
+    )
+
+
+def _twin(rule: Rule, others: Iterable[Rule]) -> bool:
+    return any(
+        one.key == "Default" and one.overload == rule.overload and one.kept == rule.kept for one in others
+    )
+
+
+def _variant(rule: Rule) -> Variant:
+    assert rule.node is not None
+    saves = tuple(_saved(rule, kept) for kept in rule.kept)
+    return Variant(
+        schema=rule.schema,
+        node=rule.node,
+        gradients=tuple(
+            Derivative(gradient.of, _formula(rule, gradient.of), gradient.formula)
+            for gradient in rule.gradients
+        ),
+        saves=saves,
+        overwrite=tuple(_overwrites(rule, saves)),
+        in_place=_in_place(rule),
+        view=is_view(rule),
+        key=rule.key,
+    )
+
+
+def _formula(rule: Rule, of: tuple[str, ...]) -> str | None:
+    from ._formulas import readable
+
+    gradient = next(one for one in rule.gradients if one.of == of)
+    return readable(gradient.formula) if len(of) == 1 else None
+
+
+def _saved(rule: Rule, kept: Kept) -> Saved:
+    argument = _argument(rule, kept.role)
+    only_if = condition(rule, kept)
+    optional = argument is not None and "?" in argument.type
+    return Saved(
+        role=kept.role,
+        output=kept.output,
+        when=_when(only_if, optional),
+        only_if=only_if,
+        optional=optional,
+        gradients=kept.gradients,
+        why=why(rule.node, kept.role) if rule.node is not None else None,
+    )
+
+
+def condition(rule: Rule, kept: Kept) -> tuple[str, ...]:
+    """The arguments of which one must need a gradient for ``kept`` to be kept; empty: always.
+
+    Example:
+        >>> trilinear = by_operation("_trilinear")[0]
+        >>> condition(trilinear, trilinear.kept[0])
+        ('i2', 'i3')
+    """
+    if kept.only_if is not None:
+        return (kept.only_if,)
+    for gradient in rule.gradients:
+        # torch's own note in a formula for several gradients: `wrap_opt_if(i1, grad_input_mask[1] || …)`.
+        wrapped = re.search(rf"\bwrap_opt_if\({kept.role}, ([^)]*)\)", gradient.formula)
+        if wrapped is not None:
+            return tuple(gradient.of[int(n)] for n in re.findall(r"grad_input_mask\[(\d+)\]", wrapped[1]))
+    return ()
+
+
+def _when(only_if: tuple[str, ...], optional: bool) -> str:
+    if only_if:
+        return f"if {_listed(only_if)} needs a gradient"
+    return "if it is given" if optional else "always"
+
+
+def _argument(rule: Rule, name: str) -> Argument | None:
+    return next((argument for argument in rule.arguments if argument.name == name), None)
+
+
+def _overwrites(rule: Rule, saves: tuple[Saved, ...]) -> Iterable[Overwrite]:
+    by_role = {saved.role: saved for saved in saves}
+    tensors = [(argument.name, False) for argument in rule.arguments if argument.is_tensor]
+    for name, output in [*tensors, *((name, True) for name in rule.returns)]:
+        saved = by_role.get(name)
+        if saved is None or saved.output != output:
+            yield Overwrite(name, output, "yes", "no derivative reads it")
+        elif saved.only_if and name not in saved.only_if:
+            yield Overwrite(
+                name,
+                output,
+                "depends",
+                f"if no gradient of {_listed(saved.only_if)} is needed, which reads it",
+            )
+        elif reads_shape_alone(rule.node or "", name):
+            yield Overwrite(name, output, "no", "kept for its shape: no value is read, and torch refuses")
+        else:
+            readers = ", ".join(f"`{one}`" for one in saved.gradients)
+            yield Overwrite(name, output, "no", f"read for the gradient of {readers}")
+
+
+def is_view(rule: Rule) -> bool:
+    """Whether the operation returns a view of its argument."""
+    return bool(re.search(r"\([a-z]\)", rule.schema.partition("->")[2]))
+
+
+def _in_place(rule: Rule) -> InPlace | None:
+    if rule.operation.endswith("_"):
+        return InPlace(rule.operation, *_in_place_keeps(rule))
+    if in_place_overload(rule) is None:
+        return None
+    return InPlace(f"{rule.operation}_", *_in_place_keeps(in_place_rule(rule)))
+
+
+def in_place_overload(rule: Rule) -> str | None:
+    """The overload of the in-place variant, ``""`` for the default one; None where torch has no variant.
+
+    Example:
+        >>> [in_place_overload(rule) for rule in by_operation("pow")]  # a number can't be written
+        ['Scalar', 'Tensor', None]
+    """
+    if is_view(rule) or not rule.arguments or not rule.arguments[0].is_tensor or len(rule.returns) != 1:
+        return None
+    # Where both operands vary, the functional overload names them both: `Tensor_Scalar`.
+    for overload in (rule.overload, rule.overload.removeprefix("Tensor_")):
+        if variant_exists(f"{rule.operation}_", overload):
+            return overload
+    return None
+
+
+def in_place_rule(rule: Rule) -> Rule:
+    """The row that holds for the in-place variant: ``elu_`` has its own, ``exp_`` has that of ``exp``."""
+    name = f"{rule.operation}_"
+    names = [argument.name for argument in rule.arguments if argument.is_tensor]
+    for own in by_operation(name):
+        if (
+            own.operation == name
+            and own.overload in (rule.overload, "")
+            and [argument.name for argument in own.arguments if argument.is_tensor] == names
+        ):
+            return own
+    return rule
+
+
+def _in_place_keeps(rule: Rule) -> tuple[tuple[str, ...], bool]:
+    sentences, copies = [], False
+    for kept in rule.kept:
+        only_if = condition(rule, kept)
+        suffix = f", {_when(only_if, False)}" if only_if else ""
+        if kept.output and len(rule.returns) == 1:
+            sentences.append(f"`self` as it has become: don't write it again{suffix}")
+        elif not kept.output and kept.role == "self":
+            # The generated code clones what it is about to overwrite (gen_variable_type in torchgen).
+            sentences.append(f"a private copy of the old `self`: spares no memory{suffix}")
+            copies = True
+        else:
+            sentences.append(f"`{kept.role}`{suffix}")
+    return tuple(sentences), copies

@@ -1,0 +1,121 @@
+"""Tensors that an object keeps from one run to the next, with the graph that made them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+import torch
+
+from ..hooks import BackwardCall
+from ..hooks.graph import node_of, reachable
+from ..source import owners
+from ..source.frames import code_of
+from ..source.origins import assignments
+from ..source.syntax import source_of, text_of
+from ..source.values import contents, is_a
+from ..torch_internals import compat
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An attribute whose tensor belongs to the graph of a failed backward."""
+
+    name: str
+    """As the user reaches it: ``block.state``."""
+    is_spent: bool
+    """An earlier backward has been through what made it."""
+    detached: str | None
+    """The one statement that sets it, with a ``.detach()``."""
+
+
+def find(call: BackwardCall, frames: Sequence[FrameType]) -> Kept | None:
+    """The one attribute through which a failed backward came into an earlier graph.
+
+    Either its tensor is that of an earlier graph at which the new one begins, or it was one: the
+    attribute was read for the new graph, and set again to a tensor of it.
+
+    Args:
+        call: The backward that failed.
+        frames: The user's live frames, innermost first.
+    """
+    graph = reachable(call)
+    fresh = call.fresh_from
+    if graph is None or fresh is None:
+        return None
+    old = {key for key, node in graph.items() if compat.sequence_number(node) < fresh}
+    entered = {
+        id(child)
+        for key, node in graph.items()
+        if key not in old
+        for child, _ in node.next_functions
+        if id(child) in old
+    }
+    roots = {id(node_of(root)) for root in call.roots}
+    spent: list[tuple[Any, str]] = []
+    carried: list[tuple[Any, str]] = []
+    for owner in objects_in(frames):
+        for name, value in list(contents(owner).items()):
+            nodes = {id(compat.grad_fn(tensor)) for tensor in tensors(value)} - roots
+            if nodes & entered:
+                spent.append((owner, name))
+            elif nodes & (graph.keys() - old) and _is_read(owner, name, frames):
+                carried.append((owner, name))
+    found = spent or carried
+    if len(found) != 1:
+        return None
+    owner, name = found[0]
+    way = owners.object_name(owner, frames)
+    if way is None:
+        return None
+    alone = is_a(contents(owner)[name], torch.Tensor)
+    return Kept(f"{way}.{name}", bool(spent), _detached(owner, name, alone))
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    """The computed tensors that an attribute or a variable holds."""
+    values = value if type(value) in (list, tuple) else (value,)
+    return [one for one in values if is_a(one, torch.Tensor) and compat.grad_fn(one) is not None]
+
+
+def has_method(value: Any, code: CodeType) -> bool:
+    """Whether ``code`` is that of a method which an object's class defines or inherits."""
+    members = (one for kind in type(value).__mro__ for one in vars(kind).values())
+    return any(type(one) is FunctionType and one.__code__ is code for one in members)
+
+
+def _is_read(owner: Any, name: str, frames: Sequence[FrameType]) -> bool:
+    """Whether code of the owner's class, or code that is running, reads an attribute of this name."""
+    methods = [code_of(one) for one in vars(type(owner)).values() if callable(one)]
+    codes = [*filter(None, methods), *(frame.f_code for frame in frames)]
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load)
+        for code in codes
+        if (source := source_of(code)) is not None
+        for node in ast.walk(source.tree)
+    )
+
+
+def _detached(owner: Any, name: str, alone: bool) -> str | None:
+    ways = list(assignments(type(owner), name))
+    if len(ways) != 1 or not alone:
+        return None
+    value, statement, _, source = ways[0]
+    left, equals, right = text_of(statement, source).partition(" = ")
+    simple = equals and right == text_of(value, source) and right.replace(".", "").isidentifier()
+    return f"{left} = {right}.detach()" if simple else None
+
+
+def objects_in(frames: Sequence[FrameType]) -> Iterator[Any]:
+    """What the frames' variables hold, and every module inside of it; each once."""
+    seen: set[int] = set()
+    for frame in frames:
+        for value in [*frame.f_locals.values(), *frame.f_globals.values()]:
+            inner = torch.nn.Module.modules(value) if is_a(value, torch.nn.Module) else (value,)
+            for one in inner:
+                if id(one) not in seen and not is_a(one, (type, torch.Tensor)):
+                    seen.add(id(one))
+                    yield one

@@ -1,0 +1,61 @@
+"""Where a parameter was made, from the modules that hold it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+import torch
+
+from ..source.origins import Finder, Origin, Place, assignments
+from ..source.sites import is_library
+from ..source.values import is_a
+from ._kept import objects_in
+
+
+def origin_of_parameter(tensor: torch.Tensor, finder: Finder) -> Origin | None:
+    """The line of the program's class that made the parameter or the library's module that owns it.
+
+    Where no class of the program's holds that module, the line that made the outermost one.
+
+    Args:
+        tensor: A parameter, as the very object that a module holds.
+        finder: For the failure; says what counts as making it.
+    """
+    frames = [one.frame for one in finder.levels if not is_library(one.frame.f_code)]
+    modules = [one for one in objects_in(frames) if is_a(one, torch.nn.Module)]
+    owners = [
+        (module, name) for module in modules for name, own in module._parameters.items() if own is tensor
+    ]
+    return _set_at(*owners[0], modules, finder) if len(owners) == 1 else None
+
+
+def _set_at(
+    owner: torch.nn.Module, name: str, modules: Sequence[torch.nn.Module], finder: Finder
+) -> Origin | None:
+    ways = list(assignments(type(owner), name))
+    if len(ways) == 1:
+        value, statement, code, source = ways[0]
+        known = not finder.set_by_others(name, code)
+        return finder.origin(value, Place(code, source, statement)) if known else None
+    if ways or not type(owner).__module__.startswith("torch."):
+        return None
+    parents = [
+        (parent, name) for parent in modules for name, child in parent._modules.items() if child is owner
+    ]
+    if parents:
+        return _set_at(*parents[0], modules, finder) if len(parents) == 1 else None
+    return _variable_of(owner, finder)
+
+
+def _variable_of(module: torch.nn.Module, finder: Finder) -> Origin | None:
+    """Where the outermost frame that has a variable for the module set it."""
+    for depth in range(len(finder.levels) - 1, -1, -1):
+        frame = finder.levels[depth].frame
+        if is_library(frame.f_code):
+            continue
+        names = [name for name, value in frame.f_locals.items() if value is module]
+        place = finder.place(depth) if len(names) == 1 else None
+        if place is not None:
+            return finder.origin(ast.Name(names[0], ast.Load()), place)
+    return None

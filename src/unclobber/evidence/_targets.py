@@ -1,0 +1,192 @@
+"""What a refused operation was about to write: the operation, the user's expression and the tensor."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..source.origins import Level
+from ..source.sites import is_library
+from ..source.syntax import Located, locate, text_of
+from ..source.values import UNKNOWN, is_in_place, value_of
+
+_AUGMENTED = {
+    ast.Add: "add_",
+    ast.Sub: "sub_",
+    ast.Mult: "mul_",
+    ast.Div: "div_",
+    ast.Pow: "pow_",
+    ast.FloorDiv: "floor_divide_",
+    ast.Mod: "remainder_",
+    ast.MatMult: "matmul",
+    ast.BitAnd: "bitwise_and_",
+    ast.BitOr: "bitwise_or_",
+    ast.BitXor: "bitwise_xor_",
+    ast.LShift: "bitwise_left_shift_",
+    ast.RShift: "bitwise_right_shift_",
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """The tensor that was to be written, as far as it is known."""
+
+    operation: str
+    """As torch calls it: ``copy_``, ``normal_``."""
+    depth: int
+    """Index of the user's frame among the levels."""
+    node: ast.expr | None = None
+    """The user's expression for it."""
+    expression: str | None = None
+    tensor: torch.Tensor | None = None
+    """The tensor itself, or the one that ``node`` is a view of where the line made the view."""
+    base: ast.expr | None = None
+    """The expression of ``tensor``: ``x`` of ``x[0]``, else ``node``."""
+
+    @property
+    def made_here(self) -> bool:
+        """Whether the line makes the view that it writes: ``x[0]`` in ``x[0] = 1``."""
+        return self.base is not self.node
+
+
+def find(levels: Sequence[Level]) -> Target | None:
+    """The target of the operation that raised in the innermost frame.
+
+    Args:
+        levels: The frames of the failed call, innermost first.
+    """
+    depth = next((i for i, level in enumerate(levels) if not is_library(level.frame.f_code)), None)
+    inner = written_at(levels[0])
+    if depth is None:
+        return None if inner is None else Target(inner.operation, 0)
+    return inner if depth == 0 else _from_outside(levels, depth, inner)
+
+
+def written_at(level: Level) -> Target | None:
+    """What the failed instruction of one frame was to write."""
+    located = locate(level.frame.f_code, level.lasti)
+    return None if located is None else _written(located, level)
+
+
+def _from_outside(levels: Sequence[Level], depth: int, inner: Target | None) -> Target | None:
+    """A library wrote: which expression of the user's line is the tensor."""
+    level = levels[depth]
+    located = locate(level.frame.f_code, level.lasti)
+    if inner is None or located is None:
+        return None
+    unknown = Target(inner.operation, depth)
+    if inner.tensor is None:
+        return unknown
+    if not isinstance(located.node, ast.Call):
+        return unknown
+    for node in _operands(located.node):
+        if value_of(node, level.frame) is inner.tensor:
+            text = text_of(node, located.source)
+            # a library that writes a view of its argument makes that view itself
+            return Target(inner.operation, depth, node, text, inner.tensor, None if inner.made_here else node)
+    # A module that runs others (Sequential) hands them what it computed itself.
+    runs = [one for one in levels[:depth] if one.frame.f_code.co_qualname.endswith(".forward")]
+    passes_on = len(runs) < 2 and all(is_library(one.frame.f_code) for one in levels[:depth])
+    first = located.node.args[0] if located.node.args else None
+    if passes_on and first is not None and len(located.node.args) == 1 and _is_parameter(inner, levels[0]):
+        return _as_view(first, located, level, inner.operation, depth) or unknown
+    return unknown
+
+
+def _is_parameter(inner: Target, level: Level) -> bool:
+    code = level.frame.f_code
+    return isinstance(inner.node, ast.Name) and inner.node.id in code.co_varnames[: code.co_argcount]
+
+
+def _operands(call: ast.Call) -> Iterator[ast.expr]:
+    yield from (one for one in call.args if not isinstance(one, ast.Starred))
+    yield from (keyword.value for keyword in call.keywords)
+    if isinstance(call.func, ast.Attribute):
+        yield call.func.value
+
+
+def _written(located: Located, level: Level) -> Target | None:
+    """What the instruction itself writes."""
+    node = located.node
+    stored = node.target if isinstance(node, ast.AugAssign) else node
+    if isinstance(stored, ast.Subscript) and _stores_by_tensor(stored, level):
+        return _as_view(stored.value, located, level, "index_put_")  # no view is made: all of it is written
+    if isinstance(node, ast.AugAssign):
+        return _as_view(node.target, located, level, _AUGMENTED.get(type(node.op), "copy_"))
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        return _as_view(node, located, level, _assigned(located.statement, level))
+    if isinstance(node, ast.Call):
+        return _called(node, located, level)
+    return None
+
+
+def _called(node: ast.Call, located: Located, level: Level) -> Target | None:
+    out = next((keyword.value for keyword in node.keywords if keyword.arg == "out"), None)
+    name = _name(node.func)
+    if out is not None:
+        return _as_view(out, located, level, name)
+    if isinstance(node.func, ast.Attribute) and is_in_place(name):
+        receiver = value_of(node.func.value, level.frame)
+        if not isinstance(receiver, (type(torch), type)):
+            return _as_view(node.func.value, located, level, name)
+    if node.args and not isinstance(node.args[0], ast.Starred):
+        return _as_view(node.args[0], located, level, name)
+    return Target(name, 0) if name else None
+
+
+def _as_view(node: ast.expr, located: Located, level: Level, operation: str, depth: int = 0) -> Target | None:
+    """The target with its tensor; where the line itself makes a view, the tensor that it is a view of."""
+    text = text_of(node, located.source)
+    value = value_of(node, level.frame)
+    if isinstance(value, torch.Tensor):
+        return Target(operation, depth, node, text, value, node)
+    base: Any = node
+    while True:
+        if isinstance(base, (ast.Subscript, ast.Attribute)):
+            base = base.value
+        elif isinstance(base, ast.Call) and isinstance(base.func, ast.Attribute):
+            base = base.func.value
+        else:
+            return Target(operation, depth, node, text)
+        value = value_of(base, level.frame)
+        if isinstance(value, torch.Tensor):
+            return Target(operation, depth, node, text, value, base)
+        if value is not UNKNOWN and not isinstance(value, torch.Tensor):
+            return Target(operation, depth, node, text)
+
+
+def _assigned(statement: ast.stmt, level: Level) -> str:
+    """Which operation ``x[i] = v`` is: a number fills, a tensor is copied."""
+    if isinstance(statement, ast.Assign):
+        value = statement.value
+        if isinstance(value, ast.UnaryOp):
+            value = value.operand
+        found = value_of(value, level.frame)
+        if isinstance(found, (bool, int, float, complex)):
+            return "fill_"
+    return "copy_"
+
+
+def _stores_by_tensor(node: ast.Subscript, level: Level) -> bool:
+    return isinstance(node.ctx, ast.Store) and _indexes_by_tensor(node.slice, level)
+
+
+def _indexes_by_tensor(index: ast.expr, level: Level) -> bool:
+    if isinstance(index, ast.Tuple):
+        return any(_indexes_by_tensor(one, level) for one in index.elts)
+    if isinstance(index, (ast.List, ast.Compare)):
+        return True
+    value = value_of(index, level.frame)
+    return isinstance(value, (list, torch.Tensor)) and not (
+        isinstance(value, torch.Tensor) and value.dim() == 0
+    )
+
+
+def _name(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""

@@ -1,0 +1,55 @@
+"""What is to be said of a run as a whole: where we could not look."""
+
+from __future__ import annotations
+
+import os
+
+from ..model import listing
+from ..source import Stack, sites
+from ..source import compiled as _compiled
+from ..source.compiled import Compiled
+
+_NAMED = 3
+
+
+def notices(begun: int, transform: Stack | None, replay: Stack | None) -> tuple[str, ...]:
+    """One sentence for each thing that hid something, without full stops.
+
+    Args:
+        begun: When watching began, as ``_compiled.now`` tells it.
+        transform: Where the first transform of ``torch.func`` ran.
+        replay: Where the first CUDA graph was replayed.
+    """
+    found = []
+    if compiled := _compiled.since(begun):
+        found.append(
+            f"torch.compile made code of {_names(compiled)}: what goes in, comes out and is saved is "
+            "watched, but not what its kernels write inside, and which of its lines wrote is not known"
+        )
+    if transform is not None:
+        found.append(
+            f"transforms of torch.func ran{_first(transform)}: they allow no hooks, so what is saved inside "
+            "of them is not watched; torch's own check is on there, and silent writes stay silent"
+        )
+    if replay is not None:
+        found.append(
+            f"a CUDA graph was replayed{_first(replay)}: its kernels write memory past every operation, so "
+            "what they overwrite is not seen"
+        )
+    return tuple(found)
+
+
+def _first(stack: Stack) -> str:
+    site = sites.resolve(stack)
+    return "" if site is None else f" (first at {_place(site.path, site.line)})"
+
+
+def _names(compiled: tuple[Compiled, ...]) -> str:
+    names = [f"`{one.name}` ({_place(one.path, one.line)})" for one in compiled[:_NAMED]]
+    if (more := len(compiled) - _NAMED) > 0:
+        names.append(f"{more} more")
+    return listing(names)
+
+
+def _place(path: str, line: int) -> str:
+    return f"{os.path.basename(path)}:{line}"

@@ -1,0 +1,459 @@
+"""From an error that torch raised to the evidence for its finding.
+
+Runs once, when an exception leaves the watched code. The frames of its traceback are still alive.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ..hooks import module_hooks
+from ..model import FreedEvidence, ModuleHook, RefusalEvidence, Save, StaleEvidence, Write
+from ..record import view_writes
+from ..source import origins, owners, sites, syntax
+from ..source.origins import Finder, Level, Origin, Place
+from ..torch_internals import compat
+from . import _modules, _spent, _targets
+from ._targets import Target
+from .refusals import Kind, kind_of, levels_of
+
+
+def evidence(
+    error: BaseException, backwards_before: int
+) -> RefusalEvidence | FreedEvidence | StaleEvidence | None:
+    """What is known of a refusal; None where the error isn't torch's own.
+
+    Args:
+        error: What left the watched code, with its traceback.
+        backwards_before: Backward calls of the process before the session; numbers start after them.
+    """
+    kind = kind_of(error)
+    if kind is None:
+        return None
+    levels = levels_of(error)
+    if kind is Kind.FREED:
+        return _spent.evidence(error, levels, backwards_before)
+    if kind is Kind.VERSION:
+        transform = any(compat.runs_transform(level.frame.f_code) for level in levels)
+        return StaleEvidence(str(error), _spent.need(levels, backwards_before), transform)
+    return _Refused(error, kind, levels).evidence()
+
+
+class _Refused:
+    """One error raised at a write, and its frames."""
+
+    def __init__(self, error: BaseException, kind: Kind, levels: list[Level]) -> None:
+        self.error = error
+        self.kind = kind
+        self.levels = levels
+        self.frames = [level.frame for level in levels if not sites.is_library(level.frame.f_code)]
+
+    def evidence(self) -> RefusalEvidence:
+        if _WRITTEN_BEFORE in str(self.error):
+            return self._use()
+        target = self._target()
+        leaf_shown = False
+        origin: Origin | None = None
+        if target is not None and target.node is not None:
+            leaf_shown = target.made_here and self._is_wanted_leaf(target.tensor)
+            origin = self._origin(target, leaf_shown)
+        tensor = None if target is None else target.tensor
+        made = None if origin is None else self._made(origin.stack, origin.how, target, tensor)
+        module_hook = None
+        if self.kind is Kind.FUNCTION_VIEW:
+            tensor = self._written_by_library() if tensor is None else tensor
+            call = None if tensor is None else module_hooks.of(tensor)
+            if call is not None or compat.MODULE_HOOK in str(self.error):
+                module_hook = self._module_hook(call)
+                made = None if call is None else self._made(call.stack, None, None, tensor)
+        write = self._write(target)
+        return RefusalEvidence(
+            code=self.kind.code,
+            torch_message=str(self.error),
+            write=write,
+            made=made,
+            how=None if origin is None else origin.how,
+            leaf=self._leaf_name(tensor),
+            leaf_shown=leaf_shown,
+            module_hook=module_hook,
+            grad_off=self._grad_off(),
+            saving=self.kind is Kind.INFERENCE_SAVE,
+            saver=self._saver(write, tensor) if self.kind is Kind.INFERENCE_SAVE else None,
+            trainable=self.kind is Kind.INFERENCE_LEAF,
+            input_overlaps=self.kind is Kind.INPUT_OVERLAP,
+            out_of_place=None if target is None else self._out_of_place(target),
+            parameter=isinstance(tensor, torch.nn.Parameter),
+            expanded=target is not None and _is_expanded(target),
+            in_no_grad=self._in_no_grad(),
+        )
+
+    def _use(self) -> RefusalEvidence:
+        """A view is only used, after its memory was written."""
+        target = self._operand(_is_stale, first=True)
+        view = None if target is None else target.tensor
+        origin = None if target is None or view is None else self._origin(target, leaf_shown=False)
+        wrote = None if view is None else view_writes.last(view)
+        site = None if wrote is None else sites.resolve(wrote.stack)
+        return RefusalEvidence(
+            code=self.kind.code,
+            torch_message=str(self.error),
+            write=None if wrote is None or site is None else Write(site, wrote.operation, True, True),
+            made=None if origin is None else self._made(origin.stack, origin.how, target, view),
+            how=None if origin is None else origin.how,
+            grad_off=self._grad_off(),
+            used=_spent.need(self.levels, 0),
+        )
+
+    def _grad_off(self) -> str | None:
+        return self.kind.value.partition(" ")[2] if self.kind.code == "UC204" else None
+
+    # --- the refused operation --------------------------------------------------------------------
+
+    def _target(self) -> Target | None:
+        if self.kind is Kind.INFERENCE_SAVE:
+            return self._operand(torch.Tensor.is_inference)
+        target = _targets.find(self.levels)
+        return target if target is None or self._fits(target) else _without_tensor(target)
+
+    def _fits(self, target: Target) -> bool:
+        """Whether torch can have said this of the tensor: otherwise it isn't the one."""
+        tensor = target.tensor
+        if tensor is None:
+            return True
+        base = tensor._base if tensor._is_view() else None
+        match self.kind:
+            case Kind.LEAF:
+                return _is_wanting(tensor)
+            case Kind.LEAF_VIEW:
+                leaf = tensor if base is None else base
+                return _is_wanting(leaf) and (base is not None or target.made_here)
+            case (
+                Kind.MULTI_VIEW
+                | Kind.NO_GRAD_VIEW
+                | Kind.INFERENCE_VIEW
+                | Kind.FUNCTION_VIEW
+                | Kind.VIEW_DETACHED
+            ):
+                return base is not None or target.made_here
+            case Kind.INFERENCE_WRITE | Kind.INFERENCE_LEAF:
+                return tensor.is_inference()
+            case _:
+                return True
+
+    def _is_wanted_leaf(self, tensor: torch.Tensor | None) -> bool:
+        return (
+            self.kind is Kind.LEAF_VIEW
+            and tensor is not None
+            and not compat.has_history(tensor)
+            and not tensor._is_view()
+        )
+
+    def _operand(self, is_meant: Callable[[torch.Tensor], bool], *, first: bool = False) -> Target | None:
+        """The one operand of the user's line that torch can mean, or the first, where any of them will do."""
+        depth = next((i for i, one in enumerate(self.levels) if not sites.is_library(one.frame.f_code)), None)
+        if depth is None:
+            return None
+        level = self.levels[depth]
+        located = syntax.locate(level.frame.f_code, level.lasti)
+        if located is None:
+            return None
+        inner = syntax.locate(self.levels[0].frame.f_code, self.levels[0].lasti)
+        operation = _operation(located.node if inner is None else inner.node)
+        finder = Finder(self.levels, origins.anything)
+        place = Place(level.frame.f_code, located.source, located.statement, depth)
+        found: dict[int, tuple[ast.expr, torch.Tensor]] = {}
+        for node in ast.walk(located.node):
+            if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+                value = finder.value(node, place)
+                if isinstance(value, torch.Tensor) and is_meant(value):
+                    found.setdefault(id(value), (node, value))
+        if not found or (len(found) > 1 and not first):
+            return Target(operation, depth)
+        node, tensor = min(found.values(), key=lambda one: (one[0].lineno, one[0].col_offset))
+        return Target(operation, depth, node, syntax.text_of(node, located.source), tensor, node)
+
+    def _write(self, target: Target | None) -> Write | None:
+        depth = next((i for i, one in enumerate(self.levels) if not sites.is_library(one.frame.f_code)), 0)
+        stack: list[Any] = []
+        for level in self.levels:
+            stack += (level.frame.f_code, level.lasti)
+        site = sites.resolve(tuple(stack))
+        if site is None:
+            return None
+        operation = target.operation if target is not None else None
+        if operation is None:
+            inner = syntax.locate(self.levels[0].frame.f_code, self.levels[0].lasti)
+            unknown = _UNNAMED if self.kind in _WRITES_NOTHING else "write"
+            operation = _operation(inner.node) if inner is not None and depth == 0 else unknown
+        return Write(
+            site=site,
+            operation=operation,
+            bumps_version=True,
+            overlaps_needed=True,
+            expression=None if target is None else target.expression,
+        )
+
+    def _written_by_library(self) -> torch.Tensor | None:
+        """The tensor that a library's innermost call was to write; None where that isn't certain."""
+        target = _targets.written_at(self.levels[0]) if self.levels else None
+        return None if target is None or not self._fits(target) else target.tensor
+
+    def _statement(self) -> tuple[ast.stmt, ast.AST, syntax.Source] | None:
+        """The user's refused statement, its failing part, and the source."""
+        level = next((one for one in self.levels if not sites.is_library(one.frame.f_code)), None)
+        located = None if level is None else syntax.locate(level.frame.f_code, level.lasti)
+        return None if located is None else (located.statement, located.node, located.source)
+
+    def _out_of_place(self, target: Target) -> str | None:
+        """The refused statement as one that makes a new tensor, or the part of it that does."""
+        found = self._statement()
+        if found is None or target.made_here or target.node is None or target.operation == "index_put_":
+            return None
+        statement, node, source = found
+        name = syntax.text_of(target.node, source)
+        if isinstance(statement, ast.AugAssign) and statement is node:
+            operator = _SYMBOLS.get(type(statement.op))
+            value = syntax.text_of(statement.value, source)
+            if not _binds_tighter(statement.value, statement.op):
+                value = f"({value})"
+            if operator is None:
+                return None
+            made = f"{name} {operator} {value}"
+            return made if self._is_lost(target.node, statement, source) else f"{name} = {made}"
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            return None
+        if node.func.value is not target.node:
+            return None
+        method = node.func.attr.removesuffix("_")
+        if not hasattr(torch.Tensor, method) or method in _NOT_THE_SAME:
+            return None
+        arguments = [*node.args, *node.keywords]
+        words = ", ".join(syntax.text_of(one, source) for one in arguments)
+        made = f"{name}.{method}({words})"
+        if not isinstance(statement, ast.Expr) or statement.value is not node:
+            return made
+        if self._is_lost(target.node, statement, source):
+            return made
+        is_place = isinstance(target.node, (ast.Name, ast.Attribute, ast.Subscript))
+        return f"{name} = {made}" if is_place else None
+
+    def _is_lost(self, target: ast.expr, statement: ast.stmt, source: syntax.Source) -> bool:
+        """Whether a new tensor by this name would get nowhere: the name is another function's, or a loop is
+        about to give it its next value."""
+        if not isinstance(target, ast.Name):
+            return False
+        return not self._is_own(target.id) or any(
+            target.id in {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)}
+            and loop.lineno <= statement.lineno <= (loop.end_lineno or loop.lineno)
+            and not _read_after(target.id, loop, statement)
+            for loop in ast.walk(source.tree)
+            if isinstance(loop, (ast.For, ast.AsyncFor))
+        )
+
+    def _is_own(self, name: str) -> bool:
+        """Whether the function that was refused may give a variable another value."""
+        code = self.frames[0].f_code
+        return code.co_name == "<module>" or name in (*code.co_varnames, *code.co_cellvars)
+
+    def _in_no_grad(self) -> str | None:
+        found = self._statement()
+        if found is None or not isinstance(found[0], (ast.Expr, ast.Assign, ast.AugAssign)):
+            return None
+        text = syntax.text_of(found[0], found[2])
+        return None if "\n" in text or len(text) > _LONGEST else f"with torch.no_grad(): {text}"
+
+    # --- where it was made ------------------------------------------------------------------------
+
+    def _origin(self, target: Target, leaf_shown: bool) -> Origin | None:
+        accepts = origins.leaf if leaf_shown else _ACCEPTED.get(self.kind)
+        if accepts is None:
+            return None
+        of_a_view = "a view of a view" in str(self.error)
+        finder = Finder(self.levels, accepts, through_views=self.kind in _THROUGH_VIEWS or of_a_view)
+        place = finder.place(target.depth)
+        if place is None:
+            return None
+        for node in dict.fromkeys((target.base, target.node) if leaf_shown else (target.node, target.base)):
+            # the view that the refused line itself makes is no news
+            if node is not None and not (
+                node is target.node and target.made_here and accepts is origins.view
+            ):
+                origin = finder.origin(node, place)
+                if origin is not None:
+                    return origin
+        if accepts is origins.leaf and target.tensor is not None:
+            return _modules.origin_of_parameter(target.tensor, finder)
+        return None
+
+    def _module_hook(self, call: module_hooks.Hooked | None) -> ModuleHook:
+        module = None if call is None else call.module()
+        if call is None or module is None:
+            return ModuleHook()
+        name = None if call.hook is None or call.hook.co_name == "<lambda>" else call.hook.co_name
+        return ModuleHook(owners.module_label(module, self.frames), call.given, name)
+
+    def _made(
+        self, stack: sites.Stack, how: str | None, target: Target | None, tensor: torch.Tensor | None
+    ) -> Save | None:
+        site = sites.resolve(stack)
+        if site is None or tensor is None:
+            return None
+        name = owners.owner_name(tensor, self.frames) if self._may_have_owner(tensor) else None
+        expression = None
+        if target is not None and target.base is not None:
+            level = self.levels[target.depth]
+            located = syntax.locate(level.frame.f_code, level.lasti)
+            expression = None if located is None else syntax.text_of(target.base, located.source)
+        return replace(_facts(tensor), site=site, operation=how, expression=expression, name=name)
+
+    def _saver(self, write: Write | None, tensor: torch.Tensor | None) -> Save | None:
+        """The refused operation as one that saves."""
+        if write is None:
+            return None
+        facts = Save(write.site, (), "unknown", 0, 0) if tensor is None else _facts(tensor)
+        operation = None if write.operation == _UNNAMED else write.operation
+        return replace(facts, site=write.site, operation=operation, expression=write.expression)
+
+    def _may_have_owner(self, tensor: torch.Tensor) -> bool:
+        return not tensor._is_view() and not compat.has_history(tensor)
+
+    def _leaf_name(self, tensor: torch.Tensor | None) -> str | None:
+        if tensor is None or self.kind not in (Kind.LEAF, Kind.LEAF_VIEW):
+            return None
+        leaf = tensor._base if tensor._is_view() else tensor
+        if leaf is None:
+            return None
+        return owners.owner_name(leaf, self.frames) or owners.variable_name(leaf, self.frames)
+
+
+def _facts(tensor: torch.Tensor) -> Save:
+    """Shape, type and version, without a place."""
+    return Save(
+        site=None,
+        shape=tuple(tensor.shape),
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        bytes=tensor.numel() * tensor.itemsize,
+        version=0 if tensor.is_inference() else tensor._version,
+    )
+
+
+def _read_after(name: str, loop: ast.AST, statement: ast.stmt) -> bool:
+    """Whether a loop's body reads a name on a line after a statement."""
+    last = statement.end_lineno or statement.lineno
+    return any(
+        isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Load) and one.lineno > last
+        for one in ast.walk(loop)
+    )
+
+
+def _binds_tighter(value: ast.expr, operator: ast.operator) -> bool:
+    """Whether ``x <operator> value`` needs no parentheses around the value."""
+    if isinstance(value, ast.BinOp):
+        products = (ast.Mult, ast.Div, ast.MatMult)
+        return isinstance(operator, (ast.Add, ast.Sub)) and isinstance(value.op, products)
+    return isinstance(value, _ATOMS)
+
+
+def _is_expanded(target: Target) -> bool:
+    """Whether torch refuses the write for the memory's sake, too."""
+    tensor = target.tensor
+    if tensor is None or target.made_here or target.operation in _EXPANDED_ALL_THE_SAME:
+        return False
+    if tensor.layout is not torch.strided:
+        return False
+    return any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+def _is_stale(tensor: torch.Tensor) -> bool:
+    """Whether torch refuses to say what became of a view since its memory was written."""
+    return _WRITTEN_BEFORE in (compat.why_unusable(tensor) or "")
+
+
+def _is_wanting(tensor: torch.Tensor) -> bool:
+    """Whether it is a leaf that requires grad."""
+    return tensor.requires_grad and not compat.has_history(tensor)
+
+
+def _without_tensor(target: Target) -> Target:
+    return Target(target.operation, target.depth)
+
+
+def _operation(node: ast.AST) -> str:
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute):
+            return node.func.attr
+        return node.func.id if isinstance(node.func, ast.Name) else "call"
+    if isinstance(node, (ast.BinOp, ast.AugAssign)):
+        return _OPERATORS.get(type(node.op), "operator")
+    return "operator"
+
+
+_WRITTEN_BEFORE = "its base or another view of its base has been modified inplace"
+"""torch says so of a view that is merely used: the write was earlier, and went unnoticed."""
+
+_ACCEPTED: dict[Kind, origins.Accepts] = {
+    Kind.LEAF: origins.leaf,
+    Kind.LEAF_VIEW: origins.view,
+    Kind.MULTI_VIEW: origins.multi_view,
+    Kind.NO_GRAD_VIEW: origins.view,
+    Kind.INFERENCE_VIEW: origins.view,
+    Kind.FUNCTION_VIEW: origins.custom_function,
+    Kind.INFERENCE_WRITE: origins.anything,
+    Kind.INFERENCE_SAVE: origins.anything,
+    Kind.INFERENCE_LEAF: origins.anything,
+    Kind.SELF_OVERLAP: origins.expanded,
+    Kind.VIEW_DETACHED: origins.view,
+}
+"""What made the tensor that each kind speaks of."""
+
+_THROUGH_VIEWS = frozenset(
+    {
+        Kind.MULTI_VIEW,
+        Kind.FUNCTION_VIEW,
+        Kind.SELF_OVERLAP,
+        Kind.INFERENCE_WRITE,
+        Kind.INFERENCE_SAVE,
+        Kind.INFERENCE_LEAF,
+    }
+)
+"""Kinds in which a view of the tensor may be meant: what matters is where the tensor itself was made."""
+
+_WRITES_NOTHING = (Kind.INFERENCE_SAVE, Kind.INFERENCE_LEAF)
+"""Refusals of operations that only read, or ask for a gradient."""
+
+_UNNAMED = "the operation"
+"""One whose source can't be had."""
+
+_LONGEST = 38
+"""Characters of a statement that still reads well behind a `with` on one line."""
+
+_SYMBOLS: dict[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.Pow: "**",
+}
+
+_EXPANDED_ALL_THE_SAME = frozenset(("fill_", "zero_", "masked_fill_", "index_put_"))
+"""Writes that torch allows where elements share their memory."""
+
+_ATOMS = (ast.Name, ast.Attribute, ast.Constant, ast.Call, ast.Subscript)
+"""Expressions that need no parentheses."""
+
+_NOT_THE_SAME = frozenset(("fill", "zero", "normal", "uniform", "copy", "random", "bernoulli", "exponential"))
+"""Methods without an out-of-place twin of the same meaning."""
+
+_OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.Pow: "pow",
+    ast.MatMult: "matmul",
+}

@@ -1,0 +1,285 @@
+"""torch's own sentence about a saved tensor that was written to, character by character.
+
+Follows ``SavedVariable::unpack`` (torch/csrc/autograd/saved_variable.cpp): torch keeps an input, and any
+leaf, as it is, so it shows what that has become; of an operation's result it keeps what was saved. What
+torch knows of the save itself (its node, which output it was) is asked of the node, whose attributes hand
+out what our unpack hook returns, with the history that torch gives it.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+from typing import Any
+
+import torch
+
+from ..derivatives import by_operation
+from ..hooks import backward
+from ..hooks.graph import reachable
+from ..model import asked
+from ..record import History, SavedTensor, Standing, same_memory
+from ..source import syntax
+from ..source.operands import callee
+from ..torch_internals import compat
+from . import reads
+
+_WHAT = "one of the variables needed for gradient computation has been modified by an inplace operation"
+
+
+class _AnotherError(Exception):
+    """torch says something else: looking at the tensor's history, it finds a view that may not be followed
+    (``unbind``, views made under ``no_grad``)."""
+
+
+def of(standing: Standing, node: Any, role: str | None, *, goes_on: bool) -> str | None:
+    """What torch says of a tensor that ``node`` asks for, up to its hint; None where it says nothing.
+
+    Args:
+        standing: How the saved tensor stands.
+        node: The node that asks for it.
+        role: The node's name for it.
+        goes_on: Whether backward goes on all the same, so that no view may be given a new history.
+    """
+    if reads.detached(standing.saved) is not None:
+        return compat.DETACHED_SENTENCE
+    if not standing.refused:
+        return None
+    try:
+        return _of_version(standing, node, role, goes_on)
+    except _AnotherError as other:
+        return str(other)
+
+
+def in_any_case(standing: Standing, *, goes_on: bool) -> str | None:
+    """The sentence after a fault of ours, at worst without the tensor's type, shape and producer."""
+    saved = standing.saved
+    node, plain = compat.current_node(), shortest(saved, standing.version)
+    if plain is None and saved.filing is not None and saved.filing.detached is not None:
+        plain = compat.DETACHED_SENTENCE
+    role = asked(lambda: reads.role_of(node, saved), None)
+    return asked(lambda: of(standing, node, role, goes_on=goes_on), plain)
+
+
+def shortest(saved: SavedTensor, version: int) -> str | None:
+    """What needs no look at anything but the version counter, now at ``version``."""
+    if version == saved.version or saved.unchecked:
+        return None
+    return f"{_WHAT}: it is at version {version}; expected version {saved.version} instead."
+
+
+def _of_version(standing: Standing, node: Any, role: str | None, goes_on: bool) -> str:
+    saved = standing.saved
+    unpacked = reads.unpacked(node, role)
+    saved = _first_save(saved, unpacked)
+    output = 0  # torch notes the number of an operation's own results alone
+    if unpacked is not None and reads.is_result(unpacked, node, role):
+        shown, producer, output = saved.alias, forward_name(compat.grad_fn(unpacked)), unpacked.output_nr
+    elif (history := _listed_result(saved, node)) is not None:
+        shown, producer, output = saved.alias, forward_name(node), history.output
+    elif (hidden := _operation_in_copy_slices(saved, node)) is not None:
+        shown, producer = saved.alias, "AsStrided" if _view_is_followed(saved, node) else hidden
+    elif (original := saved.origin()) is not None:
+        shown, producer = original, forward_name(_history_of(original, goes_on))
+    else:
+        shown, producer = saved.alias, _producer_of_dead(saved, unpacked)
+    made = "" if producer is None else f", which is output {output} of {producer},"
+    return (
+        f"{_WHAT}: [{_type_and_sizes(shown)}]{made} is at version {standing.version}; expected version "
+        f"{saved.version} instead."
+    )
+
+
+def _history_of(tensor: torch.Tensor, goes_on: bool) -> Any:
+    """Who made it: where torch refuses, it makes the node of a view anew to name it."""
+    if goes_on:
+        return compat.grad_fn(tensor)
+    refusal = compat.why_unusable(tensor)
+    if refusal is not None:
+        raise _AnotherError(refusal)
+    return compat.renewed_grad_fn(tensor)
+
+
+def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTensor:
+    """Whose tensor ``saved`` is, if a backward with ``create_graph`` was handed it and has saved it again.
+
+    torch hands out the very tensor that it keeps of an input; what our hook hands out gets the history
+    that the tensor had when it was saved, and stays as it is when that is written to.
+    """
+    book = None if saved.filing is None else saved.filing.book
+    if unpacked is None or book is None or not backward.ran_below(saved.stack):
+        return saved
+    node = compat.grad_fn(unpacked)
+    alike = [other for other in book.saves() if _is_same(other, saved)]
+    if node is not None and any(kept is other for _, kept in compat.raw_saved(node) for other in alike):
+        return saved  # of its own result torch hands out a new tensor, too
+    for other in itertools.takewhile(lambda other: other is not saved, alike):
+        history = None if other.filing is None else other.filing.history
+        if node is None and history is None:
+            return other
+        if node is not None and history is not None and history.output == unpacked.output_nr:
+            life = history.life()
+            if life is not None and life is node.metadata.get(compat.LIFE_NOTE):
+                return other
+    return saved
+
+
+def _is_same(one: SavedTensor, other: SavedTensor) -> bool:
+    """Whether two saves are of the same elements, at the same time."""
+    return (
+        one.version == other.version
+        and one.requires_grad == other.requires_grad
+        and same_memory(one.alias, other.alias)
+    )
+
+
+def _listed_result(saved: SavedTensor, node: Any) -> History | None:
+    """Which result it was of a node without names for what it saved, ``_foreach_exp``'s for one."""
+    history = None if saved.filing is None else saved.filing.history
+    if node is None or history is None or not compat.tells_nothing_saved(node):
+        return None
+    return history if history.life() is node.metadata.get(compat.LIFE_NOTE) else None
+
+
+def _operation_in_copy_slices(saved: SavedTensor, node: Any) -> str | None:
+    """The operation that has written its result to a view and saved it: ``Exp`` for ``y[0].exp_()``.
+
+    Its node is hidden in the base's; it is told by the call, where that saves its result alone.
+    """
+    if saved.base is None or not saved.requires_grad or node is None:
+        return None
+    if not node.name().endswith("CopySlices") or not saved.stack:
+        return None
+    found = syntax.locate(*saved.stack[:2])
+    name = callee(found.node) if found is not None and isinstance(found.node, ast.Call) else None
+    if name is None or not name.endswith("_"):
+        return None
+    nodes = {rule.node for rule in by_operation(name) if [kept.role for kept in rule.kept] == ["result"]}
+    (one, *others) = nodes or {None}
+    return None if one is None or others else _forward_name(one)
+
+
+def _view_is_followed(saved: SavedTensor, node: Any) -> bool:
+    """Whether the view's history, as it was when it was written, is alive: in a graph or in the view."""
+    filing = saved.filing
+    if filing is not None and filing.history is not None:
+        return filing.history.life() is not None
+    call = backward.current()
+    graph = {} if call is None else reachable(call) or {}
+    return any(
+        edge is node and forward_name(other) == "AsStrided" and compat.is_view_of(other, saved.alias)
+        for other in graph.values()
+        for edge, _ in other.next_functions
+    )
+
+
+def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str | None:
+    """What made a tensor that is gone by now: torch would have kept it, and asks it only now.
+
+    A view's history is made anew where the counter that it shares with its base has moved.
+    """
+    node = None if unpacked is None else compat.grad_fn(unpacked)
+    producer = forward_name(node)
+    if saved.base is None:
+        return producer
+    if unpacked is None or producer is None:
+        if unpacked is not None and saved.requires_grad:
+            raise _AnotherError(f"A view was {compat.NO_GRAD_VIEW_SENTENCE}")
+        base = saved.base()
+        return "AsStrided" if base is not None and base.requires_grad else None
+    first = _before_views(node)
+    if forward_name(first) in _SEVERAL_VIEWS:
+        raise _AnotherError(f"Output {unpacked.output_nr} of {producer} {compat.STALE_VIEW_SENTENCE}")
+    if first is None:  # a view that has no history of its own, though its base has one
+        made = f"Output {unpacked.output_nr} of {producer} is a view of a view which was"
+        raise _AnotherError(f"{made} {compat.NO_GRAD_VIEW_SENTENCE}")
+    return producer if producer in _NOT_STRIDES_ALONE else "AsStrided"
+
+
+_NOT_STRIDES_ALONE = ("Conj", "NegView", "ViewAsReal", "ViewAsComplex")
+"""Views that torch makes anew as they were made; all others by their strides."""
+
+_SEVERAL_VIEWS = ("Split", "SplitWithSizes", "Unbind")
+"""Operations that return several views, of which none may be followed once its base was written."""
+
+_VIEWS = re.compile(
+    "(Alias|AsStrided|Conj|Diagonal|Expand|NegView|Permute|ReshapeAlias|Select|Slice|Squeeze|T|Transpose|"
+    r"Unfold|Unsqueeze|View|ViewAsComplex|ViewAsReal)\d*"
+)
+"""Operations that return one view."""
+
+
+def _before_views(node: Any) -> Any:
+    """What made the tensor that a node and those before it return views of."""
+    while node is not None and _VIEWS.fullmatch(forward_name(node) or ""):
+        node = node.next_functions[0][0]
+    return node
+
+
+def forward_name(node: Any) -> str | None:
+    """``Exp`` for ``ExpBackward0``, ``Pow1`` for ``PowBackward1``: a node as torch's sentences call it
+    (``Node::forward_op_name``, torch/csrc/autograd/node.cpp); None for no node."""
+    return None if node is None else _forward_name(node.name())
+
+
+def _forward_name(name: str) -> str:
+    before, found, number = name.rpartition("Backward")
+    if not found or not (number == "" or number.isdecimal()):
+        return name
+    return before + ("" if number == "0" else number)
+
+
+_TRANSLATED = re.compile(r"(Sparse)?(CPU|CUDA)(Byte|Char|Double|Float|Half|Int|Long|Short)Type")
+"""The C++ names that torch turns into Python's in every message (``processErrorMsg``,
+torch/csrc/Exceptions.cpp), wherever they stand in a word."""
+
+
+def _type_and_sizes(tensor: torch.Tensor) -> str:
+    with compat.no_torch_functions():
+        layout, device = str(tensor.layout).removeprefix("torch."), tensor.device.type
+        kind = _SCALARS.get(tensor.dtype) or str(tensor.dtype).removeprefix("torch.").capitalize()
+        sizes = ", ".join(str(size) for size in tensor.shape)
+        quantized = "Quantized" if tensor.is_quantized else ""
+    where = _DEVICES.get(device, device.upper())
+    name = f"{quantized}{_LAYOUTS.get(layout, '')}{where}{kind}Type"
+    return f"{_TRANSLATED.sub(_in_python, name)} [{sizes}]"
+
+
+def _in_python(found: re.Match[str]) -> str:
+    sparse, device, kind = found.groups()
+    return f"torch.{'cuda.' if device == 'CUDA' else ''}{'sparse.' if sparse else ''}{kind}Tensor"
+
+
+_SCALARS = {
+    torch.uint8: "Byte",
+    torch.int8: "Char",
+    torch.int16: "Short",
+    torch.int32: "Int",
+    torch.int64: "Long",
+    torch.float16: "Half",
+    torch.float32: "Float",
+    torch.float64: "Double",
+    torch.complex32: "ComplexHalf",
+    torch.complex64: "ComplexFloat",
+    torch.complex128: "ComplexDouble",
+    torch.bfloat16: "BFloat16",
+    torch.uint16: "UInt16",
+    torch.uint32: "UInt32",
+    torch.uint64: "UInt64",
+    torch.qint8: "QInt8",
+    torch.quint8: "QUInt8",
+    torch.qint32: "QInt32",
+}
+"""C++ names of dtypes, where they are not Python's with a capital letter (c10/core/ScalarType.h)."""
+
+_DEVICES = {"meta": "Meta", "vulkan": "Vulkan"}
+_LAYOUTS = {
+    "sparse_coo": "Sparse",
+    "sparse_csr": "SparseCsr",
+    "sparse_csc": "SparseCsr",
+    "sparse_bsr": "SparseCsr",
+    "sparse_bsc": "SparseCsr",
+    "_mkldnn": "Mkldnn",
+}
+"""Backends as C++ calls them (c10/core/Backend.h)."""

@@ -1,0 +1,138 @@
+"""The stretch of the user's lines in which a tensor's content changed unseen, in words."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ..model import Site, Write
+from ..parsing import parse
+from ..record import Place
+from ..source import Stack, sites
+from ..source.between import called
+from ..source.syntax import lines_of, locate, source_of, statement_text
+
+_REACHES_MEMORY = re.compile(
+    r"\.numpy\(|\bnp\.|\bnumpy\b|data_ptr|dlpack|\bctypes\b|memmove|frombuffer|__array|untyped_storage"
+)
+"""What a line that writes past torch usually mentions."""
+
+
+def write_at(stack: Stack) -> Write:
+    """The write by a statement that ran alone while the content changed."""
+    return Write(
+        site=sites.resolve(stack),
+        operation=called(locate(stack[0], stack[1])) or "no operation of torch",
+        bumps_version=False,
+        overlaps_needed=True,
+        through="memory that was handed out of torch",
+    )
+
+
+def between(good: Place | None, bad: Place | None, write: Write | None = None) -> str:
+    """One sentence, without its full stop, on where the change lies.
+
+    Args:
+        good: The last moment at which the content was as saved.
+        bad: The first at which it was not.
+        write: The one statement that can have done it.
+    """
+    if write is not None and write.site is not None:
+        return f"its content changed while {_line(write.site)} ran; no write was seen"
+    start = None if good is None else sites.resolve(good.stack)
+    end = None if bad is None else sites.resolve(bad.stack)
+    if good is None or bad is None or start is None or end is None:
+        return "no write to it was seen, and it is not known when its content changed"
+    if _user_pair(good.stack) == _user_pair(bad.stack) and not good.after and bad.after:
+        ran = f"`{_one_line(start.source)}` ran, at {_line(start)}" if start.source else f"{_line(start)} ran"
+        return f"its content changed while {ran}; no write was seen"
+    if (start.path, start.line) == (end.path, end.line):
+        if _may_come_again(start, good.stack):
+            return (
+                f"its content changed between two calls of torch at {_line(start)}, in one pass of it or "
+                "between two; no write was seen"
+            )
+        return f"its content changed within {_line(start)}; no write was seen"
+    text = f"its content changed between {_line(start)} and {_line(end)}; no write was seen"
+    suspect = _suspect(start, end, good.stack)
+    if suspect is None:
+        return text
+    line, statement = suspect
+    # Two statements on one line are told by the line alone: which of them it was can't be said.
+    shared = start.statement_line == end.statement_line or ";" in _line_text(good.stack, line)
+    return f"{text}: probably line {line}" + ("" if shared else f", `{_one_line(statement)}`")
+
+
+def _may_come_again(site: Site, stack: Stack) -> bool:
+    """Whether the line may have run more than once: in a function, in a loop, or where that isn't known."""
+    index = sites.innermost_user(stack)
+    source = None if index is None else source_of(stack[2 * index])
+    if source is None or site.function != "<module>":
+        return True
+    return any(
+        isinstance(node, _LOOPS) and node.lineno <= site.line <= (node.end_lineno or node.lineno)
+        for node in ast.walk(source.tree)
+    )
+
+
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def _suspect(start: Site, end: Site, stack: Stack) -> tuple[int, str] | None:
+    """The one statement of the stretch that can have done it, None where there are several or none.
+
+    The call at ``start`` is over, but not the rest of its statement; the one at ``end`` has begun.
+    """
+    if not start.statement or not end.statement:
+        return None  # their texts can't be had
+    if start.path != end.path or start.function != end.function or end.statement_line < start.statement_line:
+        return None  # elsewhere, or round a loop
+    first = (start.statement_line, start.statement)
+    inside = list(_statements_between(stack, start.statement_line, end.statement_line))
+    if not _only_names_a_value(start.statement):
+        inside.insert(0, first)
+    if not inside:  # what the last statement does before the call in it
+        inside.append((end.statement_line, end.statement))
+    if len(inside) > 1:
+        inside = [entry for entry in inside if _REACHES_MEMORY.search(entry[1])]
+    return inside[0] if len(inside) == 1 else None
+
+
+def _only_names_a_value(statement: str) -> bool:
+    """Whether nothing is left to do after the last call of a statement but to give its value a name."""
+    try:
+        (node,) = parse(statement).body
+    except (SyntaxError, ValueError):
+        return False
+    return isinstance(node, ast.Assign) and all(isinstance(target, ast.Name) for target in node.targets)
+
+
+def _statements_between(stack: Stack, first: int, last: int) -> Iterator[tuple[int, str]]:
+    """Simple statements that begin strictly between two lines of the stack's innermost user code."""
+    index = sites.innermost_user(stack)
+    source = None if index is None else source_of(stack[2 * index])
+    if source is None:
+        return
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.stmt) and first < node.lineno < last and not hasattr(node, "body"):
+            yield node.lineno, statement_text(node, source)
+
+
+def _line_text(stack: Stack, line: int) -> str:
+    index = sites.innermost_user(stack)
+    lines = () if index is None else lines_of(stack[2 * index])
+    return lines[line - 1] if line <= len(lines) else ""
+
+
+def _user_pair(stack: Stack) -> Stack | None:
+    index = sites.innermost_user(stack)
+    return None if index is None else stack[2 * index : 2 * index + 2]
+
+
+def _line(site: Site) -> str:
+    return f"line {site.line} of {site.path.rpartition('/')[2]}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,31 @@
+"""What is installed in torch while a program is watched: it sees things happen and concludes nothing.
+
+``saves`` is the pair of saved-tensor hooks, ``kernels`` what is registered over torch's in-place kernels,
+``backward`` the wrapper of the engine's entry. The rest looks where those three see too little: custom
+Functions, checkpoints, hooks that are handed gradients, operations that are not dispatched.
+"""
+
+from .backward import BackwardCall, Mark
+from .kernels import Listener
+
+__all__ = [
+    "BackwardCall",
+    "Listener",
+    "Mark",
+    "backward",
+    "batch_norm",
+    "checkpoint",
+    "fallback",
+    "functions",
+    "gradients",
+    "graph",
+    "kernels",
+    "module_hooks",
+    "registrations",
+    "rest",
+    "saves",
+    "selftest",
+    "undispatched",
+    "unmarked",
+    "write_log",
+]

@@ -1,0 +1,62 @@
+"""The moments between two calls of torch, for fingerprints: a function mode that does nothing else.
+
+Each outermost call of a torch function ends one operation and starts the next: before it, what the
+program's Python did in between can be told from what torch did; after it, every hash that waited
+for the operation can be taken. It also sees memory being handed out, by ``.numpy()`` for one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from ..record import Fingerprints, Place
+from ..source import frames
+from ..source.between import HAND_OUT
+from ..torch_internals import compat
+
+
+class Calls(TorchFunctionMode):
+    """Tells ``prints`` of the calls of the thread that enters it."""
+
+    def __init__(self, prints: Fingerprints) -> None:
+        super().__init__()
+        self._prints = prints
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        # `x.shape` and `x.grad` are no operations
+        if name == "__get__" or torch.compiler.is_compiling():
+            return func(*args, **kwargs)
+        prints = self._prints
+
+        def before() -> Place:
+            return Place(frames.capture(2), False, name)
+
+        def after() -> Place:
+            return Place(frames.capture(2), True, name)
+
+        prints.before_call(before)
+        # somebody else's kernel may write what its schema doesn't say
+        foreign = compat.is_operator(func) and compat.namespace(func) != "aten"
+        if foreign:
+            for tensor in _tensors(args):
+                prints.look_at(tensor, before)
+        result = func(*args, **kwargs)
+        if name in HAND_OUT:
+            for tensor in _tensors(args):
+                prints.hand_out(tensor)
+        prints.after_call(after)
+        if foreign:
+            for tensor in _tensors(args):
+                prints.look_at(tensor, after)
+        return result
+
+
+def _tensors(args: tuple[Any, ...]) -> list[torch.Tensor]:
+    return [arg for arg in args if isinstance(arg, torch.Tensor)]

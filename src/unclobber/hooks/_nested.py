@@ -1,0 +1,257 @@
+"""Tensors inside of what a custom Function keeps on ``ctx``, and how to exchange one for a while.
+
+Lists, tuples, dicts, sets, deques, named tuples, mapping proxies and the attributes of plain objects,
+however deep. None of the program's code is run: no property, no ``__getattr__``, no ``__iter__`` or
+``__hash__`` of a class of its own. What a closure, a bound method or a module holds is not looked at.
+"""
+
+from __future__ import annotations
+
+import gc
+import types
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+import torch
+
+from ..source.values import contents, is_a
+from ..torch_internals import compat
+
+MOST = 1000
+"""Values looked at on one ``ctx``; what lies behind them is not followed."""
+
+ATOMS = frozenset(
+    {bool, bytes, complex, float, int, str, range, slice, type(None), type(Ellipsis), torch.Size,
+     torch.device, torch.dtype, torch.layout, torch.memory_format}
+)  # fmt: skip
+"""Types in which no tensor can lie."""
+
+_NOT_FOLLOWED = (
+    type, types.ModuleType, torch.nn.Module, torch.optim.Optimizer, compat.context_home(),
+)  # fmt: skip
+"""Objects that a program keeps for what they are at the time of backward."""
+
+_OURS = __name__.partition(".")[0] + "."
+_MISSING = object()
+_HEAP_TYPE = 1 << 9
+"""``Py_TPFLAGS_HEAPTYPE``: made by a ``class`` statement, so that its methods may be Python."""
+
+
+class Step(NamedTuple):
+    """One step from an owner to what it holds."""
+
+    kind: str
+    """``attribute``, ``slot``, ``item``, ``key``, ``member`` of a set, or ``mapping`` behind a proxy."""
+    which: Any
+
+
+Way = tuple[Step, ...]
+
+
+class Found(NamedTuple):
+    """A tensor on a ``ctx``."""
+
+    tensor: torch.Tensor
+    attribute: str
+    """The attribute that leads to it."""
+    path: str
+    """The expression after ``ctx.``: ``stuff[1]["y"][0]``."""
+    ways: list[Way]
+    """Every way to it, for tuples that lie at several places are several."""
+
+
+def tensors_of(ctx: Any, names: Iterable[str]) -> list[Found]:
+    """The tensors that lie in some attributes of ``ctx``, each once, nearest first.
+
+    Args:
+        ctx: The context of a custom Function.
+        names: Its attributes to look into.
+    """
+    own = contents(ctx)
+    found: dict[int, Found] = {}
+    seen: set[int] = {id(ctx)}
+    todo: deque[tuple[str, str, Way, Any]] = deque(
+        (name, name, (Step("attribute", name),), own[name]) for name in names if name in own
+    )
+    left = MOST
+    while todo and left > 0:
+        attribute, path, way, value = todo.popleft()
+        left -= 1
+        if is_a(value, torch.Tensor):
+            one = found.setdefault(id(value), Found(value, attribute, path, []))
+            one.ways.append(way)
+            continue
+        if type(value) in (list, tuple) and len(value) <= MOST and ATOMS.issuperset(map(type, value)):
+            continue  # sizes and flags, which most Functions keep: no need to look at each
+        if not is_a(value, (tuple, frozenset)):  # those are rebuilt, so every way to them counts
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
+        room = max(0, left - len(todo))
+        for step, suffix, inner in islice(_held(value), room):
+            if type(inner) in ATOMS:
+                left -= 1
+            else:
+                todo.append((attribute, path + suffix, (*way, step), inner))
+    return list(found.values())
+
+
+def _held(value: Any) -> Iterator[tuple[Step, str, Any]]:
+    """What a value holds: the step to it, how that is spelled, and itself."""
+    kind = type(value)
+    if is_a(value, tuple):
+        fields = vars(kind).get("_fields", ())
+        for index, item in enumerate(tuple.__iter__(value)):
+            named = type(fields) is tuple and index < len(fields)
+            yield Step("item", index), f".{fields[index]}" if named else f"[{index}]", item
+    elif is_a(value, list):
+        for index, item in enumerate(list.__iter__(value)):
+            yield Step("item", index), f"[{index}]", item
+    elif is_a(value, deque):
+        for index, item in enumerate(deque.__iter__(value)):
+            yield Step("item", index), f"[{index}]", item
+    elif is_a(value, (set, frozenset)):
+        iterate = set.__iter__ if is_a(value, set) else frozenset.__iter__
+        for item in iterate(value):
+            if type(item) in (torch.Tensor, torch.nn.Parameter):
+                yield Step("member", id(item)), "", item
+    elif is_a(value, dict):
+        for key, item in dict.items(value):
+            if _is_plain_key(key):
+                yield Step("key", key), f"[{_spelled(key)}]", item
+    elif kind is types.MappingProxyType:
+        behind = _behind(value)
+        if behind is not None:
+            yield Step("mapping", None), "", behind
+    elif _is_plain_object(value):
+        for name, item in contents(value).items():
+            if type(name) is str:
+                yield Step("attribute", name), f".{name}", item
+        for slot in _slots(kind):
+            item = _child(value, Step("slot", slot))
+            if item is not _MISSING:
+                yield Step("slot", slot), f".{slot.__name__}", item
+
+
+def _is_plain_object(value: Any) -> bool:
+    kind = type(value)
+    ours = str(vars(kind).get("__module__", "")).startswith(_OURS)  # a checkpoint's function, as we wrap it
+    return bool(kind.__flags__ & _HEAP_TYPE) and not ours and not is_a(value, _NOT_FOLLOWED)
+
+
+def _slots(kind: type) -> Iterator[types.MemberDescriptorType]:
+    for base in type.__dict__["__mro__"].__get__(kind):
+        if "__slots__" in vars(base):
+            for member in vars(base).values():
+                if type(member) is types.MemberDescriptorType:
+                    yield member
+
+
+def _is_plain_key(key: Any) -> bool:
+    """Whether looking ``key`` up runs no code of the program's."""
+    kind: Any = type(key)
+    if kind is tuple:
+        return all(map(_is_plain_key, key))
+    return not kind.__flags__ & _HEAP_TYPE or kind.__hash__ is object.__hash__
+
+
+def _spelled(key: Any) -> str:
+    if type(key) is str and key.isprintable() and '"' not in key and "\\" not in key:
+        return f'"{key}"'
+    return repr(key) if type(key) in ATOMS else "…"
+
+
+def _behind(proxy: Any) -> dict[Any, Any] | None:
+    (mapping,) = gc.get_referents(proxy)
+    return mapping if is_a(mapping, dict) else None
+
+
+# --- exchanging ---------------------------------------------------------------------------------
+
+
+def exchange(ctx: Any, ways: Iterable[Way], old: torch.Tensor, new: torch.Tensor) -> list[Callable[[], None]]:
+    """Let ``new`` lie wherever ``old`` lies on ``ctx``.
+
+    Lists, dicts and objects stay the ones they are and get another content; only what can't be changed,
+    a tuple or a frozenset, is exchanged for another in its holder.
+
+    Returns:
+        What takes it back, newest last. What the program has exchanged itself meanwhile is left.
+    """
+    undo: list[Callable[[], None]] = []
+    for way in ways:
+        _replaced(ctx, way, old, new, undo)
+    return undo
+
+
+def _replaced(owner: Any, way: Way, old: Any, new: Any, undo: list[Callable[[], None]]) -> Any:
+    """What is to be in the place of ``owner``: itself, unless it can't be changed."""
+    step, rest = way[0], way[1:]
+    child = _child(owner, step)
+    if child is _MISSING or (not rest and child is not old):
+        return owner
+    other = _replaced(child, rest, old, new, undo) if rest else new
+    if other is child:
+        return owner
+    if is_a(owner, tuple):
+        return _rebuilt(owner, step.which, other)
+    if is_a(owner, frozenset):
+        members = set(owner)
+        members.discard(child)
+        return frozenset(members | {other})
+    _put(owner, step, other)
+
+    def put_back() -> None:
+        at = Step("member", id(other)) if step.kind == "member" else step
+        if _child(owner, at) is other:
+            _put(owner, at, child)
+
+    undo.append(put_back)
+    return owner
+
+
+def _child(owner: Any, step: Step) -> Any:
+    kind, which = step
+    if kind == "attribute":
+        return contents(owner).get(which, _MISSING)
+    if kind == "key":
+        return dict.get(owner, which, _MISSING)
+    if kind == "mapping":
+        return _behind(owner)
+    if kind == "slot":
+        try:
+            return which.__get__(owner, type(owner))
+        except AttributeError:  # never set
+            return _MISSING
+    if kind == "member":
+        iterate = set.__iter__ if is_a(owner, set) else frozenset.__iter__
+        return next((one for one in iterate(owner) if id(one) == which), _MISSING)
+    base = next(base for base in (tuple, list, deque) if is_a(owner, base))
+    return base.__getitem__(owner, which) if which < base.__len__(owner) else _MISSING
+
+
+def _put(owner: Any, step: Step, value: Any) -> None:
+    kind, which = step
+    if kind == "attribute":
+        contents(owner)[which] = value
+    elif kind == "key":
+        dict.__setitem__(owner, which, value)
+    elif kind == "slot":
+        which.__set__(owner, value)
+    elif kind == "member":
+        set.discard(owner, _child(owner, step))
+        set.add(owner, value)
+    else:
+        (deque if is_a(owner, deque) else list).__setitem__(owner, which, value)
+
+
+def _rebuilt(owner: Any, index: int, item: Any) -> Any:
+    """A tuple with another item, of the same type, without a call of its class."""
+    items = [item if at == index else one for at, one in enumerate(tuple.__iter__(owner))]
+    if not type(owner).__flags__ & _HEAP_TYPE or "n_sequence_fields" in vars(type(owner)):
+        return type(owner)(items)  # a tuple, or one of torch.return_types
+    made = tuple.__new__(type(owner), items)
+    contents(made).update(contents(owner))
+    return made

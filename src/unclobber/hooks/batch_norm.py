@@ -1,0 +1,87 @@
+"""Batch norm modules keep running statistics: writes that seldom concern anybody.
+
+A training step of a convolutional net makes most of its writes there: a counter, a mean and a
+variance in each layer. Nobody saves them but batch norm itself, which doesn't read them in
+backward. Where nothing else holds their memory, the thread looks away for the call, which spares
+two crossings into Python of up to eight arguments.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from ..torch_internals import compat
+from . import kernels
+
+_TORCHS_OWN = frozenset((torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d))
+"""Classes in whose ``forward`` no code but torch's runs."""
+
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+_REPLACEABLE = frozenset((*_STATISTICS, "_check_input_dim"))
+"""What a program may give to one module, in place of torch's own: then everything is looked at."""
+
+_COMPUTES = compat.own_batch_norm()
+_originals: list[Callable[..., Any]] = []
+
+
+def install() -> None:
+    """Wrap the modules' ``forward``."""
+    _originals.append(compat.batch_norm_class.forward)
+    compat.batch_norm_class.forward = _looking_away(compat.batch_norm_class.forward)
+
+
+def uninstall() -> None:
+    while _originals:
+        compat.batch_norm_class.forward = _originals.pop()
+
+
+def _is_plain(buffers: list[Any], parameters: dict[str, Any]) -> bool:
+    """Whether nothing among them has operations of its own, and each buffer is there."""
+    for buffer in buffers:
+        if type(buffer) is not torch.Tensor:
+            return False
+    for parameter in parameters.values():
+        if parameter is not None and type(parameter) is not torch.nn.Parameter:
+            return False
+    return True
+
+
+def _looking_away(original: Callable[..., Any]) -> Callable[..., Any]:
+    functional, told = torch.nn.functional, kernels.anyone_told_of
+    compiling, modes_run = torch.compiler.is_compiling, compat.modes_run
+    sees, see, ignore = compat.sees_writes, compat.see_writes, compat.ignore_writes
+    torchs_own, replaceable, statistics, computes = _TORCHS_OWN, _REPLACEABLE, _STATISTICS, _COMPUTES
+    installed, plain, tensor = kernels.installed, _is_plain, torch.Tensor
+
+    def forward(self: Any, input: Any) -> Any:
+        if self.training and type(self) in torchs_own and type(input) is tensor and not compiling():
+            written = [self._buffers.get(name) for name in statistics]
+            if (
+                plain(written, self._parameters)
+                and replaceable.isdisjoint(self.__dict__)
+                and functional.batch_norm is computes
+                and not modes_run()
+                and not told(written)
+                and sees()
+            ):
+                ignore()
+                try:
+                    return original(self, input)
+                finally:
+                    if installed():
+                        see()
+        return original(self, input)
+
+    # torch.jit.script reads the source of a `forward`, which `wraps` leads it to, and looks names up
+    # in the function's own globals.
+    beside = FunctionType(
+        forward.__code__,
+        original.__globals__,
+        closure=forward.__closure__,
+    )
+    return functools.wraps(original)(beside)

@@ -1,0 +1,209 @@
+"""What a checkpoint's recomputation reads: is it still what its forward saw?
+
+A checkpoint keeps the inputs of a stretch of code and runs it again during backward. Its inputs are
+saved like any tensor and checked; what the code reaches otherwise (a closure, a module's parameters
+and buffers, a global) is not: an optimizer step in between makes the second run compute other values
+than the first, and torch says nothing. While a session is active, the tensors that the code can reach
+are filed with the ledger when the checkpoint begins; if one has changed when the code runs again, that
+run is watched for reads of it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+import torch
+
+from ..record import SavedTensor, Standing
+from ..source import frames
+from ..source.sites import is_library
+from ..torch_internals import compat
+from . import saves
+from ._conflicts import Conflicts
+from ._stale_reads import StaleReads, StaleTensor
+
+_DEEPEST = 5
+_LONGEST = 1000
+"""Containers beyond this length are not looked into."""
+
+_removals: list[Callable[[], None]] = []
+
+
+def install() -> None:
+    """Wrap the two functions of torch's that are given the code to run again."""
+    home, name = compat.checkpoint_home()
+    original = getattr(home, name)
+
+    @functools.wraps(original)
+    def generator(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        hooks = saves.innermost()
+        if hooks is not None and hooks.conflicts is not None and torch.is_grad_enabled():
+            function = _Recomputed(function, hooks, hooks.conflicts, frames.capture(2))
+        return original(function, *args, **kwargs)
+
+    reentrant = compat.reentrant_checkpoint()
+    plain = reentrant.forward
+
+    @functools.wraps(plain)
+    def forward(ctx: Any, function: Callable[..., Any], *args: Any) -> Any:
+        hooks = saves.innermost()
+        if hooks is not None and hooks.conflicts is not None and any(ctx.needs_input_grad):
+            function = _Recomputed(function, hooks, hooks.conflicts, frames.capture(2))
+        return plain(ctx, function, *args)
+
+    def restore() -> None:
+        setattr(home, name, original)
+        reentrant.forward = staticmethod(plain)
+
+    setattr(home, name, generator)
+    reentrant.forward = staticmethod(forward)
+    _removals.append(restore)
+
+
+def uninstall() -> None:
+    while _removals:
+        _removals.pop()()
+
+
+class _Recomputed:
+    """The code of a checkpoint, as its recomputation calls it. The graph keeps it alive."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        hooks: saves.SavedTensorHooks,
+        conflicts: Conflicts,
+        stack: frames.Stack,
+    ) -> None:
+        self._function = function
+        self._hooks = hooks
+        self._conflicts = conflicts
+        self._reached: list[tuple[torch.Tensor, SavedTensor]] = [
+            (tensor, conflicts.ledger.file(tensor, stack)) for tensor in reachable(function)
+        ]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        conflicts = self._conflicts
+        stale = []
+        for tensor, saved in self._reached:
+            standing = conflicts.stale(saved)
+            if standing is None or not compat.is_plain(tensor):
+                continue
+            before = standing.value if standing.value is not None else saved.alias
+            now = tensor.detach()
+            if before.shape == now.shape and before.dtype == now.dtype:
+
+                def told(read: frames.Stack, standing: Standing = standing) -> None:
+                    conflicts.stale_in_recompute(standing, _inside(read))
+
+                stale.append(StaleTensor(now, before, told))
+        if not stale:
+            return self._function(*args, **kwargs)
+        hooks = saves.innermost() or self._hooks  # a device's thread has entered none
+        with hooks.telling_of_saves(), StaleReads(stale, until_saved=True):
+            return self._function(*args, **kwargs)
+
+
+def _inside(stack: frames.Stack) -> frames.Stack:
+    """The frames of the code that is run again."""
+    again = _Recomputed.__call__.__code__
+    end = next((i for i, code in enumerate(stack[::2]) if code is again), 0)
+    return stack[: 2 * end]
+
+
+def reachable(function: Callable[..., Any]) -> list[torch.Tensor]:
+    """Strided tensors that ``function`` can read without being given them: closures, defaults, its own
+    object, modules and the globals that it names; a few levels deep, each memory once.
+
+    Example:
+        >>> scale = torch.ones(3)
+        >>> [t is scale for t in reachable(lambda x: x * scale)]
+        [True]
+    """
+    seen: set[int] = set()
+    found: dict[int, torch.Tensor] = {}
+    for tensor in _walk(function, seen, 0):
+        if compat.is_plain(tensor) and not tensor.is_meta:
+            found.setdefault(id(tensor), tensor)
+    return list(found.values())
+
+
+def _walk(value: Any, seen: set[int], depth: int) -> Iterator[torch.Tensor]:
+    if id(value) in seen or depth > _DEEPEST:
+        return
+    if isinstance(value, torch.Tensor):
+        yield value
+        return
+    if value is None or isinstance(value, (int, float, complex, str, bytes, type)):
+        return
+    seen.add(id(value))
+    if isinstance(value, torch.nn.Module):
+        yield from _of_module(value, seen, depth)
+    elif isinstance(value, MethodType):
+        yield from _walk(value.__self__, seen, depth)
+        yield from _walk(value.__func__, seen, depth)
+    elif isinstance(value, FunctionType):
+        yield from _of_function(value, seen, depth)
+    elif isinstance(value, functools.partial):
+        yield from _all([value.func, value.args, value.keywords], seen, depth)
+    elif isinstance(value, dict):
+        yield from _all(list(value.values()), seen, depth)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        yield from _all(list(value), seen, depth)
+    elif type(value).__module__ != "builtins" and not is_library_object(value):
+        yield from _all(list(getattr(value, "__dict__", {}).values()), seen, depth)
+
+
+def _all(values: list[Any], seen: set[int], depth: int) -> Iterator[torch.Tensor]:
+    for value in values[:_LONGEST]:
+        yield from _walk(value, seen, depth + 1)
+
+
+def _of_module(module: torch.nn.Module, seen: set[int], depth: int) -> Iterator[torch.Tensor]:
+    for part in module.modules():
+        seen.add(id(part))
+        yield from part.parameters(recurse=False)
+        for name, buffer in part.named_buffers(recurse=False):
+            # counted up in every forward, and read for nothing but the running statistics
+            if name != "num_batches_tracked":
+                yield buffer
+        own = [value for name, value in vars(part).items() if not name.startswith("_")]
+        yield from _all(own, seen, depth)
+        forward = type(part).forward
+        if isinstance(forward, FunctionType):
+            yield from _walk(forward, seen, depth + 1)
+
+
+def _of_function(function: FunctionType, seen: set[int], depth: int) -> Iterator[torch.Tensor]:
+    for cell in function.__closure__ or ():
+        try:
+            yield from _walk(cell.cell_contents, seen, depth + 1)
+        except ValueError:
+            continue  # not assigned yet
+    yield from _all(list(function.__defaults__ or ()), seen, depth)
+    yield from _all(list((function.__kwdefaults__ or {}).values()), seen, depth)
+    if is_library(function.__code__):
+        return
+    for name in sorted(_names(function.__code__)):
+        if name in function.__globals__:
+            yield from _walk(function.__globals__[name], seen, depth + 1)
+
+
+def _names(code: CodeType) -> set[str]:
+    names = set(code.co_names)
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            names |= _names(const)
+    return names
+
+
+def is_library_object(value: Any) -> bool:
+    """Whether the object's class is torch's or another library's: its insides are its own business."""
+    init = getattr(type(value), "__init__", None)
+    code = getattr(init, "__code__", None)
+    if type(value).__module__.partition(".")[0] in ("torch", "numpy"):
+        return True
+    return code is not None and is_library(code)

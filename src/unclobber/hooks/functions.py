@@ -1,0 +1,255 @@
+"""Custom autograd Functions: what they put on ``ctx``, and what they write in place.
+
+``ctx.save_for_backward`` goes through the saved-tensor hooks; ``ctx.x = t`` does not, and torch
+never checks it. While a session is active, an attribute that is set during ``forward`` is noted
+with its line, filed with the ledger when ``forward`` has ended (a buffer may be filled after it was
+put on ``ctx``), and looked at again when ``backward`` is about to run. Only programs with custom
+Functions pay.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..record import SavedTensor, Standing
+from ..source import Stack, frames
+from ..torch_internals import compat
+from . import _nested, saves, unmarked
+from . import gradients as _gradients
+from ._conflicts import Conflicts
+from ._stale_reads import StaleReads, StaleTensor
+from .write_log import WriteLog
+
+_STASH = "_unclobber_stash"
+"""Where on ``ctx`` our records lie; they die with the node."""
+
+_NOT_RETURNED = "Some elements marked as dirty during the forward method were not returned"
+
+
+class Stashed:
+    """A tensor that ``forward`` left on ``ctx``, itself or inside of something."""
+
+    __slots__ = ("conflicts", "path", "saved", "ways")
+
+    def __init__(self, conflicts: Conflicts, found: _nested.Found, saved: SavedTensor) -> None:
+        self.conflicts = conflicts
+        self.path = found.path
+        """``x``, ``xs[0]``, ``cache["k"]``."""
+        self.ways = found.ways
+        self.saved = saved
+        """Its ``origin`` is the tensor: what the program has dropped, ``backward`` can't read."""
+
+
+class _Forward:
+    """One running ``forward``."""
+
+    def __init__(self, conflicts: Conflicts, args: tuple[Any, ...]) -> None:
+        self.conflicts = conflicts
+        self.inputs = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        self.log = WriteLog(self.inputs, keep=unmarked.may_matter)
+        self.attributes: dict[int, tuple[Any, dict[str, Stack]]] = {}
+        """By identity of the ctx: the ctx, and where each attribute was last set."""
+        self.dirty: tuple[torch.Tensor, ...] = ()
+
+    def set(self, ctx: Any, name: str, value: Any) -> None:
+        if name == "dirty_tensors":
+            self.dirty = tuple(value)
+            self.log.leave(self.dirty)
+        elif type(value) not in _nested.ATOMS and name in ctx.__dict__:
+            self.attributes.setdefault(id(ctx), (ctx, {}))[1][name] = frames.capture(3)
+
+    def finish(self) -> None:
+        """``forward`` has returned: what is on ``ctx`` now is what ``backward`` counts on."""
+        for tensor in self.dirty:
+            self.conflicts.ledger.marked_dirty(tensor)
+        for ctx, stacks in self.attributes.values():
+            found = _nested.tensors_of(ctx, stacks)
+            if found:
+                file = self.conflicts.ledger.file
+                ctx.__dict__[_STASH] = [
+                    Stashed(self.conflicts, one, file(one.tensor, stacks[one.attribute])) for one in found
+                ]
+
+    def writes_to_dirty(self) -> tuple[torch.Tensor | None, list[Any]]:
+        """The one tensor that was marked dirty, and the writes to it; None where it isn't one."""
+        if len(self.dirty) != 1:
+            return None, []
+        key = compat.storage_key(self.dirty[0])
+        return self.dirty[0], [write for write in self.log.writes if write.key == key]
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.forwards: list[_Forward] = []
+
+
+_thread = _Thread()
+_removals: list[Callable[[], None]] = []
+
+
+def install() -> None:
+    """Patch the three methods that every custom Function goes through, however it was bound."""
+    unmarked.install()
+    _removals.append(_patch_apply())
+    _removals.append(_patch_setattr())
+    _removals.extend(_patch_backward(name) for name in compat.BACKWARD_METHODS)
+
+
+def uninstall() -> None:
+    while _removals:
+        _removals.pop()()
+    unmarked.uninstall()
+
+
+def _patch_apply() -> Callable[[], None]:
+    home = compat.function_home()
+
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        run = super(home, cls).apply
+        hooks = saves.innermost()
+        conflicts = None if hooks is None else hooks.conflicts
+        if conflicts is None or compat.is_compilers_function(cls):
+            return run(*args, **kwargs)
+        forward = _Forward(conflicts, args)
+        _thread.forwards.append(forward)
+        try:
+            with forward.log:
+                result = run(*args, **kwargs)
+        except RuntimeError as error:
+            if _NOT_RETURNED in str(error):
+                tensor, writes = forward.writes_to_dirty()
+                conflicts.dirty_not_returned(error, cls.__name__, tensor, writes, frames.capture(2))
+            raise
+        finally:
+            _thread.forwards.pop()
+        forward.finish()
+        if forward.log.writes and torch.is_grad_enabled():
+            unmarked.note(
+                conflicts, cls.__name__, args, forward.dirty, forward.log, result, frames.capture(2)
+            )
+        return result
+
+    # torch leaves the class without an `apply` of its own: calls go on to the C++ one above it.
+    home.apply = classmethod(apply)
+
+    def restore() -> None:
+        del home.apply
+
+    return restore
+
+
+def _patch_setattr() -> Callable[[], None]:
+    home = compat.context_home()
+    inherited = home.__setattr__
+
+    def set_attribute(ctx: Any, name: str, value: Any) -> None:
+        inherited(ctx, name, value)
+        if _thread.forwards:
+            _thread.forwards[-1].set(ctx, name, value)
+
+    home.__setattr__ = set_attribute
+
+    def restore() -> None:
+        del home.__setattr__
+
+    return restore
+
+
+def _patch_backward(name: str) -> Callable[[], None]:
+    home = compat.context_home()
+    original = getattr(home, name)
+
+    def run_backward(ctx: Any, *gradients: Any) -> Any:
+        if compat.is_compilers_function(type(ctx)):
+            return original(ctx, *gradients)
+        stale = [
+            (stashed, standing)
+            for stashed in ctx.__dict__.get(_STASH, ())
+            if (standing := stashed.conflicts.stale(stashed.saved)) is not None
+        ]
+        hooks = saves.innermost()
+        conflicts = None if hooks is None else hooks.conflicts
+
+        def run(*values: Any) -> Any:
+            if conflicts is None:
+                return original(ctx, *values)
+            return _gradients.watched(conflicts, lambda *g: original(ctx, *g), values)
+
+        return _run_with_stale(ctx, stale, run, gradients) if stale else run(*gradients)
+
+    setattr(home, name, run_backward)
+
+    def restore() -> None:
+        setattr(home, name, original)
+
+    return restore
+
+
+def _run_with_stale(
+    ctx: Any, stale: list[tuple[Stashed, Standing]], run: Callable[..., Any], gradients: tuple[Any, ...]
+) -> Any:
+    """Run a backward whose ``ctx`` holds changed tensors; a read of one of the changes is told.
+
+    Where the session repairs, ``backward`` finds the values that ``forward`` left instead.
+    """
+    watched: list[StaleTensor] = []
+    put_back: list[Callable[[], None]] = []
+    for stashed, standing in stale:
+        tensor = stashed.saved.origin()
+        if tensor is None:
+            continue
+        before = standing.value if standing.value is not None else stashed.saved.alias
+        now = tensor.detach()
+        if before.shape != now.shape or before.dtype != now.dtype or not compat.is_plain(now):
+            continue
+        name = f"ctx.{stashed.path}"
+
+        def told(
+            read: Stack, stashed: Stashed = stashed, standing: Standing = standing, name: str = name
+        ) -> None:
+            stashed.conflicts.stale_on_ctx(standing, name, type(ctx).__name__)
+
+        if stashed.conflicts.repairs:
+            value = _copy_like(before, now)
+            if _is_of_a_graph(tensor):
+                put_back.append(compat.lent(tensor, value))
+            else:
+                put_back.extend(_nested.exchange(ctx, stashed.ways, tensor, value))
+            # The read of the right value is what tells that the wrong one would have been read.
+            watched.append(StaleTensor(value, now, told, stands_for=now))
+        else:
+            watched.append(StaleTensor(now, before, told))
+    reads = StaleReads(watched)
+    try:
+        with reads:
+            result = run(*gradients)
+    finally:
+        for undo in reversed(put_back):
+            undo()
+    with torch.no_grad():
+        for replay in reads.replays:  # a counter that backward counts up, a buffer that it fills
+            replay()
+    return result
+
+
+def _copy_like(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A copy of ``values``, laid out as ``like`` where each element of that has a place of its own."""
+    overlaps = any(stride == 0 and size > 1 for size, stride in zip(like.size(), like.stride(), strict=True))
+    if overlaps or like.is_conj() or like.is_neg() or values.is_conj() or values.is_neg():
+        return values.clone()
+    with torch.no_grad():
+        return torch.empty_strided(like.size(), like.stride(), dtype=like.dtype, device=like.device).copy_(
+            values
+        )
+
+
+def _is_of_a_graph(tensor: torch.Tensor) -> bool:
+    """Whether ``backward`` may ask for gradients of this very tensor: one of a graph that ``forward`` kept.
+
+    A parameter is read, and others may write to it meanwhile.
+    """
+    return tensor.requires_grad and not isinstance(tensor, torch.nn.Parameter)

@@ -1,0 +1,283 @@
+"""Gradients that are changed in place while another consumer still waits for them.
+
+``a + b`` hands one and the same gradient to both operands. A hook on ``a``, or the backward of a
+custom Function, or a module's backward hook, that writes to it changes what ``b`` gets: torch
+documents that it must not, and never checks. Whether somebody else holds a gradient is asked from
+its C++ reference count, which Python names don't raise; a probe learns at first use what the count
+is when nobody does.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import torch
+
+from ..torch_internals import compat
+from . import backward as _backward
+from . import saves
+from ._conflicts import Conflicts
+from .write_log import WriteLog
+
+_removals: list[Callable[[], None]] = []
+
+
+def install() -> None:
+    """Wrap every hook that a tensor is given from now on, and those of every module that is called."""
+    register, bring = torch.Tensor.register_hook, torch.utils.hooks.BackwardHook.__init__
+
+    @functools.wraps(register)
+    def register_hook(tensor: torch.Tensor, hook: Callable[..., Any]) -> Any:
+        return register(tensor, _watched_hook(hook, weakref.ref(tensor)))  # type: ignore[no-untyped-call]
+
+    # Made anew in each call of a module: so hooks that were registered before are watched, too.
+    @functools.wraps(bring)
+    def __init__(  # noqa: N807
+        self: Any, module: Any, user_hooks: Iterable[Any], user_pre_hooks: Iterable[Any]
+    ) -> None:
+        watch = _watched_module_hook
+        bring(self, module, [watch(hook) for hook in user_hooks], [watch(hook) for hook in user_pre_hooks])
+
+    def restore() -> None:
+        torch.Tensor.register_hook = register  # type: ignore[method-assign]
+        torch.utils.hooks.BackwardHook.__init__ = bring  # type: ignore[method-assign]
+
+    torch.Tensor.register_hook = register_hook  # type: ignore[method-assign]
+    torch.utils.hooks.BackwardHook.__init__ = __init__  # type: ignore[method-assign]
+    _removals.append(restore)
+
+
+def uninstall() -> None:
+    while _removals:
+        _removals.pop()()
+
+
+def _watched_hook(hook: Callable[..., Any], tensor: weakref.ref[torch.Tensor]) -> Callable[..., Any]:
+    @functools.wraps(hook, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
+    def watched_hook(gradient: torch.Tensor) -> Any:
+        hooks = saves.innermost()
+        if hooks is None or hooks.conflicts is None:
+            return hook(gradient)
+        alone = unshared_counts().hook
+        if alone is not None and _backward.hands_out_what_hooks_leave(tensor()):
+            alone += 1  # the engine holds it once more, to hand out what the hook leaves
+        shared = _shared([gradient], alone)
+        if not shared:
+            return hook(gradient)
+        node = compat.current_node()
+        return _run_shared(hooks.conflicts, hook, (gradient,), shared, node, stands_for_none=gradient)
+
+    return watched_hook
+
+
+def _watched_module_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """A module's full backward hook, or the one before it: what comes after the module may be replaced."""
+
+    @functools.wraps(hook, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
+    def watched_hook(module: Any, gradients: Any, *more: Any) -> Any:
+        hooks = saves.innermost()
+        if hooks is None or hooks.conflicts is None or not isinstance(gradients, tuple):
+            return hook(module, gradients, *more)
+        counts = unshared_counts()
+        shared = _shared(gradients, counts.module_input if more else counts.module_output)
+        arguments = (module, gradients, *more)
+        if not shared:
+            return hook(*arguments)
+        # the node that runs is one of the hook's own, of which the program knows nothing
+        return _run_shared(hooks.conflicts, hook, arguments, shared, None, stands_for_none=gradients)
+
+    return watched_hook
+
+
+def watched(conflicts: Conflicts, backward: Callable[..., Any], gradients: tuple[Any, ...]) -> Any:
+    """Run a custom Function's backward; writes to a shared incoming gradient are told."""
+    shared = _shared(gradients, unshared_counts().function)
+    if not shared:
+        return backward(*gradients)
+    return _run_shared(conflicts, backward, gradients, shared, compat.current_node())
+
+
+def _shared(gradients: Iterable[Any], alone: int | None) -> list[torch.Tensor]:
+    """Those that somebody else is still to get.
+
+    Args:
+        gradients: What a callback is handed.
+        alone: The reference count of one that nobody else waits for.
+    """
+    # With create_graph the nodes of the second graph hold gradients, too: the count says nothing.
+    if alone is None or torch.is_grad_enabled():
+        return []
+    return [
+        gradient
+        for gradient in gradients
+        if isinstance(gradient, torch.Tensor)
+        and (
+            compat.use_count(gradient) > alone + _backward.times_given(gradient) or _lies_in_shared(gradient)
+        )
+    ]
+
+
+def _lies_in_shared(gradient: torch.Tensor) -> bool:
+    """Whether it is a view of a gradient that somebody else is still to get, as ``sum`` hands on an expanded
+    one."""
+    base, alone = gradient._base, unshared_counts().base
+    if base is None or alone is None or base.dtype is not gradient.dtype:
+        return False  # views of another type hold their base more than once
+    return compat.use_count(base) > alone + _backward.times_given(base)
+
+
+def _run_shared(
+    conflicts: Conflicts,
+    run: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    shared: list[torch.Tensor],
+    node: Any,
+    *,
+    stands_for_none: Any = None,
+) -> Any:
+    """Run a callback and tell of its writes to a ``shared`` gradient.
+
+    Args:
+        conflicts: Whom to tell.
+        run: The callback.
+        arguments: What it is handed.
+        shared: The gradients among them that others wait for.
+        node: Whom the gradients were on the way to; None for nobody that the program knows.
+        stands_for_none: What the callback passes on by returning None.
+    """
+    with WriteLog(shared, keep=lambda _: True) as log:
+        result = run(*arguments)
+    if not log.writes:
+        return result
+    for gradient in shared:
+        writes = [write for write in log.writes if write.key == compat.storage_key(gradient)]
+        before = next((write.before for write in writes if write.before is not None), None)
+        if before is None:
+            continue
+        with torch.no_grad(), compat.unseen_by_torch():
+            unchanged = torch.equal(gradient, before)
+            if not unchanged and conflicts.repairs:
+                result = _separated(stands_for_none if result is None else result, gradient)
+                gradient.copy_(before)
+        if not unchanged:
+            conflicts.gradient_written(gradient, writes, node)
+    return result
+
+
+def _separated(result: Any, gradient: torch.Tensor) -> Any:
+    """What was returned, with copies in place of everything that shares the gradient's memory."""
+    if isinstance(result, (tuple, list)):
+        return type(result)(_separated(part, gradient) for part in result)
+    if not isinstance(result, torch.Tensor) or not compat.is_plain(result):
+        return result
+    return result.clone() if compat.storage_key(result) == compat.storage_key(gradient) else result
+
+
+class Counts(NamedTuple):
+    """The reference count of a gradient that nobody else waits for, by who is handed it.
+
+    None where this torch doesn't count as the probe expects: then nothing is ever said.
+    """
+
+    hook: int | None
+    """A tensor's hook."""
+    function: int | None
+    """The backward of a custom Function."""
+    module_output: int | None
+    """A module's full backward pre-hook."""
+    module_input: int | None
+    """A module's full backward hook, as ``grad_input``."""
+    base: int | None
+    """What a gradient is a view of."""
+
+
+@functools.cache
+def unshared_counts() -> Counts:
+    """The counts of this torch. Asked for the first time before anything of ours is installed, so that
+    the probes run plain."""
+    return Counts(
+        _learnt(_probe_hook),
+        _learnt(_probe_function),
+        _learnt(lambda shared: _probe_module(shared, by_output=True)),
+        _learnt(lambda shared: _probe_module(shared, by_output=False)),
+        _learnt(_probe_base),
+    )
+
+
+def _learnt(probe: Callable[[bool], int]) -> int | None:
+    try:
+        with (
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach(), lambda t: t),
+        ):
+            alone, shared = probe(False), probe(True)
+    except Exception:  # whatever torch changed, the answer is silence
+        return None
+    return alone if shared == alone + 1 else None
+
+
+def _probe_hook(shared: bool) -> int:
+    counts: list[int] = []
+    a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
+    q, p = b * 1.0, a * 1.0  # the younger node runs first: `q` still waits when the hook runs
+    p.register_hook(lambda gradient: counts.append(compat.use_count(gradient)))
+    total = q + p if shared else p * 1.0
+    (total * total).sum().backward()
+    return counts[0]
+
+
+def _probe_base(shared: bool) -> int:
+    counts: list[int] = []
+    a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
+    q, p = b * 1.0, a * 1.0
+    p.register_hook(lambda gradient: counts.append(compat.use_count(gradient._base)))
+    total = q.sum() + p.sum() if shared else p.sum()
+    (total * total).backward()
+    return counts[0]
+
+
+class _Counting(torch.autograd.Function):
+    counts: list[int]
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        _Counting.counts.append(compat.use_count(gradients[0]))
+        return gradients[0]
+
+
+def _probe_function(shared: bool) -> int:
+    _Counting.counts = []
+    a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
+    q = b * 1.0
+    p: Any = _Counting.apply(a)  # type: ignore[no-untyped-call]
+    total = q + p if shared else p * 1.0
+    (total * total).sum().backward()
+    return _Counting.counts[0]
+
+
+def _probe_module(shared: bool, *, by_output: bool) -> int:
+    counts: list[int] = []
+
+    def hook(module: Any, gradients: tuple[Any, ...], *more: Any) -> None:
+        counts.append(compat.use_count(gradients[0]))
+
+    a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
+    q = b * 1.0
+    # without a module, so that no hook of the program's is run
+    bring = torch.utils.hooks.BackwardHook(None, [] if by_output else [hook], [hook] if by_output else [])
+    (p,) = bring.setup_input_hook((a * 1.0,))
+    if by_output:
+        p = bring.setup_output_hook(p * 1.0)
+        total = q + p if shared else p * 1.0
+    else:
+        total = bring.setup_output_hook(q + p if shared else p * 1.0)
+    (total * total).sum().backward()
+    return counts[0]

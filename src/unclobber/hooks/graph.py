@@ -1,0 +1,64 @@
+"""The graph below a backward: which nodes it can come to, and which of them it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from ..torch_internals import compat
+from .backward import BackwardCall
+
+MOST = 100_000
+"""Nodes looked at; past that the story goes without them."""
+
+
+def reachable(call: BackwardCall) -> dict[int, Any] | None:
+    """All nodes that a backward can come to, by id; None where they are too many."""
+    return reachable_from([node for node in map(node_of, call.roots) if node is not None])
+
+
+def node_of(root: Any) -> Any:
+    """The node that a tensor or gradient edge stands for; None for a leaf."""
+    if isinstance(root, torch.Tensor):
+        return compat.grad_fn(root)
+    return getattr(root, "node", None)
+
+
+def children(node: Any) -> Iterator[Any]:
+    return (child for child, _ in node.next_functions if child is not None)
+
+
+def reachable_from(starts: Sequence[Any]) -> dict[int, Any] | None:
+    every = {id(node): node for node in starts}
+    todo = list(starts)
+    while todo:
+        for child in children(todo.pop()):
+            if id(child) not in every:
+                every[id(child)] = child
+                todo.append(child)
+        if len(every) > MOST:
+            return None
+    return every
+
+
+def needed(every: dict[int, Any], inputs: Sequence[Any]) -> set[int]:
+    """Nodes that lie on a way to an input; the engine skips all others."""
+    wanted = {id(node_of(one) or _accumulator(one)) for one in inputs}
+    parents: dict[int, list[int]] = {}
+    for key, node in every.items():
+        for child in children(node):
+            parents.setdefault(id(child), []).append(key)
+    found: set[int] = set()
+    todo = [parent for key in wanted for parent in parents.get(key, ())]
+    while todo:
+        key = todo.pop()
+        if key not in found:
+            found.add(key)
+            todo.extend(parents.get(key, ()))
+    return found
+
+
+def _accumulator(tensor: Any) -> Any:
+    return torch.autograd.graph.get_gradient_edge(tensor).node

@@ -1,0 +1,83 @@
+"""Tensors that a module was given, or returned, through its full backward hooks.
+
+torch hands such a module views made by a Function of its own, and hands on a view of what it returned;
+whoever writes to one in place is refused with a sentence about a custom Function, which the program
+doesn't have.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from types import CodeType
+from typing import Any, NamedTuple
+
+import torch
+
+from ..source import Stack, frames
+from ..torch_internals import compat
+
+_removals: list[Callable[[], None]] = []
+
+
+class Hooked(NamedTuple):
+    """What is left of one call of a module with full backward hooks; keeps no tensor alive."""
+
+    module: weakref.ref[torch.nn.Module]
+    stack: Stack
+    given: bool
+    """The tensor is one that the module was given; else one that it returned."""
+    hook: CodeType | None
+    """The code of the first hook."""
+
+
+def install() -> None:
+    """Note every view that is made for a hook from now on."""
+    home = torch.utils.hooks.BackwardHook
+    for name, given in (("setup_input_hook", True), ("setup_output_hook", False)):
+        original = getattr(home, name)
+        setattr(home, name, _noting(original, given))
+        _removals.append(functools.partial(setattr, home, name, original))
+
+
+def uninstall() -> None:
+    while _removals:
+        _removals.pop()()
+
+
+def of(view: torch.Tensor) -> Hooked | None:
+    """The call that a view went through: this very tensor, or the one that it is a view of in some steps."""
+    node: Any = compat.grad_fn(view)
+    while node is not None and not isinstance(node, torch.autograd.function.BackwardCFunction):
+        before = node.next_functions
+        node = before[0][0] if len(before) == 1 else None
+    found = _notes(node).get(compat.HOOKED_NOTE) if node is not None and _is_hooks(node) else None
+    return found if isinstance(found, Hooked) else None
+
+
+def _is_hooks(node: Any) -> bool:
+    return bool(node.name() == compat.MODULE_HOOK + "Backward")
+
+
+def _notes(node: Any) -> dict[str, Any]:
+    notes: dict[str, Any] = node.metadata
+    return notes
+
+
+def _noting(original: Callable[..., Any], given: bool) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def setup(self: Any, args: Any) -> Any:
+        made = original(self, args)
+        for one in made if isinstance(made, tuple) else (made,):
+            node = compat.grad_fn(one) if isinstance(one, torch.Tensor) else None
+            if node is not None and _is_hooks(node):
+                hooks = [*self.user_hooks, *self.user_pre_hooks]
+                code = frames.code_of(getattr(hooks[0], "__wrapped__", hooks[0])) if hooks else None
+                _notes(node)[compat.HOOKED_NOTE] = Hooked(
+                    weakref.ref(self.module), frames.capture(2), given, code
+                )
+                break  # one node made them all
+        return made
+
+    return setup

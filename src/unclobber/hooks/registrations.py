@@ -1,0 +1,62 @@
+"""Operations that the program registers while we look, and those that it loads: seen from then on.
+
+A script run by the command defines its custom operations after the session has begun. Each call of
+``Library.define`` and ``Library.impl`` (under ``torch.library.custom_op``, too) is followed by laying
+our kernel anew over that operation; the shape of the kernel depends on what is registered for it.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..torch_internals import compat
+from . import kernels
+
+_originals: list[tuple[Any, str, Any]] = []
+
+
+def install() -> None:
+    """Begin to hear of registrations; the kernels of ``_writes`` must be there already."""
+    _wrap(torch.library.Library, "define", _define)
+    _wrap(torch.library.Library, "impl", _impl)
+    _wrap(compat.loader_home(), "load_library", _load)
+
+
+def uninstall() -> None:
+    while _originals:
+        home, name, original = _originals.pop()
+        setattr(home, name, original)
+
+
+def _wrap(home: Any, name: str, after: Callable[..., None]) -> None:
+    original = home.__dict__[name]
+
+    @functools.wraps(original)
+    def wrapper(owner: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(owner, *args, **kwargs)
+        try:
+            after(owner, *args, **kwargs)
+        except Exception as fault:  # the program's registration has worked, and must go on to
+            text = f"unclobber won't see what an operation registered here writes: {fault!r}"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+        return result
+
+    _originals.append((home, name, original))
+    setattr(home, name, wrapper)
+
+
+def _define(library: torch.library.Library, schema: str, *_: Any, **__: Any) -> None:
+    kernels.registered(library.ns, schema.partition("(")[0].strip())
+
+
+def _impl(library: torch.library.Library, op_name: Any, *_: Any, **__: Any) -> None:
+    kernels.registered(library.ns, compat.operator_name(op_name))
+
+
+def _load(*_: Any, **__: Any) -> None:
+    kernels.loaded()

@@ -1,0 +1,170 @@
+"""When we need not look: an optimizer writing while nothing saved is alive, backward without Python.
+
+Seeing a write costs a few microseconds. An optimizer writes every parameter in up to ten
+operations each, and in a usual step nothing saved is alive then. Backward adds up gradients,
+in place, in C++; what could overwrite a saved tensor there is the user's Python: hooks, custom
+Functions, inner unpack hooks (checkpoint); and the adding up itself, where somebody has computed with a
+``.grad``. So backward runs unseen only while no Python hook is known and nothing saved may be a ``.grad``,
+and is seen again wherever one of the others begins.
+
+A hook put on a node itself (``grad_fn.register_hook``) can't be known of: what it overwrites in
+place is then noticed by its version bump alone, without a line.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from ..record import SavedTensor, view_writes
+from ..source import frames
+from ..torch_internals import compat
+from . import backward
+from . import saves as _saves
+
+_removals: list[Callable[[], None]] = []
+
+
+class _Known:
+    """Whether any Python hook was registered while a session was active."""
+
+    __slots__ = ("hooks",)
+
+    def __init__(self) -> None:
+        self.hooks = False
+
+
+def install(anything_alive: Callable[[], bool], live_saves: Callable[[], list[SavedTensor]]) -> None:
+    """Begin to look away where that is safe.
+
+    Args:
+        anything_alive: Whether any save is alive.
+        live_saves: All of them. The hooks of leaves among them may be older than the session.
+    """
+    _removals.append(_rest_in_steps(anything_alive))
+    known = _Known()
+    for home, name in compat.hook_registrations():
+        _removals.append(_wrapped(home, name, before=lambda: _note(known)))
+    for name in compat.BACKWARD_METHODS:
+        _removals.append(_wrapped(compat.context_home(), name, before=_look_in_backward))
+
+    def may_rest() -> bool:
+        if known.hooks or _saves.kept_looking():
+            return False
+        shared = []
+        for saved in live_saves():
+            if saved.requires_grad:
+                tensor = (saved.base or saved.origin)()
+                if tensor is not None and not compat.has_history(tensor) and _has_hooks(tensor):
+                    known.hooks = True
+                    return False
+            elif compat.holders(saved.alias) > 1:
+                shared.append(saved)
+        return not _may_hold_gradients(shared)
+
+    backward.may_rest = may_rest
+
+
+def uninstall() -> None:
+    """Look at everything again."""
+    backward.may_rest = backward.never
+    while _removals:
+        _removals.pop()()
+
+
+def _note(known: _Known) -> None:
+    known.hooks = True
+    _look_in_backward()
+
+
+def _look_in_backward() -> None:
+    """Python begins to run inside of backward: see what it writes, to the end of this node."""
+    call = backward.current()
+    if call is not None and call.rests:
+        compat.see_writes()
+
+
+def _has_hooks(leaf: torch.Tensor) -> bool:
+    return bool(leaf._backward_hooks) or bool(compat.post_accumulate_hooks(leaf))
+
+
+def _may_hold_gradients(saves: Iterable[SavedTensor]) -> bool:
+    """Whether the memory of one of these, which need no gradient, may be some tensor's ``.grad``, which
+    backward itself adds to: others hold it than what is known of the saves.
+
+    That memory is held by the tensor that was saved, by what it is a view of, and by each save's alias. A
+    gradient is held by its leaf, too: the same tensor object, or, where ``.data`` of it was saved, another.
+    """
+    memory: dict[int, dict[int, torch.Tensor]] = {}
+    views: dict[int, int] = {}
+    for saved in saves:
+        alias = saved.alias
+        if not (alias.is_floating_point() or alias.is_complex()):
+            continue
+        address = compat.storage_address(alias)
+        if address is None:
+            continue
+        known = memory.setdefault(address, {})
+        known[id(alias)] = alias
+        origin = saved.origin()
+        base = None if saved.base is None else saved.base()
+        if base is not None:
+            known[id(base)] = base
+            if origin is not None and id(origin) not in known:
+                views[id(base)] = views.get(id(base), 0) + 1
+        if origin is not None:
+            known[id(origin)] = origin
+    return any(
+        compat.holders(next(iter(known.values()))) > len(known)
+        or any(compat.use_count(tensor) > 1 + views.get(one, 0) for one, tensor in known.items())
+        for known in memory.values()
+    )
+
+
+def _wrapped(home: Any, name: str, before: Callable[[], None]) -> Callable[[], None]:
+    """Call ``before`` in front of ``home.name``; gives the function that takes the wrapper away."""
+    original = home.__dict__[name]
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        before()
+        return original(*args, **kwargs)
+
+    setattr(home, name, wrapper)
+
+    def restore() -> None:
+        setattr(home, name, original)
+
+    return restore
+
+
+def _rest_in_steps(anything_alive: Callable[[], bool]) -> Callable[[], None]:
+    rested = threading.local()
+
+    def before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        # With a closure the step runs forward and backward itself, and saves while it does.
+        # Accelerate hands every step a closure, which is None.
+        closure = any(given is not None for given in (*args[1:], *kwargs.values()))
+        rested.now = not closure and compat.sees_writes() and not anything_alive()
+        if rested.now:
+            rested.stack, rested.before = frames.capture(2), view_writes.counters(optimizer)
+            compat.ignore_writes()
+
+    def after_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if getattr(rested, "now", False):
+            compat.see_writes()
+            view_writes.note_step(optimizer, rested.stack, rested.before)
+
+    handles = register_optimizer_step_pre_hook(before_step), register_optimizer_step_post_hook(after_step)
+
+    def restore() -> None:
+        for handle in handles:
+            handle.remove()
+
+    return restore

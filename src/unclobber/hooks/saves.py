@@ -1,0 +1,366 @@
+"""Seeing every save and every need: the pair of saved-tensor hooks, and what inner hooks hide.
+
+Hooks replace torch's own version check (torch_facts), so whoever enters these is the only guard:
+``need`` must never be weaker than torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from ..record import Fingerprints, Ledger, Place, SavedBytes, SavedTensor, UncheckedSave
+from ..source import frames
+from ..torch_internals import compat
+from . import _stale_reads, backward, kernels
+from ._calls import Calls
+from ._conflicts import Conflicts
+
+Pack = Callable[[torch.Tensor], Any]
+Unpack = Callable[[Any], torch.Tensor]
+
+_HUNG = "_unclobber_saved"
+"""Attribute under which a save rides on a tensor that inner hooks keep."""
+
+
+class _NoFrame:
+    """What calls the pack hook where no Python runs below it: a thread of the engine's own."""
+
+    f_code = None
+    f_lasti = -1
+
+
+class _Threads(threading.local):
+    def __init__(self) -> None:
+        self.hooks: list[SavedTensorHooks] = []
+
+
+_threads = _Threads()
+
+
+class SavedTensorHooks:
+    """Our pair of hooks for one thread, with everything that must be put back at the end."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        need: Callable[[SavedTensor], torch.Tensor],
+        conflicts: Conflicts | None = None,
+        prints: Fingerprints | None = None,
+    ) -> None:
+        see = compat.see_writes if kernels.installed() else _nothing
+        self.pack = _make_pack(ledger, see)
+        self.unpack = _make_unpack(need)
+        self._ledger = ledger
+        self._need = need
+        self.conflicts = conflicts
+        """Whom to tell of what no saved tensor shows."""
+        self._see = see
+        self._set_aside = False
+        self._prints = prints
+        self._calls: Calls | None = None
+        if prints is not None:
+            self.pack, self.unpack = self._with_prints(prints, self.pack, self.unpack)
+        if ledger.saved_bytes is not None:
+            self.pack = _counted(self.pack, ledger.saved_bytes)
+
+    def for_another_thread(self) -> SavedTensorHooks:
+        """The same for a thread that the program started."""
+        return SavedTensorHooks(self._ledger, self._need, self.conflicts, self._prints)
+
+    def enter(self) -> None:
+        _patch.push(self.pack, self.unpack)
+        _threads.hooks.append(self)
+        self._see()
+        if self._prints is not None:
+            self._calls = Calls(self._prints)
+            self._calls.__enter__()  # type: ignore[no-untyped-call]
+
+    def leave(self) -> None:
+        if self._calls is not None:
+            self._calls.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        _threads.hooks.remove(self)
+        if not self._set_aside:
+            _patch.pop()
+        if not _threads.hooks and not _looking.kept:
+            compat.ignore_writes()
+
+    def alone(self) -> bool:
+        """Whether these are the only ones of ours in this thread, and nobody's lie over them."""
+        return active() == (self,) and compat.top_hooks() == (self.pack, self.unpack)
+
+    @contextlib.contextmanager
+    def telling_of_saves(self) -> Iterator[None]:
+        """Tell ``_stale`` of every save of this thread, as of those that inner hooks pack anyway."""
+        pack = self.pack
+
+        def pack_told(tensor: torch.Tensor) -> SavedTensor:
+            _stale_reads.saved(tensor)
+            return pack(tensor)
+
+        self._exchange(pack, pack_told)
+        try:
+            yield
+        finally:
+            self._exchange(pack_told, pack)
+
+    def _exchange(self, old: Pack, new: Callable[[torch.Tensor], SavedTensor]) -> None:
+        """Let ``new`` pack instead of ``old`` if our hooks are this thread's innermost."""
+        if compat.top_hooks() == (old, self.unpack):
+            _patch.pop()
+            _patch.push(new, self.unpack)
+            self.pack = new
+
+    def _with_prints(
+        self, prints: Fingerprints, pack: Callable[[torch.Tensor], SavedTensor], unpack: Unpack
+    ) -> tuple[Callable[[torch.Tensor], SavedTensor], Unpack]:
+        """The same hooks, with a hash of each saved tensor's content."""
+
+        def pack_printed(tensor: torch.Tensor) -> SavedTensor:
+            saved = pack(tensor)
+            prints.add(saved)
+            return saved
+
+        def unpack_printed(saved: SavedTensor) -> torch.Tensor:
+            value = unpack(saved)
+            changed = prints.changed(saved, lambda: Place(frames.capture(2), False))
+            if changed is not None and self.conflicts is not None:
+                self.conflicts.content_changed(saved, changed)
+            return value
+
+        return pack_printed, unpack_printed
+
+    def watch_inner(self, pack: Pack, unpack: Unpack) -> tuple[Pack, Unpack]:
+        """Hooks entered inside ours (checkpoint, save_on_cpu, the user's) hide their saves from us.
+
+        Where such a hook keeps a tensor that shares the saved one's memory, our record rides on
+        that tensor, and is asked when the inner unpack hands it out.
+        """
+        ours = self
+
+        def watched_pack(tensor: torch.Tensor) -> Any:
+            tensor = tensor.detach()  # a fresh object to hang the record on; no cycle with an output
+            _stale_reads.saved(tensor)
+            kept = pack(tensor)
+            for part in kept if isinstance(kept, (tuple, list)) else (kept,):
+                if isinstance(part, torch.Tensor) and _shares_memory(part, tensor):
+                    record = ours.pack(part)
+                    record.__class__ = UncheckedSave
+                    setattr(part, _HUNG, record)
+            return kept
+
+        def watched_unpack(kept: Any) -> torch.Tensor:
+            ours._see()  # the inner hook may run the user's code: a checkpoint's second forward
+            tensor = unpack(kept)
+            record = getattr(tensor, _HUNG, None)
+            return tensor if record is None else ours.unpack(record)
+
+        return watched_pack, watched_unpack
+
+
+def _shares_memory(kept: torch.Tensor, tensor: torch.Tensor) -> bool:
+    if compat.has_history(kept) or not compat.is_plain(kept) or not compat.is_plain(tensor):
+        return False
+    return compat.storage_key(kept) == compat.storage_key(tensor)
+
+
+def active() -> tuple[SavedTensorHooks, ...]:
+    """Our hooks that are entered in this thread, outermost first."""
+    return tuple(_threads.hooks)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tensor], SavedTensor]:
+    """The pack hook. Runs at every save, so it is written for speed: no call that can be spared.
+
+    ``see`` opens the thread's eyes to writes: whatever closed them (a step that raised, a C++
+    guard that put an older thread-local state back), a save that is alive needs them open.
+
+    An operation saves several tensors in a row, and their stack is walked once. Each operation that
+    saves makes a node first: while its thread makes no other, and the frame that called it is still
+    the innermost one, at the same instruction, the stack is the same. The node alone is not enough: a
+    custom Function makes its own before its forward runs, and saves after what that did; a checkpoint
+    saves its inputs without one. Neither is the frame: the next one may lie where it lay. So where the
+    frame is one that such saves have in common, a helper of torch's or a hook of ours, each is walked.
+    """
+    pending = ledger.pending
+    capture = frames.capture
+    next_node = compat.next_sequence_number
+    getframe = sys._getframe
+    newest = frames.newest
+    new = SavedTensor.__new__
+    ref = weakref.ref
+    helpers = {*compat.saving_without_nodes, __file__}
+    # In one piece: an engine's thread calls the hooks of the thread that began backward.
+    last: tuple[Any, int, int, int, frames.Stack, bool] = (None, -1, 0, -1, (), False)
+
+    def pack(tensor: torch.Tensor) -> SavedTensor:
+        nonlocal last
+        saved = new(SavedTensor)
+        saved.alias = tensor.detach()
+        saved.version = tensor._version
+        saved.requires_grad = tensor.requires_grad
+        saved.origin = ref(tensor)
+        base = tensor._base
+        saved.base = None if base is None else ref(base)
+        try:
+            caller: Any = getframe(1)
+        except ValueError:
+            caller = _NoFrame
+        code, at, frame, node, stack, in_common = last
+        if at != caller.f_lasti or code is not caller.f_code or frame != id(caller) or node != next_node():
+            code, node, stack = caller.f_code, next_node(), capture(2)
+            in_common = code is None or code.co_filename in helpers
+            last = code, caller.f_lasti, id(caller), node, stack, in_common
+            newest.save = node, stack
+            see()
+        elif in_common and (walked := capture(2)) != stack:
+            stack = walked
+            last = code, at, frame, node, stack, True
+            newest.save = node, stack
+        saved.stack = stack
+        saved.filing = None
+        pending.append(ref(saved))
+        if len(pending) > ledger.pending_limit:
+            ledger.prune()
+        return saved
+
+    return pack
+
+
+def _counted(
+    pack: Callable[[torch.Tensor], SavedTensor], saved_bytes: SavedBytes
+) -> Callable[[torch.Tensor], SavedTensor]:
+    def pack_counted(tensor: torch.Tensor) -> SavedTensor:
+        saved = pack(tensor)
+        saved_bytes.add(saved)
+        return saved
+
+    return pack_counted
+
+
+def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
+    """The unpack hook: nothing happened since the save in almost all cases.
+
+    The node is told where its operation ran and which backward asked: once its saves are freed,
+    nothing else knows (``_freed``). The note dies with the node. A node asks for several tensors in a
+    row, which share one stack object (``_make_pack``): it is told once.
+    """
+    current_node: Any = compat.current_node
+    marker, key = backward.marker, compat.NODE_NOTE
+
+    def unpack(saved: SavedTensor) -> torch.Tensor:
+        stack = saved.stack
+        if stack is not marker.told:
+            marker.told = stack or None  # the empty one of an engine's thread is everybody's
+            node = current_node()
+            if node is not None:
+                node.metadata[key] = (stack, marker.now)
+        if saved.filing is None:
+            alias = saved.alias
+            if alias._version == saved.version:
+                return alias
+        return need(saved)
+
+    return unpack
+
+
+# --- torch's entry points for hooks, wrapped while a session is active ---------------------------
+
+
+class _Looking:
+    """Whether writes are looked at although no hooks of ours are entered: something is frozen."""
+
+    __slots__ = ("kept",)
+
+    def __init__(self) -> None:
+        self.kept = False
+
+
+_looking = _Looking()
+
+
+def keep_looking(kept: bool) -> None:
+    """Begin or end to look at writes in this thread and in new ones, with or without hooks of ours."""
+    _looking.kept = kept
+    if kept and kernels.installed():
+        compat.see_writes()
+    elif not kept and not _threads.hooks:
+        compat.ignore_writes()
+
+
+def kept_looking() -> bool:
+    """Whether every write must be seen, also by backward itself."""
+    return _looking.kept
+
+
+def innermost() -> SavedTensorHooks | None:
+    """This thread's hooks that were entered last."""
+    return _threads.hooks[-1] if _threads.hooks else None
+
+
+class _Patch:
+    """The four functions through which all hooks are entered, left, forbidden and allowed."""
+
+    def __init__(self) -> None:
+        self._originals: dict[str, Any] = {}
+
+    def install(self) -> None:
+        home = compat.HOOKS_HOME
+        wrappers = {
+            compat.PUSH_HOOKS: self._push_wrapper,
+            compat.DISABLE_HOOKS: self._disable_wrapper,
+            compat.ENABLE_HOOKS: self._enable_wrapper,
+        }
+        for name, wrapper in wrappers.items():
+            self._originals[name] = getattr(home, name)
+            setattr(home, name, wrapper)
+
+    def uninstall(self) -> None:
+        while self._originals:
+            name, original = self._originals.popitem()
+            setattr(compat.HOOKS_HOME, name, original)
+
+    def push(self, pack: Pack, unpack: Unpack) -> None:
+        push = self._originals.get(compat.PUSH_HOOKS) or getattr(compat.HOOKS_HOME, compat.PUSH_HOOKS)
+        push(pack, unpack)
+
+    def pop(self) -> None:
+        getattr(compat.HOOKS_HOME, compat.POP_HOOKS)()
+
+    def _push_wrapper(self, pack: Pack, unpack: Unpack) -> None:
+        if _threads.hooks:
+            pack, unpack = _threads.hooks[-1].watch_inner(pack, unpack)
+        self.push(pack, unpack)
+
+    def _disable_wrapper(self, message: str) -> None:
+        """torch.func transforms refuse any active hooks: take ours away for as long as they run."""
+        if _threads.hooks:
+            ours = _threads.hooks[-1]
+            if not ours._set_aside and compat.top_hooks() == (ours.pack, ours.unpack):
+                self.pop()
+                ours._set_aside = True
+                if ours._ledger.transform is None and "torch.func" in message:
+                    ours._ledger.transform = frames.capture(2)
+        self._originals[compat.DISABLE_HOOKS](message)
+
+    def _enable_wrapper(self) -> None:
+        self._originals[compat.ENABLE_HOOKS]()
+        if _threads.hooks and _threads.hooks[-1]._set_aside:
+            ours = _threads.hooks[-1]
+            self.push(ours.pack, ours.unpack)
+            ours._set_aside = False
+
+
+_patch = _Patch()
+install = _patch.install
+uninstall = _patch.uninstall

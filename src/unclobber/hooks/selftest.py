@@ -1,0 +1,78 @@
+"""Does the mechanism work on the torch that is installed? Asked once per process, at first use.
+
+The write kernels lean on private parts of torch. If a release changes one of them, saying so and
+using the slower public way (a dispatch mode) is better than missing writes.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from ..torch_internals import compat
+from . import kernels
+
+
+class _Probe(kernels.Listener):
+    """A listener that only writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.pending = [None]  # never empty: every write is told
+        self.watched: dict[int, Any] = {}
+        self.books: dict[int, Any] = {}
+        self.seen: list[str] = []
+
+    def before_write(
+        self,
+        tensor: torch.Tensor,
+        operation: str,
+        bumps: bool,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        self.seen.append(operation)
+
+
+@functools.cache
+def why_kernels_fail() -> str | None:
+    """None if the write kernels see, run and count writes as they should; otherwise what is wrong."""
+    probe = _Probe()
+    try:
+        kernels.listen(probe)
+    except Exception as error:  # whatever torch changed, the answer is the fallback
+        kernels.unlisten(probe)
+        return f"laying kernels over torch's failed ({type(error).__name__}: {error})"
+    seen = compat.sees_writes()
+    compat.see_writes()
+    try:
+        problem = _exercise(probe)
+        before = len(probe.seen)
+        kernels.unlisten(probe)
+        torch.zeros(1).add_(1)  # still in sight, and must run without us
+        if problem is None and len(probe.seen) != before:
+            problem = "our kernels could not be taken away again"
+    except Exception as error:
+        problem = f"running a write through our kernel failed ({type(error).__name__}: {error})"
+    finally:
+        kernels.unlisten(probe)
+        if not seen:
+            compat.ignore_writes()
+    return problem
+
+
+def _exercise(probe: _Probe) -> str | None:
+    with torch.inference_mode(False), torch.no_grad():
+        x = torch.ones(4)
+        x.add_(1)
+        x.data.mul_(torch.full((4,), 2.0))
+        torch.add(x, 1, out=x)
+        x[1:2] = 0
+        compat.foreach_add_([x], [torch.ones(4)])
+    if x.tolist() != [6.0, 1.0, 6.0, 6.0]:
+        return f"a write through our kernel gave {x.tolist()}"
+    if x._version != 4:  # add_, out=, setitem, foreach; .data has a counter of its own
+        return f"the version counter is at {x._version} after 4 writes"
+    missed = {"add_", "mul_", "add", "fill_", "_foreach_add_"} - set(probe.seen)
+    return f"our kernels did not see {', '.join(sorted(missed))}" if missed else None

@@ -1,0 +1,222 @@
+"""Inputs that a custom Function overwrites in ``forward`` without ``ctx.mark_dirty``.
+
+torch then leaves the input's history as it was: an operation that reads the input afterwards gets the
+new values, and hands its gradient past the Function to whatever made the old ones. Only such a gradient
+is wrong. What was written and never read again, as memory that a kernel uses up, does no harm, so
+nothing is said before a backward call brings a gradient along that way for an element that changed.
+A leaf is left out: a write to it under ``no_grad``, as ``forward`` runs, begins a new value.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..record import LARGEST_COPY, differing
+from ..source import Stack
+from ..torch_internals import compat
+from . import backward
+from ._conflicts import Conflicts
+from .backward import BackwardCall
+from .graph import needed, reachable
+from .write_log import WriteLog, Written, storage_of
+
+
+class Unmarked:
+    """An input that was overwritten. Lies in the metadata of the node that made its old values."""
+
+    __slots__ = (
+        "__weakref__", "armed", "bytes", "conflicts", "dtype", "function", "moment", "node", "output",
+        "position", "returned", "shape", "stack", "thread", "told", "version", "where", "writes",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        conflicts: Conflicts,
+        function: str,
+        position: int,
+        tensor: torch.Tensor,
+        writes: list[Written],
+        where: torch.Tensor,
+        stack: Stack,
+    ) -> None:
+        base = _base(tensor)
+        self.conflicts = conflicts
+        self.function = function
+        """The Function's name."""
+        self.position = position
+        """Which argument of ``apply`` it is."""
+        self.shape = tuple(tensor.shape)
+        self.dtype = str(tensor.dtype).removeprefix("torch.")
+        self.bytes = tensor.numel() * tensor.itemsize
+        self.version = tensor._version
+        """Its version counter when the Function had run."""
+        self.writes = writes
+        self.where = where
+        """True for each element of the base that has changed; of the base's shape."""
+        self.stack = stack
+        """Where the Function was applied."""
+        self.returned = False
+        """Whether ``forward`` returned it, as ``mark_dirty`` wants."""
+        self.node = compat.sequence_number(compat.grad_fn(base))
+        self.output = base.output_nr
+        self.moment = compat.next_sequence_number()
+        """Nodes from this number on were made after the Function had run, by the same thread."""
+        self.thread = threading.get_ident()
+        self.armed = True
+        self.told = False
+
+    def arrived(self, gradient: torch.Tensor | None) -> None:
+        """An operation that read the input afterwards hands on the gradient of it."""
+        if self.told or gradient is None or gradient.shape != self.where.shape:
+            return
+        if not compat.is_plain(gradient):
+            return
+        with torch.no_grad(), compat.unseen_by_torch():
+            wrong = bool((gradient.ne(0) & self.where).any())
+        if wrong:
+            self.told = True
+            self.conflicts.unmarked_input(self)
+
+
+_alive: weakref.WeakSet[Unmarked] = weakref.WeakSet()
+_lock = threading.Lock()
+
+
+def install() -> None:
+    """Have backward calls look for gradients that come through an overwritten input."""
+    backward.look_ahead = look_ahead
+
+
+def uninstall() -> None:
+    backward.look_ahead = None
+    _alive.clear()
+
+
+def may_matter(tensor: torch.Tensor) -> bool:
+    """Whether the old values of a Function's input are to be kept until ``forward`` has ended."""
+    return tensor.requires_grad and tensor.numel() * tensor.itemsize <= LARGEST_COPY
+
+
+def note(
+    conflicts: Conflicts,
+    function: str,
+    args: tuple[Any, ...],
+    dirty: Sequence[torch.Tensor],
+    log: WriteLog,
+    result: Any,
+    stack: Stack,
+) -> None:
+    """A ``forward`` has returned that wrote to its inputs.
+
+    Args:
+        conflicts: Whom to tell.
+        function: The Function's name.
+        args: What it was applied to.
+        dirty: What it has marked.
+        log: Its writes to ``args``, with what was there before.
+        result: What ``apply`` returns.
+        stack: Where it was applied.
+    """
+    inputs = [(position, arg) for position, arg in enumerate(args) if isinstance(arg, torch.Tensor)]
+    marked = {storage_of(arg) for _, arg in inputs if any(arg is one for one in dirty)}
+    outputs = result if isinstance(result, tuple) else (result,)
+    for position, tensor in inputs:
+        key = storage_of(tensor)
+        writes = [write for write in log.writes if write.key == key]
+        if not writes or key in marked or all(write.shifts for write in writes) or not _is_computed(tensor):
+            continue
+        marked.add(key)  # one finding for one memory
+        where = _where(tensor, writes[0].before)
+        if where is None:
+            continue
+        one = Unmarked(conflicts, function, position, tensor, writes, where, stack)
+        one.returned = any(_is_same(output, tensor) for output in outputs)
+        metadata: Any = compat.grad_fn(_base(tensor)).metadata
+        metadata[compat.UNMARKED_NOTE] = (*metadata.get(compat.UNMARKED_NOTE, ()), one)
+        with _lock:
+            _alive.add(one)
+
+
+def _base(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if tensor._base is None else tensor._base
+
+
+def _is_computed(tensor: torch.Tensor) -> bool:
+    """Whether its history is that of an operation, and can be asked for: a view's is made anew when it is."""
+    return tensor.requires_grad and _base(tensor).requires_grad and compat.has_history(_base(tensor))
+
+
+def _is_same(output: Any, tensor: torch.Tensor) -> bool:
+    return (
+        isinstance(output, torch.Tensor)
+        and storage_of(output) == storage_of(tensor)
+        and output.shape == tensor.shape
+        and output.stride() == tensor.stride()
+        and output.storage_offset() == tensor.storage_offset()
+    )
+
+
+def _where(tensor: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor | None:
+    """Which elements of the base have changed; None where none has, or nothing is known of it."""
+    base = _base(tensor)
+    if before is None or before.shape != tensor.shape or base.dtype != tensor.dtype:
+        return None
+    with torch.no_grad(), compat.unseen_by_torch():
+        changed = differing(compat.physical(tensor), compat.physical(before))
+        if not changed.any():
+            return None
+        if base is tensor:
+            return changed
+        elements = tensor.untyped_storage().nbytes() // tensor.itemsize
+        every = torch.zeros(elements, dtype=torch.bool, device=tensor.device)
+        every.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset()).copy_(changed)
+        return every.as_strided(base.size(), base.stride(), base.storage_offset())
+
+
+def look_ahead(call: BackwardCall) -> Callable[[], None] | None:
+    """Before a backward call: see to it that gradients through overwritten inputs are noticed.
+
+    Returns:
+        What ends that when the call is over; None where there is nothing to notice.
+    """
+    if not _alive:
+        return None
+    thread = threading.get_ident()
+    with _lock:
+        waiting = [one for one in _alive if one.armed and one.thread == thread]
+    graph = reachable(call) if waiting else None
+    if not graph:
+        return None
+    running = needed(graph, call.inputs) if call.inputs else graph.keys()
+    numbers = {one.node for one in waiting}
+    handles = []
+    for node in graph.values():
+        for position, (child, output) in enumerate(node.next_functions):
+            # The gradient of the input itself, where that is asked for, is right: no other node gets it.
+            if child is None or compat.sequence_number(child) not in numbers or id(child) not in running:
+                continue
+            for one in child.metadata.get(compat.UNMARKED_NOTE, ()):
+                if one.armed and one.output == output and compat.sequence_number(node) >= one.moment:
+                    one.told = False
+                    handles.append(node.register_hook(_noticed(one, position)))
+
+    def end() -> None:
+        for handle in handles:
+            handle.remove()
+        if call.creates_graph:
+            for one in waiting:  # nodes that backward makes read what was saved, not what is there
+                one.armed = False
+
+    return end
+
+
+def _noticed(one: Unmarked, position: int) -> Callable[[Any, Any], None]:
+    def arrived(gradients: Sequence[torch.Tensor | None], _: Any) -> None:
+        one.arrived(gradients[position])
+
+    return arrived

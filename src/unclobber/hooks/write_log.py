@@ -1,0 +1,148 @@
+"""Who writes to a few given tensors, for the short time that a user's callback runs.
+
+The ledger follows memory that autograd saved. The input of a custom Function's ``forward`` or the
+gradient that a hook is handed need not be saved by anybody: these few are followed here, with no
+copy of anything unless it is asked for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import torch
+
+from ..source import Stack, frames
+from ..torch_internals import compat
+from . import kernels
+from .kernels import Listener
+
+
+class Written(NamedTuple):
+    """One write to a followed storage."""
+
+    key: int
+    """Of the storage."""
+    operation: str
+    stack: Stack
+    before: torch.Tensor | None
+    """What the followed tensor held before the first write, where that was asked for."""
+    shifts: bool = False
+    """Whether its derivative by the old value is 1: a constant was added, or the same put back."""
+
+
+class WriteLog:
+    """Follows tensors from ``with`` to the end of it; ``writes`` is the answer.
+
+    Args:
+        tensors: What to follow. They must live as long as the block.
+        keep: Which of them are to be copied just before their first write; asked then.
+    """
+
+    def __init__(
+        self, tensors: list[torch.Tensor], *, keep: Callable[[torch.Tensor], bool] | None = None
+    ) -> None:
+        self.writes: list[Written] = []
+        self._tensors = {key: t for t in tensors if (key := storage_of(t)) is not None}
+        self._keep = keep
+        self._settled: set[int] = set()
+        """Storages that have been written to, or left."""
+
+    def __enter__(self) -> WriteLog:
+        _follower.add(self._tensors, self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _follower.remove(self._tensors, self)
+
+    def note(self, key: int, operation: str, stack: Stack, shifts: bool) -> None:
+        before = None
+        if self._keep is not None and key not in self._settled:
+            self._settled.add(key)
+            tensor = self._tensors[key]
+            if self._keep(tensor):
+                with torch.no_grad(), compat.unseen_by_torch():
+                    before = tensor.clone()
+        self.writes.append(Written(key, operation, stack, before, shifts))
+
+    def leave(self, tensors: Iterable[torch.Tensor]) -> None:
+        """What these hold before their first write is not asked for any more."""
+        for tensor in tensors:
+            if (key := storage_of(tensor)) is not None:
+                self._settled.add(key)
+
+
+def storage_of(tensor: torch.Tensor) -> int | None:
+    """The storage's identity; None for layouts without one."""
+    return compat.storage_key_or_none(tensor) if compat.is_plain(tensor) else None
+
+
+class _Follower(Listener):
+    """The one listener for all logs; idle, it costs a write three looks at empty containers."""
+
+    def __init__(self) -> None:
+        self.pending: tuple[Any, ...] = ()
+        self.books: dict[int, Any] = {}
+        self.watched: dict[int, tuple[WriteLog, ...]] = {}
+        self._lock = threading.Lock()
+
+    def add(self, keys: Any, log: WriteLog) -> None:
+        with self._lock:
+            for key in keys:
+                self.watched[key] = (*self.watched.get(key, ()), log)
+
+    def remove(self, keys: Any, log: WriteLog) -> None:
+        with self._lock:
+            for key in keys:
+                left = tuple(other for other in self.watched.get(key, ()) if other is not log)
+                if left:
+                    self.watched[key] = left
+                else:
+                    self.watched.pop(key, None)
+
+    def before_write(
+        self,
+        tensor: torch.Tensor,
+        operation: str,
+        bumps: bool,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        key = storage_of(tensor)
+        logs = () if key is None else self.watched.get(key, ())
+        if key is None or not logs:
+            return
+        stack = frames.capture(3)
+        shifts = _shifts(operation, args)
+        for log in logs:
+            log.note(key, operation, stack, shifts)
+
+
+def _shifts(operation: str, args: tuple[Any, ...]) -> bool:
+    if len(args) < 2:
+        return False
+    target, other = args[:2]
+    if operation in ("add_", "sub_"):
+        return not (isinstance(other, torch.Tensor) and other.requires_grad)
+    # `x[0] += 1` adds to a view, and then copies the view onto itself
+    return (
+        operation == "copy_"
+        and isinstance(other, torch.Tensor)
+        and compat.storage_key_or_none(other) == compat.storage_key_or_none(target)
+        and other.storage_offset() == target.storage_offset()
+        and other.shape == target.shape
+        and other.stride() == target.stride()
+    )
+
+
+_follower = _Follower()
+
+
+def install() -> None:
+    """Begin to hear of writes; the kernels of ``_writes`` (or its fallback) must be there already."""
+    kernels.listen(_follower)
+
+
+def uninstall() -> None:
+    kernels.unlisten(_follower)

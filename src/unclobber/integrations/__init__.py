@@ -1,0 +1,11 @@
+"""Where others run the program: pytest, notebooks, Lightning, Transformers.
+
+Each opens a session there; ``trainers`` is what the two trainers' callbacks share. Nothing is imported with
+the package, because pytest loads its plugin in every project.
+"""
+
+__all__ = [
+    "notebook",
+    "pytest_plugin",
+    "trainers",
+]

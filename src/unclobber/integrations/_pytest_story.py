@@ -1,0 +1,63 @@
+"""A test's failure as pytest shows it: the story, then the offending line for editors to jump to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+# pytest has no public class for a failure's text that xdist sends over whole, with the line that the
+# short summary shows; these are the ones that its own reports are made of.
+from _pytest._code.code import ReprEntry, ReprExceptionInfo, ReprFileLocation, ReprTraceback
+from _pytest._io import TerminalWriter
+
+from ..report.story import offending
+from ..session.telling import text_of
+
+if TYPE_CHECKING:
+    import pytest
+
+    from ..model import Finding
+
+
+class Story(ReprExceptionInfo):
+    """Stories as a failure; colour goes on where it is written to a terminal that has it."""
+
+    findings: tuple[Finding, ...] = ()
+
+    def toterminal(self, tw: TerminalWriter) -> None:
+        if not (tw.hasmarkup and self.findings):
+            super().toterminal(tw)
+            return
+        tw.line("\n\n".join(text_of(f, width=tw.fullwidth, colour=True) for f in self.findings))
+        for entry in self.reprtraceback.reprentries:
+            if isinstance(entry, ReprEntry) and entry.reprfileloc is not None:
+                tw.line("")
+                entry.reprfileloc.toterminal(tw)
+        for name, content, separator in self.sections:
+            tw.sep(separator, name)
+            tw.line(content)
+
+
+def story(findings: Sequence[Finding], item: pytest.Item) -> Story:
+    """The findings, the first of which failed the test, as the report's ``longrepr``.
+
+    Its lines are plain: JUnit files, logs and xdist's controller take them as they are.
+    """
+    first = findings[0]
+    site = offending(first)
+    path, line = (site.path, site.line) if site else (item.location[0], (item.location[1] or 0) + 1)
+    crash = ReprFileLocation(path, line, f"{first.code} {first.name}: {first.message}")
+    if item.config.getoption("tbstyle", "auto") == "line":  # pytest itself writes that line
+        return Story(reprtraceback=ReprTraceback([], None, "value"), reprcrash=crash)
+    lines = "\n\n".join(text_of(finding, width=_width(item.config)) for finding in findings).split("\n")
+    place = ReprFileLocation(path, line, f"{first.code} {first.name}")
+    entry = ReprEntry(lines, None, None, place, "value")
+    shown = Story(reprtraceback=ReprTraceback([entry], None, "value"), reprcrash=crash)
+    shown.findings = tuple(findings)
+    return shown
+
+
+def _width(config: pytest.Config) -> int:
+    if config.pluginmanager.get_plugin("terminalreporter") is None:
+        return 80  # a worker: the terminal is another process's
+    return min(config.get_terminal_writer().fullwidth, 120)

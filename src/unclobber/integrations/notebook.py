@@ -1,0 +1,231 @@
+"""IPython and Jupyter: ``%load_ext unclobber``, then ``%%unclobber`` on top of a cell.
+
+::
+
+    %%unclobber [--guard] [--strict] [--fingerprint[=RATE]]
+    loss = model(x).sum()
+    loss.backward()
+
+``%unclobber [options] statement`` does the same for one line, and ``%unclobber`` alone shows the last
+report again. Findings are displayed with the cells' own source; a cell that fails with one shows the
+story in place of torch's traceback. Graphs are watched from the cell that builds them: put ``%%unclobber``
+there, not only on the cell with the backward. ``await`` at the top level of such a cell isn't supported.
+
+Nothing here is imported, IPython neither, until the extension is loaded.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+from dataclasses import dataclass, fields, is_dataclass, replace
+from types import TracebackType
+from typing import Any, TypeVar
+
+from IPython.core.error import UsageError
+from IPython.display import display
+
+from ..model import PACKAGE, Finding, Frame, Report, Site, asked
+from ..report import ReportDisplay
+from ..session.session import Session
+from ..session.telling import error_of, line_of
+
+Shell = Any
+"""An ``InteractiveShell``. Its methods have no types, or those of their decorators."""
+
+T = TypeVar("T")
+
+_HERE = PACKAGE + os.sep
+_USAGE = "%%unclobber [--guard] [--strict] [--fingerprint[=RATE]]"
+
+
+def load(shell: Shell) -> None:
+    """Define the magics, and let findings and reports display themselves."""
+    magics = Magics(shell)
+    shell.register_magic_function(magics.run, magic_kind="line_cell", magic_name="unclobber")
+    html, text = (shell.display_formatter.formatters[kind] for kind in ("text/html", "text/plain"))
+    for kind in (Finding, Report):
+        html.for_type(kind, lambda shown: magics.shown(shown)._repr_html_())
+        text.for_type(kind, lambda shown, printer, cycle: printer.text(repr(magics.shown(shown))))
+
+
+def unload(shell: Shell) -> None:
+    """Take back what :func:`load` defined."""
+    for kind in ("line", "cell"):
+        shell.magics_manager.magics[kind].pop("unclobber", None)
+    for kind in ("text/html", "text/plain"):
+        for shown in (Finding, Report):
+            shell.display_formatter.formatters[kind].pop(shown, None)
+
+
+@dataclass(frozen=True)
+class _Options:
+    guard: bool = False
+    strict: bool = False
+    fingerprint: float = 0.0
+
+
+def parse(line: str) -> tuple[_Options, str]:
+    """The options in front of a line, and what is left of it.
+
+    Raises:
+        UsageError: There is no such option, or its value is wrong.
+    Example:
+        >>> parse("--guard step(x) --strict")
+        (_Options(guard=True, strict=False, fingerprint=0.0), 'step(x) --strict')
+    """
+    options, rest = _Options(), line.strip()
+    while rest.startswith("--"):
+        word, _, rest = rest.partition(" ")
+        rest = rest.lstrip()
+        name, _, value = word.partition("=")
+        if word in ("--guard", "--strict"):
+            options = replace(options, **{word[2:]: True})
+        elif name == "--fingerprint":
+            options = replace(options, fingerprint=_share(value) if "=" in word else 1.0)
+        else:
+            raise UsageError(f"there is no option {word}: {_USAGE}")
+    return options, rest
+
+
+def _share(value: str) -> float:
+    try:
+        share = float(value)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise UsageError(f"--fingerprint={value}: RATE is a number from 0 to 1")
+    return share
+
+
+class Magics:
+    """The magic and the last report, for one shell."""
+
+    def __init__(self, shell: Shell) -> None:
+        self.shell = shell
+        self.last: Report | None = None
+
+    def run(self, line: str, cell: str | None = None) -> ReportDisplay | None:
+        """Explain overwritten saved tensors: %%unclobber [--guard] [--strict] [--fingerprint[=RATE]]
+
+        --guard gives backward the values that were saved; --strict stops at writes that torch doesn't
+        see, too; --fingerprint compares the values of saved tensors to find writes that nothing else
+        sees. As a line magic it runs one statement, or shows the last report again.
+        """
+        options, rest = parse(line)
+        if cell is not None and rest:
+            raise UsageError(f"options only in the first line, not {rest!r}: {_USAGE}")
+        if cell is None and not rest:
+            if self.last is None:
+                raise UsageError("nothing has run under %unclobber yet")
+            return self.shown(self.last)
+        if cell is None:
+            body, raw = rest, f"%unclobber {line}"
+        else:
+            body, raw = cell, f"%%unclobber {line}\n{cell}"
+        self._run(options, *self._compiled(body, raw, below_the_magic=cell is not None))
+        return None
+
+    def shown(self, found: Report | Finding) -> ReportDisplay:
+        """What is displayed for a report or a finding: its places are cells, not temporary files."""
+        report = found if isinstance(found, Report) else Report("refused", (found,))
+        return ReportDisplay(self._in_cells(report))
+
+    def _compiled(self, body: str, raw: str, *, below_the_magic: bool) -> tuple[Any, Any]:
+        """The statements, and the last expression by itself, for its value is to be displayed."""
+        shell = self.shell
+        source = shell.transform_cell(body)
+        if below_the_magic:  # so that line numbers are those of the cell that the user sees
+            source = "\n" * (1 + _leading_empty_lines(body)) + source
+        # Not `execution_count`, which newer shells have moved on by now.
+        number = len(shell.user_ns.get("In", ())) - 1
+        name = shell.compile.cache(source, number, raw_code=raw)
+        tree = shell.transform_ast(shell.compile.ast_parse(source, filename=name))
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        statements = shell.compile(tree, name, "exec")
+        return statements, last and shell.compile(ast.Interactive([last]), name, "single")
+
+    def _run(self, options: _Options, statements: Any, last: Any) -> None:
+        session = Session(
+            "guard" if options.guard else "watch",
+            strict=options.strict,
+            fingerprint=options.fingerprint,
+            warn=False,  # silent writes are displayed below
+        )
+        finding = None
+        try:
+            with session:
+                try:
+                    exec(statements, self.shell.user_ns)
+                    if last is not None:
+                        exec(last, self.shell.user_ns)
+                except BaseException as error:
+                    finding = session.finding_for(error)
+                    raise
+        except BaseException as error:
+            self._keep(session, finding, failed=True)
+            if finding is None:
+                self._without_our_frames(error)
+                raise
+            self._stop(finding, error)
+        self._keep(session, None, failed=False)
+
+    def _keep(self, session: Session, finding: Finding | None, *, failed: bool) -> None:
+        """Remember the report, and display it unless the cell failed for reasons of its own."""
+        report = session.report(script_failed=failed)
+        if finding is not None and finding not in report.findings:
+            report = replace(report, findings=(*report.findings, finding))
+        self.last = report
+        if report.findings or not failed:
+            display(self.shown(report))
+
+    def _stop(self, finding: Finding, error: BaseException) -> None:
+        """Fail the cell, so that no later one runs, with one line: the story stands above it."""
+        refusal = error if getattr(error, "finding", None) is finding else error_of(finding)
+        line = line_of(self._in_cells(finding)).removeprefix("SUMMARY: ")
+        # IPython asks an exception for its traceback; both frontends and nbconvert show these lines.
+        refusal._render_traceback_ = lambda: [f"InplaceError: {line}"]  # type: ignore[attr-defined]
+        raise refusal from (None if refusal is error else error)
+
+    def _without_our_frames(self, error: BaseException) -> None:
+        """Let the user's own error start in the user's cell, not in this file."""
+        if isinstance(error, SyntaxError | KeyboardInterrupt):
+            return
+        traceback: TracebackType | None = error.__traceback__
+        while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(_HERE):
+            traceback = traceback.tb_next
+        lines = self.shell.InteractiveTB.structured_traceback(type(error), error, traceback, tb_offset=0)
+        if hasattr(error, "__dict__") and not hasattr(error, "_render_traceback_"):
+            error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
+
+    def _in_cells(self, found: T) -> T:
+        return asked(lambda: _in_cells(found, self._cell_name), found)
+
+    def _cell_name(self, path: str) -> str | None:
+        """``In[3]`` for the file name that a cell's code has, None for a file."""
+        named = self.shell.compile.format_code_name(path)
+        if named is None:
+            return None
+        label = str(named[1])
+        if path in linecache.cache:  # the excerpt looks the lines up under the name that it shows
+            linecache.cache[label] = linecache.cache[path]
+        return label
+
+
+def _leading_empty_lines(body: str) -> int:
+    """How many lines the shell drops at the start of a cell."""
+    lines = body.split("\n")
+    return next((number for number, line in enumerate(lines) if line.strip()), 0)
+
+
+def _in_cells(value: T, cell_name: Any) -> T:
+    """A copy of a fact, in whose sites and stacks the code of cells goes by the cells' names."""
+    if isinstance(value, tuple):
+        return tuple(_in_cells(item, cell_name) for item in value)  # type: ignore[return-value]
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    changed = {field.name: _in_cells(getattr(value, field.name), cell_name) for field in fields(value)}
+    if isinstance(value, Site | Frame):
+        changed["path"] = cell_name(value.path) or value.path
+    return replace(value, **changed)

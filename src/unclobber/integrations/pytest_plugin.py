@@ -1,0 +1,201 @@
+"""pytest plugin: run tests watched or guarded, and tell the story of a gradient that went wrong.
+
+Ask for it with ``pytest --unclobber`` (or ``--unclobber=watch|guard|strict``), with the ini option
+``unclobber = watch``, or for single tests with ``@pytest.mark.unclobber("guard")``. A marker beats
+the command line, the command line beats the ini file, and ``--unclobber=off`` beats all of them.
+
+- ``watch``: what torch refuses fails with the story in place of torch's traceback; a write that
+  torch doesn't see fails the test at its end, for its gradients are wrong.
+- ``strict``: such a write raises at once, from the backward that needs the value.
+- ``guard``: the test goes on with right gradients; what was restored is counted.
+
+Only the call of a test is watched, each in a session of its own, not its fixtures: those of a wider
+scope serve several tests, and what they saved would belong to none of them.
+
+This module imports nothing but pytest until a test is to be watched.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from ..model import Finding
+    from ..session.session import Session
+
+MODES = ("watch", "guard", "strict", "off")
+
+_findings = pytest.StashKey[tuple["Finding", ...]]()
+"""The findings that the test fails for."""
+_watched = pytest.StashKey[dict[str, Any]]()
+"""Mode and codes found: what the summary counts."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--unclobber`` and its modes, each a flag of its own name.
+
+    One option with an optional value would take the path behind a bare ``--unclobber`` for its value.
+    """
+    group = parser.getgroup("unclobber", "in-place operations under PyTorch autograd")
+    texts = {
+        "watch": "explain overwritten saved tensors; silently wrong gradients fail the test",
+        "guard": "give backward the values that were saved",
+        "strict": "like watch, and raise at once where torch would be silent",
+        "off": "watch nothing, whatever the ini file and markers say",
+    }
+    for mode in MODES:
+        names = ("--unclobber", "--unclobber=watch") if mode == "watch" else (f"--unclobber={mode}",)
+        group.addoption(*names, action="store_const", const=mode, dest="unclobber", help=texts[mode])
+    parser.addini(
+        "unclobber", "how tests are run that no marker says it of: watch, guard, strict or off", default=""
+    )
+    parser.addini(
+        "unclobber_fingerprint",
+        "share of saved tensors (0 to 1) whose values are compared at backward, to find writes that "
+        "nothing else sees",
+        default="0",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "unclobber(mode=None, fingerprint=None): run the test watched (the default), 'guard'ed, 'strict'ly "
+        "watched, or with mode 'off' alone.",
+    )
+    if config.getini("unclobber"):
+        _checked(config.getini("unclobber"), "the ini option unclobber")
+    _share(config.getini("unclobber_fingerprint"), "the ini option unclobber_fingerprint")
+
+
+def _checked(mode: Any, where: str) -> str:
+    if mode not in MODES:
+        raise pytest.UsageError(f"{where} is {mode!r}: the modes are {', '.join(MODES)}")
+    return str(mode)
+
+
+def _share(value: Any, where: str) -> float:
+    try:
+        share = float(value)
+    except (TypeError, ValueError):
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise pytest.UsageError(f"{where} is {value!r}: it is a number from 0 to 1")
+    return share
+
+
+def _wanted(item: pytest.Item) -> tuple[str, float] | None:
+    """Mode and fingerprint for a test, None where it is to run as it is."""
+    given = item.config.getoption("unclobber", None)
+    default = given or item.config.getini("unclobber") or "off"
+    marker = item.get_closest_marker("unclobber")
+    if given == "off" or (marker is None and default == "off"):
+        return None
+    share = item.config.getini("unclobber_fingerprint")
+    mode = "watch" if default == "off" else default
+    if marker is not None:
+        mode, share = _of_marker(item, marker, mode, share)
+    return None if mode == "off" else (mode, _share(share, f"fingerprint at {item.nodeid}"))
+
+
+def _of_marker(item: pytest.Item, marker: pytest.Mark, mode: str, share: Any) -> tuple[str, Any]:
+    def read(mode: str | None = None, *, fingerprint: float | None = None) -> tuple[str | None, float | None]:
+        return mode, fingerprint
+
+    try:
+        own_mode, own_share = read(*marker.args, **marker.kwargs)
+    except TypeError as error:
+        problem = str(error).replace("_of_marker.<locals>.read()", "the marker unclobber")
+        raise pytest.UsageError(f"{problem} (at {item.nodeid})") from None
+    mode = mode if own_mode is None else _checked(own_mode, f"the mode at {item.nodeid}")
+    return mode, share if own_share is None else own_share
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Run the test inside of a session; as the innermost wrapper, so that nothing else is watched."""
+    wanted = _wanted(item)
+    if wanted is None:
+        return (yield)
+    from ..session.session import Session
+
+    mode, share = wanted
+    session = Session(
+        "guard" if mode == "guard" else "watch", strict=mode == "strict", fingerprint=share, warn=False
+    )
+    try:
+        with session:
+            try:
+                result = yield
+            except BaseException as error:
+                found = session.finding_for(error)
+                item.stash[_findings] = (found,) if found is not None else ()
+                raise
+        _fail_for_silent(item, session)
+    finally:
+        codes = sorted(finding.code for finding in session.findings)
+        repaired = sum(finding.repaired for finding in session.findings)
+        item.stash[_watched] = {"mode": mode, "codes": codes, "repaired": repaired}
+    return result
+
+
+def _fail_for_silent(item: pytest.Item, session: Session) -> None:
+    """The test has passed, but a gradient in it was wrong and nobody was told.
+
+    What torch refuses too was raised: a test that has passed all the same expects it. So it is with
+    whatever a strict session found.
+    """
+    if session.strict:
+        return
+    wrong = [f for f in session.findings if f.severity == "error" and not (f.repaired or f.harmless)]
+    silent = [f for f in wrong if f.torch_message is None]
+    if not silent:
+        return
+    item.stash[_findings] = tuple(silent)
+    from ..session.telling import error_of
+
+    raise error_of(silent[0])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Put the story in the place of the traceback."""
+    report = yield
+    if call.when != "call" or (watched := item.stash.get(_watched, None)) is None:
+        return report
+    report.unclobber = watched  # type: ignore[attr-defined]  # xdist sends every attribute along
+    findings = item.stash.get(_findings, ())
+    # What the user asked to see whole stays whole, and so does an expected failure.
+    if findings and report.outcome == "failed" and item.config.getoption("tbstyle", "auto") != "native":
+        from ._pytest_story import story
+
+        report.longrepr = story(findings, item)
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """One line that counts, where anything was watched."""
+    reports = [report for reports in terminalreporter.stats.values() for report in reports]
+    watched = [report.unclobber for report in reports if hasattr(report, "unclobber")]
+    if watched:
+        terminalreporter.write_line(_summary(watched))
+
+
+def _summary(watched: list[dict[str, Any]]) -> str:
+    """``unclobber: 12 tests, 2 findings in 1 of them (UC101: 2)``."""
+    tests = f"{len(watched)} test{'s' * (len(watched) != 1)}"
+    codes = Counter(code for one in watched for code in one["codes"])
+    if not codes:
+        return f"unclobber: {tests} watched, no findings"
+    count = sum(codes.values())
+    hit = sum(bool(one["codes"]) for one in watched)
+    each = ", ".join(f"{code}: {number}" for code, number in sorted(codes.items()))
+    text = f"unclobber: {tests} watched, {count} finding{'s' * (count != 1)} in {hit} ({each})"
+    repaired = sum(one["repaired"] for one in watched)
+    return f"{text}, {repaired} repaired by guard" if repaired else text

@@ -1,0 +1,130 @@
+"""The report as one page that needs nothing else: source on the left, time on the right.
+
+Only the lines that keep something are embedded, with a few around them. All text goes through
+Jinja's autoescape: source is private and may hold anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from ..parsing import text_of
+from ._chart import Chart, Lives, chart, lives
+from ._facts import Kept, Line, MemoryReport
+from ._words import several, shape, short, size, times
+
+_AROUND = 2
+"""Source lines shown before and after each line that keeps something."""
+
+_FOLD = 200
+"""Characters of a source line that are shown."""
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """One line of source, or a gap between two stretches."""
+
+    number: int | None
+    text: str = ""
+    bytes: int = 0
+    share: float = 0.0
+    """Of the line that keeps most, 0 to 1."""
+    label: str = ""
+    about: str = ""
+    line: int | None = None
+    """Position in ``MemoryReport.lines``."""
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """The shown lines of one file."""
+
+    path: str
+    name: str
+    bytes: int
+    lines: tuple[SourceLine, ...]
+
+
+def to_html(report: MemoryReport) -> str:
+    """The whole page."""
+    import jinja2
+
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters.update(size=size, short=short, shape=shape, several=several, times=times)
+    template = resources.files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
+    drawn: Chart | None = chart(report) if report.timeline else None
+    alive: Lives | None = lives(report) if report.timeline else None
+    context: dict[str, Any] = {
+        "report": report,
+        "files": _files(report),
+        "unplaced": [line for line in report.lines if line.place is None],
+        "chart": drawn,
+        "lives": alive,
+        "useful": [one for one in report.candidates if one.peak_drop > 0],
+    }
+    return environment.from_string(template).render(context)
+
+
+def _files(report: MemoryReport) -> list[SourceFile]:
+    by_path: dict[str, dict[int, int]] = {}
+    for position, line in enumerate(report.lines):
+        if line.place is not None:
+            by_path.setdefault(line.place.path, {})[line.place.line] = position
+    most = max((line.bytes for line in report.lines), default=0)
+    files = [_file(path, marked, report, most) for path, marked in by_path.items()]
+    return sorted(files, key=lambda one: -one.bytes)
+
+
+def _file(path: str, marked: dict[int, int], report: MemoryReport, most: int) -> SourceFile:
+    found = text_of(path)
+    text = () if found is None else found.lines
+    wanted = {
+        number
+        for line in marked
+        for number in range(line - _AROUND, line + _AROUND + 1)
+        if 1 <= number <= max(len(text), line)
+    }
+    shown: list[SourceLine] = []
+    previous = None
+    for number in sorted(wanted):
+        if previous is not None and number > previous + 1:
+            shown.append(SourceLine(None))
+        previous = number
+        content = text[number - 1].rstrip("\n")[:_FOLD] if number <= len(text) else ""
+        position = marked.get(number)
+        if position is None:
+            shown.append(SourceLine(number, content))
+            continue
+        line = report.lines[position]
+        shown.append(
+            SourceLine(
+                number=number,
+                text=content or (line.place.source if line.place else ""),
+                bytes=line.bytes,
+                share=line.bytes / most if most else 0.0,
+                label=size(line.bytes),
+                about=about(line, report.kept),
+                line=position,
+            )
+        )
+    total = sum(report.lines[position].bytes for position in marked.values())
+    return SourceFile(path, path.replace("\\", "/").rpartition("/")[2], total, tuple(shown))
+
+
+def about(line: Line, kept: Sequence[Kept]) -> str:
+    """What a line keeps and why, as a sentence for each role."""
+    counts: dict[tuple[str, str], list[Kept]] = {}
+    for position in line.kept:
+        role = kept[position].roles[0]
+        key = (f"{role.operation or 'an operation'} keeps {role.role or 'a tensor'}", role.why or "")
+        counts.setdefault(key, []).append(kept[position])
+    texts = []
+    for (what, why), members in counts.items():
+        total = size(sum(one.bytes for one in members))
+        often = "" if len(members) == 1 else f" ({len(members)} tensors)"
+        texts.append(f"{total}: {what}{often}{f' — {why}' if why else ''}.")
+    where = f" In {several(line.modules)}." if line.modules else ""
+    return " ".join(texts) + where

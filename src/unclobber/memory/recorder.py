@@ -1,0 +1,464 @@
+"""See every operation, storage, save and need of a stretch of a program.
+
+A dispatch mode sees the operations, a weak reference to each storage sees when it is freed, the
+saved-tensor hooks see what backward keeps; one tick is one dispatched operation.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from ..source import frames
+from ..torch_internals import compat
+from ._facts import Kind
+from ._functions import Calls
+from ._trace import Operand, Operation, Save, Storage, Trace
+
+
+class EnoughError(BaseException):
+    """The wanted backward has ended: the program need not go on.
+
+    No ``Exception``, so that a program's own handlers let it pass.
+    """
+
+
+class _Held:
+    """What the pack hook returns; its end is the end of the save."""
+
+    __slots__ = ("__weakref__", "save", "tensor", "trace")
+
+    def __init__(self, tensor: Tensor, save: Save, trace: Trace) -> None:
+        self.tensor = tensor
+        self.save = save
+        self.trace = trace
+
+    def __del__(self) -> None:
+        self.save.released = self.trace.tick
+
+
+class Recorder(compat.TorchDispatchMode):
+    """Records from entry until the end of the ``step``-th backward, then raises `EnoughError`.
+
+    Args:
+        step: How many outermost calls of backward to wait for; what was made before the last of
+            them counts as living anyway only where it is a parameter, a buffer or an input.
+        stop: Whether to raise at the end of that backward; else recording just ends there.
+        progress: Called with the number of operations, every thousand.
+        keep_results: Keep copies of the loss and of the leaves' gradients, to compare two runs.
+    """
+
+    def __init__(
+        self,
+        step: int = 1,
+        *,
+        stop: bool = True,
+        keep_results: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.trace = Trace()
+        self.step = step
+        self.stop = stop
+        self.keep_results = keep_results
+        self.progress = progress
+        self._live: dict[int, Storage] = {}
+        self._refs: dict[int, weakref.ref[Any]] = {}
+        self._quiet = False
+        self._done = False
+        self._depth = 0
+        self._modules: list[str] = []
+        self._names: dict[int, tuple[weakref.ref[Any], str]] = {}
+        self._handles: list[Any] = []
+        self._originals: list[tuple[Any, str, Any]] = []
+        self._hooks = saved_tensors_hooks(self._pack, self._unpack)
+        self._calls = Calls(self._call_begins, self._call_ends)
+        self._asked: list[tuple[bool, int]] = []
+        self._step_began: int | None = None
+
+    @property
+    def module(self) -> str | None:
+        """The module whose ``forward`` runs now."""
+        return self._modules[-1] if self._modules else None
+
+    # --- enter and leave ----------------------------------------------------------------------------
+    def __enter__(self) -> Recorder:
+        self._handles = [
+            register_module_forward_pre_hook(self._module_begins),
+            register_module_forward_hook(self._module_ends, always_call=True),
+            register_optimizer_step_pre_hook(self._step_begins),
+            register_optimizer_step_post_hook(self._step_ends),
+        ]
+        for home, name in compat.backward_homes():
+            original = getattr(home, name)
+            self._originals.append((home, name, original))
+            setattr(home, name, self._backward(original))
+        self._hooks.__enter__()
+        self._calls.__enter__()  # type: ignore[no-untyped-call]
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
+        self._calls.__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
+        self._hooks.__exit__(kind, error, traceback)
+        while self._originals:
+            setattr(*self._originals.pop())
+        for handle in self._handles:
+            handle.remove()
+        self._finish()
+
+    def _finish(self) -> None:
+        if not self._done:
+            self._done = True
+            self._refs.clear()  # what is freed from now on is of no interest
+
+    # --- operations -----------------------------------------------------------------------------------
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        # Fake tensors ask each other for their devices by dispatch.
+        if self._quiet or self._done or func.namespace == "prim":
+            return func(*args, **kwargs)
+        trace = self.trace
+        trace.tick += 1
+        if self.progress is not None and trace.tick % 1000 == 0:
+            self.progress(trace.tick)
+        tick = trace.tick
+        backward = self._depth > 0
+        stack = frames.capture(2)
+        module = self.module
+        inputs = _tensors((args, kwargs))
+        reads = []
+        for tensor in inputs:
+            storage = self._seen(tensor)
+            if storage is not None:
+                storage.last_use = tick
+                reads.append(storage.number)
+        if backward:
+            stack, module = self._forward_of(compat.current_node(), stack, module)
+        else:
+            trace.origin.setdefault(compat.next_sequence_number() - 1, (stack, module))
+        out = func(*args, **kwargs)
+        made: list[int] = []
+        # What an optimizer makes is no activation, though its inputs are parameters.
+        differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+        outputs = _tensors(out)
+        for tensor in outputs:
+            self._made(tensor, made, stack, module, str(func), backward, differentiable)
+        name, _, overload = func.name().rpartition("::")[2].partition(".")
+        operation = Operation(
+            tick=tick,
+            name=name,
+            overload=overload,
+            stack=stack,
+            module=module,
+            backward=backward,
+            reads=tuple(reads),
+            writes=self._written(func, args, kwargs),
+            makes=tuple(made),
+            asked=self._asked[-1][0] if self._asked else True,
+        )
+        if not backward:
+            self._describe(operation, args, kwargs, outputs)
+        trace.operations.append(operation)
+        return out
+
+    def _describe(
+        self, operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: list[Tensor]
+    ) -> None:
+        """Note shapes of element-wise-looking calls, for the question of in-place."""
+        if len(outputs) == 1:
+            operation.output = self._operand(outputs[0])
+            operands = [self._operand(arg) for arg in args if isinstance(arg, Tensor)]
+            operation.operands = tuple(operand for operand in operands if operand is not None)
+            operation.alpha_is_one = kwargs.get("alpha", 1) == 1
+
+    def _operand(self, tensor: Tensor) -> Operand | None:
+        storage = self._seen(tensor)
+        if storage is None:
+            return None
+        return Operand(
+            storage=storage.number,
+            shape=tuple(tensor.shape),
+            strides=tuple(tensor.stride()),
+            dtype=str(tensor.dtype),
+            bytes=tensor.numel() * tensor.itemsize,
+            whole=tensor.numel() * tensor.itemsize == storage.bytes and tensor.numel() > 0,
+            leaf=tensor.requires_grad and not compat.has_history(tensor),
+            requires_grad=tensor.requires_grad,
+        )
+
+    def _written(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
+        found = []
+        for which in compat.written_arguments(func):
+            value = (
+                kwargs.get(which) if isinstance(which, str) else args[which] if which < len(args) else None
+            )
+            for tensor in _tensors(value):
+                storage = self._seen(tensor)
+                if storage is not None:
+                    found.append(storage.number)
+        return tuple(found)
+
+    # --- storages ---------------------------------------------------------------------------------------
+    def _seen(self, tensor: Tensor) -> Storage | None:
+        """The record of a tensor's storage; one that is new here was there before the recording."""
+        key = compat.storage_key_or_none(tensor)
+        if key is None:
+            return None
+        storage = self._live.get(key)
+        if storage is None:
+            storage = self._add(key, tensor, "input", made=False)
+        # Inside a kernel or a backward, views made on the way have no grad_fn yet and look like leaves.
+        unknown = storage.kind in ("input", "activation") and not self._depth and not tensor._is_view()
+        if unknown and tensor.requires_grad and not compat.has_history(tensor):
+            storage.kind = "parameter"
+        return storage
+
+    def _made(
+        self,
+        tensor: Tensor,
+        made: list[int],
+        stack: tuple[Any, ...],
+        module: str | None,
+        operation: str,
+        backward: bool,
+        differentiable: bool,
+    ) -> None:
+        key = compat.storage_key_or_none(tensor)
+        if key is None:
+            return
+        known = self._live.get(key)
+        if known is not None:
+            known.bytes = max(known.bytes, tensor.untyped_storage().nbytes())  # resize_ may have grown it
+            return
+        kind: Kind = "temporary" if backward or self._step_began is not None else "activation"
+        # Made by the program itself, outside of any module and of what needs a gradient: data.
+        if kind == "activation" and not differentiable and module is None:
+            kind = "input"
+        storage = self._add(key, tensor, kind, made=True)
+        storage.stack, storage.module, storage.operation = stack, module, operation.partition(".")[2]
+        made.append(storage.number)
+
+    def _add(self, key: int, tensor: Tensor, kind: Kind, *, made: bool) -> Storage:
+        trace = self.trace
+        memory = tensor.untyped_storage()
+        storage = Storage(
+            number=len(trace.storages),
+            bytes=memory.nbytes(),
+            born=trace.tick if made else 0,
+            kind=kind,
+            made=made,
+            last_use=trace.tick,
+        )
+        trace.storages.append(storage)
+        self._live[key] = storage
+
+        def freed(_: Any) -> None:
+            storage.died = trace.tick
+            if self._live.get(key) is storage:
+                del self._live[key]
+            self._refs.pop(key, None)
+
+        self._refs[key] = weakref.ref(memory, freed)
+        return storage
+
+    # --- saves ------------------------------------------------------------------------------------------
+    def _pack(self, tensor: Tensor) -> Any:
+        storage = None if self._done else self._seen(tensor)
+        if storage is None:
+            return tensor.detach()
+        save = Save(
+            storage=storage.number,
+            tick=self.trace.tick,
+            stack=frames.capture(2),
+            module=self.module,
+            shape=tuple(tensor.shape),
+            dtype=str(tensor.dtype).removeprefix("torch."),
+            sequence=compat.next_sequence_number() - 1,
+        )
+        self.trace.saves.append(save)
+        self._quiet, quiet = True, self._quiet
+        try:
+            # An alias: keeping an output itself would keep its own node for ever.
+            return _Held(tensor.detach(), save, self.trace)
+        finally:
+            self._quiet = quiet
+
+    def _unpack(self, held: Any) -> Tensor:
+        if not isinstance(held, _Held):
+            plain: Tensor = held
+            return plain
+        held.save.needed = self.trace.tick
+        return held.tensor
+
+    # --- calls ---------------------------------------------------------------------------------------
+    def _call_begins(self, in_place: bool) -> None:
+        self._asked.append((in_place, len(self.trace.operations)))
+
+    def _call_ends(self, name: str, out: Any) -> None:
+        _, start = self._asked.pop()
+        if self._done or not isinstance(out, Tensor):
+            return
+        # No question to the tensor itself: to ask a view for its grad_fn may make torch refuse a write.
+        key = compat.storage_key_or_none(out)
+        storage = None if key is None else self._live.get(key)
+        for operation in self.trace.operations[start:]:
+            if storage is not None and storage.number in operation.makes:
+                operation.function = name
+
+    # --- backward ---------------------------------------------------------------------------------------
+    def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def run_backward(outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+            if self._done or self._depth:  # a backward inside of backward is part of the outer one
+                return original(outputs, *args, **kwargs)
+            trace = self.trace
+            roots = [out for out in outputs if isinstance(out, Tensor)]
+            if trace.backwards + 1 == self.step:
+                trace.backward_began = trace.tick
+                if self.keep_results:
+                    trace.results += self._copies(roots)
+                    trace.roots = len(roots)
+            leaves = self._name_saves(roots)
+            self._depth += 1
+            try:
+                answer = original(outputs, *args, **kwargs)
+            finally:
+                self._depth -= 1
+            trace.backwards += 1
+            self._name_gradients(leaves)
+            if trace.backwards < self.step:
+                trace.began = trace.tick
+                trace.backward_began = None
+                return answer
+            self._end(leaves, answer)
+            return answer
+
+        return run_backward
+
+    def _end(self, leaves: Sequence[Tensor], gradients: Any) -> None:
+        trace = self.trace
+        if self.keep_results:
+            for leaf in leaves:
+                if leaf.grad is not None:
+                    trace.results += self._copies([leaf.grad])
+            trace.results += self._copies(_tensors(gradients))
+        self._finish()
+        if self.stop:
+            raise EnoughError
+
+    def _name_gradients(self, leaves: Sequence[Tensor]) -> None:
+        for leaf in leaves:
+            owner = self._seen(leaf)
+            storage = None if leaf.grad is None else self._seen(leaf.grad)
+            if storage is not None and owner is not None:
+                storage.kind, storage.name = "gradient", owner.name
+
+    def _copies(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        self._quiet = True
+        try:
+            return [tensor.detach().clone() for tensor in tensors]
+        finally:
+            self._quiet = False
+
+    def _name_saves(self, roots: Sequence[Tensor]) -> list[Tensor]:
+        """Ask every node of the graph which saves are its own, and under which role.
+
+        Returns:
+            The leaves that gradients flow to. Asked of the graph, for a weak reference to a parameter
+            would forbid ``module.to(…)`` to replace it.
+        """
+        leaves: list[Tensor] = []
+        seen: set[Any] = set()
+        todo = [node for node in map(compat.renewed_grad_fn, roots) if node is not None]
+        while todo:
+            node = todo.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            leaf = getattr(node, "variable", None)  # AccumulateGrad alone has one
+            if isinstance(leaf, Tensor):
+                leaves.append(leaf)
+            for role, held in compat.raw_saved(node):
+                if isinstance(held, _Held) and held.save.node is None:
+                    held.save.node = str(node.name()).rpartition("::")[2]
+                    held.save.role = role
+                    held.save.edges = tuple(parent is not None for parent, _ in node.next_functions)
+            todo += [parent for parent, _ in node.next_functions if parent is not None]
+        return sorted(leaves, key=self._first_seen)
+
+    def _first_seen(self, leaf: Tensor) -> int:
+        """An order that another run of the same program has, too."""
+        storage = self._seen(leaf)
+        return -1 if storage is None else storage.number
+
+    def _forward_of(
+        self, node: Any, stack: tuple[Any, ...], module: str | None
+    ) -> tuple[tuple[Any, ...], str | None]:
+        """Where the forward operation ran whose backward runs now."""
+        if node is None:
+            return stack, module
+        return self.trace.origin.get(compat.sequence_number(node), (stack, module))
+
+    # --- modules ----------------------------------------------------------------------------------------
+    def _module_begins(self, module: torch.nn.Module, _: Any) -> None:
+        if self._done:
+            return
+        known = self._names.get(id(module))
+        if known is None or known[0]() is not module:
+            self._learn(module)
+        self._modules.append(self._names[id(module)][1])
+
+    def _module_ends(self, *_: Any) -> None:
+        if self._modules:
+            self._modules.pop()
+
+    def _step_begins(self, *_: Any) -> None:
+        self._step_began = len(self.trace.storages)
+
+    def _step_ends(self, *_: Any) -> None:
+        """What an optimizer's step leaves behind is its state; the rest was for the moment."""
+        if self._step_began is not None:
+            for storage in self.trace.storages[self._step_began :]:
+                if storage.died is None and storage.kind == "temporary":
+                    storage.kind = "input"
+        self._step_began = None
+
+    def _learn(self, root: torch.nn.Module) -> None:
+        """Name a module that was called for the first time, all below it, and their tensors."""
+        for path, module in root.named_modules():
+            kind = type(module).__name__
+            self._names[id(module)] = (weakref.ref(module), f"{path} ({kind})" if path else kind)
+        for path, parameter in root.named_parameters():
+            storage = self._seen(parameter)
+            if storage is not None:
+                storage.kind, storage.name = "parameter", path
+        for path, buffer in root.named_buffers():
+            storage = self._seen(buffer)
+            if storage is not None:
+                storage.kind, storage.name = "buffer", path
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    if isinstance(tree, Tensor):
+        return [tree]
+    return [leaf for leaf in compat.tree_leaves(tree) if isinstance(leaf, Tensor)]

@@ -1,0 +1,112 @@
+"""Record a function or a program."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import random
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from ..torch_internals import compat
+from ._analysis import analyse
+from ._facts import MemoryReport
+from .recorder import EnoughError, Recorder
+
+
+def record(
+    step: Callable[..., Any], *args: Any, backwards: int = 1, fake: bool = False, **kwargs: Any
+) -> MemoryReport:
+    """Run ``step(*args, **kwargs)`` up to the end of its first backward and say where memory goes.
+
+    Args:
+        step: Builds a graph and calls backward; what follows the backward is not run.
+        backwards: The backward at whose end to stop; the report is of the stretch since the one before.
+        fake: Run on tensors without memory: ``step`` must make its model and its data itself.
+    Returns:
+        What was recorded, up to the end of ``step`` where it calls backward less often.
+    Example:
+        >>> def step():
+        ...     w = torch.ones(1000, requires_grad=True)
+        ...     (w.exp() * 2).sum().backward()
+        >>> [(kept.bytes, kept.roles[0].role) for kept in record(step).kept]
+        [(4000, 'result')]
+    """
+    recorder = Recorder(backwards)
+    with _tensors(fake), recorder:
+        with contextlib.suppress(EnoughError):
+            step(*args, **kwargs)
+    return analyse(recorder.trace, command=(), fake=fake, step=backwards)
+
+
+def run_program(
+    run: Callable[[], str | None],
+    *,
+    command: tuple[str, ...],
+    step: int,
+    fake: bool,
+    try_in_place: bool,
+    progress: Callable[[int], None] | None = None,
+) -> MemoryReport:
+    """Record a program.
+
+    Args:
+        run: Runs the program and returns why it failed, None where it didn't. Called a second time to
+            try the candidates.
+        command: Its command line, for the report.
+        step: The backward at whose end it is stopped.
+        fake: Under fake tensors.
+        try_in_place: Whether to run it again with the candidates in place.
+        progress: Called with the number of operations now and then, with 0 at the end.
+    """
+    randomness = _Randomness()
+    recorder = Recorder(step, keep_results=try_in_place, progress=progress)
+    with _tensors(fake), recorder:
+        failure = run()
+    if progress is not None:
+        progress(0)
+    if failure is not None:
+        recorder.trace.ended_early = _explained(failure, fake)
+    report = analyse(recorder.trace, command=command, fake=fake, step=step)
+    if not try_in_place or failure is not None:
+        return report
+    from ._trial import attempt
+
+    randomness.restore()
+    return dataclasses.replace(report, trial=attempt(run, report, recorder.trace, step))
+
+
+def _explained(failure: str, fake: bool) -> str:
+    names = tuple(error.__name__ for error in compat.fake_errors())
+    if fake and failure.startswith(names):
+        return f"the program looked at a value, and under --fake there are none ({failure})"
+    return f"the program failed: {failure}"
+
+
+@contextlib.contextmanager
+def _tensors(fake: bool) -> Iterator[None]:
+    """Make tensors without memory where that is wanted."""
+    if not fake:
+        yield
+        return
+    with compat.fake_mode(), compat.converting_fake_modules():
+        yield
+
+
+class _Randomness:
+    """The state of every generator, so that a second run draws the same numbers."""
+
+    def __init__(self) -> None:
+        self._torch = torch.get_rng_state()
+        self._python = random.getstate()
+        numpy = sys.modules.get("numpy")
+        self._numpy = None if numpy is None else numpy.random.get_state()
+
+    def restore(self) -> None:
+        torch.set_rng_state(self._torch)
+        random.setstate(self._python)
+        if self._numpy is not None:
+            sys.modules["numpy"].random.set_state(self._numpy)

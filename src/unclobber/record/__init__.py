@@ -1,0 +1,38 @@
+"""What was saved, what was written over it, and what was there before.
+
+One ``Ledger`` belongs to one session. It is fed by ``hooks`` and asked by the session at each
+need; it decides nothing. Everything in it dies with the graph nodes that autograd frees.
+"""
+
+from ._region import Region, overlap, region_of
+from ._write_event import WriteEvent
+from .content import differing, same_bits
+from .fingerprints import Fingerprint, Fingerprints, Place
+from .ledger import METADATA_ONLY, Ledger, Standing, same_memory
+from .misread import LARGEST_COPY
+from .saved import History, SavedTensor, UncheckedSave
+from .saved_bytes import SavedBytes
+from .selection import select
+
+__all__ = [
+    "LARGEST_COPY",
+    "METADATA_ONLY",
+    "Fingerprint",
+    "Fingerprints",
+    "History",
+    "Ledger",
+    "Place",
+    "Region",
+    "SavedBytes",
+    "SavedTensor",
+    "Standing",
+    "UncheckedSave",
+    "WriteEvent",
+    "differing",
+    "overlap",
+    "region_of",
+    "same_bits",
+    "same_memory",
+    "select",
+    "view_writes",
+]

@@ -1,0 +1,78 @@
+"""Saved tensors found by the addresses of their bytes, where two storages may lie over one memory.
+
+``torch.from_numpy`` twice over one array, DLPack, ``frombuffer``, a mapped file: each call makes a storage of
+its own over memory that torch has not allocated, with a version counter of its own. torch allocates no
+memory twice, so that one of two storages that meet is always such a borrowed one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from ..torch_internals import compat
+from ._extents import Extents
+from ._region import region_of
+from .saved import SavedTensor
+
+
+class SavesByAddress:
+    """Live saves of borrowed memory; of all memory once a program has written through a borrowed one."""
+
+    def __init__(self) -> None:
+        self.everything = False
+        self._saves: Extents[SavedTensor] = Extents()
+
+    def add(self, saved: SavedTensor) -> None:
+        """Enter a save, whatever its memory."""
+        reach = _reach(saved.alias)
+        if reach is not None:
+            self._saves.add(*reach, saved)
+
+    def take_everything(self, saves: Iterable[SavedTensor]) -> None:
+        """From now on memory that torch has allocated is known, too: ``saves`` are all live ones."""
+        self.everything = True
+        self._saves = Extents()
+        for saved in saves:
+            self.add(saved)
+
+    def elsewhere(self, tensor: torch.Tensor, key: int) -> dict[int, int]:
+        """The other storages through which bytes of ``tensor`` are saved.
+
+        Args:
+            tensor: What is about to be written.
+            key: Its own storage.
+        Returns:
+            By storage key, how many bytes after the start of that storage the one of ``tensor`` begins.
+        """
+        reach = _reach(tensor) if self._saves else None
+        if reach is None:
+            return {}
+        lo, hi = reach
+        found: dict[int, int] = {}
+        for saved in self._saves.near(lo, hi):
+            alias = saved.alias
+            other = compat.storage_key_or_none(alias)
+            if other is None or other == key or other in found or alias.device != tensor.device:
+                continue
+            now = _reach(alias)  # its memory may have been given back since, and be another's
+            if now is not None and now[0] < hi and lo < now[1]:
+                found[other] = _start(tensor) - _start(alias)
+        return found
+
+
+def _start(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _reach(tensor: torch.Tensor) -> tuple[int, int] | None:
+    """The addresses of its first byte and after its last; None where it lies nowhere."""
+    if tensor.is_meta or not compat.is_plain(tensor):
+        return None
+    region = region_of(tensor)
+    storage = tensor.untyped_storage()
+    if region is None or region.hi > storage.nbytes():
+        return None
+    start = storage.data_ptr()
+    return (start + region.lo, start + region.hi) if start else None

@@ -1,0 +1,65 @@
+"""Version counters that stand for two memories.
+
+``v.data = new`` gives ``v`` other memory, and leaves it the counter that it shares with its base, its
+views and its detached twins, which keep the old one. From then on a write to either memory moves the
+counter of both, and a saved tensor's counter may have moved although nothing has touched its memory.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Callable
+
+import torch
+
+from ..torch_internals import compat
+from ._write_event import WriteEvent
+from .saved import SavedTensor
+
+_MOST_WRITES = 256
+_MOST_STORAGES = 4096
+"""Beyond these bounds what is known is forgotten: a counter that moved is then refused, as torch does."""
+
+
+class _Shared:
+    """One counter, and the storages that it stands for."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = weakref.ref(tensor)
+        self.counter = compat.counter_of(tensor)
+        """A tensor without memory, which has the same counter and outlives the one that was exchanged."""
+        self.writes: deque[tuple[int, WriteEvent]] = deque(maxlen=_MOST_WRITES)
+        """What moved the counter, oldest first, each with the storage that was written."""
+
+
+class SharedCounters:
+    """The counters of one session that stand for two memories."""
+
+    def __init__(self) -> None:
+        self._by_storage: dict[int, _Shared] = {}
+
+    def exchanged(self, tensor: torch.Tensor, old: int, new: int) -> None:
+        """``tensor`` leaves the storage ``old``, which others hold, for ``new``."""
+        shared = self._by_storage.get(old)
+        if shared is None or shared.tensor() is not tensor:
+            shared = _Shared(tensor)
+        if len(self._by_storage) > _MOST_STORAGES:
+            self._by_storage.clear()
+        self._by_storage[old] = self._by_storage[new] = shared
+
+    def written(self, tensor: torch.Tensor, key: int, event: Callable[[], WriteEvent]) -> None:
+        """``tensor``, of storage ``key``, is about to be written by what moves its counter."""
+        shared = self._by_storage.get(key)
+        if shared is None or tensor.is_inference():
+            return  # of an inference tensor, that lies where another lay: it has no counter
+        if shared.counter._version == tensor._version:
+            shared.writes.append((key, event()))
+
+    def writes_elsewhere(self, saved: SavedTensor) -> list[WriteEvent]:
+        """Writes to other memory that have moved its counter since it was saved, oldest first."""
+        key = compat.storage_key_or_none(saved.alias)
+        shared = None if key is None else self._by_storage.get(key)
+        if shared is None or shared.counter._version != saved.alias._version:
+            return []
+        return [event for other, event in shared.writes if other != key and event.version >= saved.version]

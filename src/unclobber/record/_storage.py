@@ -1,0 +1,172 @@
+"""All that is known of one storage: who saved what of it, who wrote to it, what was there before."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+from ..torch_internals import compat
+from ._extents import Extents
+from ._region import Region, overlap, region_of
+from ._undo import Account, Cell, Record, keep
+from ._write_event import WriteEvent, folded
+from .saved import Filing, SavedTensor
+from .selection import Selection, physical_take
+
+_FIRST_PRUNE = 64
+_LONGEST_LOG = 256
+
+
+class StorageBook:
+    """The saves and writes of one storage. Kept alive by its saves alone."""
+
+    __slots__ = (
+        "__weakref__",
+        "_by_extent",
+        "_cells",
+        "_log_limit",
+        "_saves",
+        "_saves_limit",
+        "_times",
+        "bumps",
+        "serial",
+        "writes",
+    )
+
+    def __init__(self) -> None:
+        self.serial = 0
+        """Number of writes seen so far."""
+        self.bumps = 0
+        """How many of them move a version counter."""
+        self.writes: list[WriteEvent] = []
+        self._log_limit = _LONGEST_LOG
+        self._saves: list[weakref.ref[SavedTensor]] = []
+        self._saves_limit = _FIRST_PRUNE
+        self._times: dict[Any, tuple[int, int]] = {}
+        self._cells: weakref.WeakValueDictionary[Any, Cell] = weakref.WeakValueDictionary()
+        self._by_extent: Extents[Cell] = Extents()
+
+    def add(self, saved: SavedTensor) -> None:
+        """Enter a save; nothing was written between it and now."""
+        # Saves of one stack between the same two writes are one time that the line ran.
+        times, at = self._times.get(saved.stack, (0, -1))
+        nth = times if at == self.serial else times + 1
+        self._times[saved.stack] = (nth, self.serial)
+        moved = saved.alias._version != saved.version
+        saved.filing = Filing(self, self.serial, self.bumps, nth, moved)
+        self._saves.append(weakref.ref(saved))
+        if len(self._saves) > self._saves_limit:
+            self._saves = [ref for ref in self._saves if ref() is not None]
+            self._saves_limit = 2 * len(self._saves) + _FIRST_PRUNE
+        if not saved.alias.is_meta:
+            self._open_cell(saved)
+
+    def times(self, saved: SavedTensor) -> int:
+        """How many versions of this storage the stack of ``saved`` has saved."""
+        return self._times.get(saved.stack, (1, 0))[0]
+
+    def saves(self) -> Iterator[SavedTensor]:
+        """The live ones."""
+        for ref in self._saves:
+            saved = ref()
+            if saved is not None:
+                yield saved
+
+    def counter(self) -> int | None:
+        """Version counter of the newest live save."""
+        for ref in reversed(self._saves):
+            saved = ref()
+            if saved is not None:
+                return None if saved.alias.is_inference() else saved.alias._version
+        return None
+
+    def note(self, event: WriteEvent) -> None:
+        """Enter a write that is about to happen."""
+        self.serial += 1
+        self.bumps += event.bumps
+        self.writes.append(event)
+        if len(self.writes) > self._log_limit:
+            oldest = min((saved.filing.since for saved in self.saves() if saved.filing), default=self.serial)
+            self.writes = folded(self.writes, oldest)
+            self._log_limit = 2 * len(self.writes) + _LONGEST_LOG
+
+    def settle(self, bumps: int, *, by_last_write: bool = False) -> None:
+        """Correct the count of bumps after an operation of which it wasn't known beforehand."""
+        if by_last_write and self.writes and bumps > self.bumps:
+            self.writes[-1].bumps += bumps - self.bumps
+        self.bumps = bumps
+
+    def lose(self, size: int) -> None:
+        """All but ``size`` bytes are about to be given back: forget the saves whose values are only there."""
+        for saved in self.saves():
+            filing = saved.filing
+            if filing is None or filing.cell is None or filing.moment is None:
+                continue
+            if filing.cell.region.hi <= size or filing.moment.is_kept():
+                continue
+            filing.cell = filing.moment = None
+            filing.unseen = True
+
+    def preserve(
+        self, account: Account, target: Any, region: Region, selection: Selection | None, shift: int = 0
+    ) -> None:
+        """Keep what a write to ``target`` is about to destroy and live saves still hold.
+
+        Copies the smaller of the overwritten elements and the overlapped saves.
+
+        Args:
+            target: The tensor about to be written.
+            region: Its region of this storage.
+            selection: Which of its elements the write can change; None: all.
+            shift: How many bytes after the start of this storage the one of ``target`` begins, if it is
+                another over the same memory.
+        """
+        if selection is not None:
+            bounds = selection.bounds(target)
+            cells = [] if bounds is None else self._hit(bounds.moved(shift))
+        else:
+            cells = self._hit(region)
+        if not cells:
+            return
+        if region.hi - shift > target.untyped_storage().nbytes():
+            return  # the storage was shrunk behind the tensor: reading it would leave its memory
+        data = None
+        nbytes = region.nbytes
+        if selection is not None:
+            data = physical_take(selection, target)
+            if data is not None and data.nbytes + selection.nbytes < nbytes:
+                nbytes = data.nbytes + selection.nbytes
+            else:
+                selection = data = None
+        # elements that lie across those of this storage can't be laid over them one by one
+        cells_are_smaller = shift % region.itemsize or sum(cell.region.nbytes for cell in cells) <= nbytes
+        record: Record | None = None
+        for cell in cells:
+            if selection is None and region in cell.recorded:
+                continue
+            if cells_are_smaller or cell.whole_only or cell.recorded_bytes + nbytes > cell.region.nbytes:
+                whole = keep(compat.physical(cell.alias)) if cell.alias is not None else None
+                assert whole is not None  # `_hit` gives open cells only
+                cell.append(Record(account, cell.region, cell.dtype, whole, full=True))
+            else:
+                if record is None:
+                    copied = keep(compat.physical(target) if data is None else data)
+                    record = Record(account, region, target.dtype, copied, selection)
+                cell.append(record)
+
+    def _open_cell(self, saved: SavedTensor) -> None:
+        region = region_of(saved.alias)
+        if region is None:
+            return
+        key = (region, saved.alias.dtype, compat.conj_neg_bits(saved.alias))
+        cell = self._cells.get(key)
+        if cell is None:
+            cell = self._cells[key] = Cell(saved, region)
+            self._by_extent.add(region.lo, region.hi, cell)
+        cell.open(saved)
+
+    def _hit(self, region: Region) -> list[Cell]:
+        """Open cells that share a byte with ``region``."""
+        near = self._by_extent.near(region.lo, region.hi)
+        return [cell for cell in near if cell.alias is not None and overlap(cell.region, region)]

@@ -1,0 +1,238 @@
+"""What was there before a write: undo records, and values rebuilt from them.
+
+All live saves of one geometry of one storage share a ``Cell``. The cell's log is a chain of
+``Moment``s linked forward in time, each with the record of the write that ended it. A save holds
+the moment at which it was made, so it keeps alive exactly the records of the writes that came
+after it, and dropping it frees what nobody else needs: reference counting is the bookkeeping.
+
+A value is rebuilt from the nearest later known one (the memory as it is now, or a full copy) by
+laying the records over it, newest first.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import torch
+
+from ..torch_internals import compat
+from ._region import Region
+from .saved import SavedTensor
+from .selection import Selection
+
+SLAB = 1 << 20
+"""Small copies share slabs of this many bytes: alone they would shred the allocator's heap."""
+_SMALL = 1 << 17
+_ALIGN = 64
+_CACHE_AFTER = 8
+"""Rebuilding through more records than this keeps the result: backward asks newest first, so the
+next older save needs only a few records more."""
+
+
+class Account:
+    """Bytes of overwritten values that are kept now, and the most there ever were."""
+
+    __slots__ = ("_lock", "kept", "peak")
+
+    def __init__(self) -> None:
+        self.kept = 0
+        self.peak = 0
+        self._lock = threading.RLock()  # a finalizer may run inside the critical section
+
+    def add(self, nbytes: int) -> None:
+        with self._lock:
+            self.kept += nbytes
+            self.peak = max(self.peak, self.kept)
+
+    def remove(self, nbytes: int) -> None:
+        with self._lock:
+            self.kept -= nbytes
+
+
+_slab = threading.local()
+
+
+def keep(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy, any shape and dtype; expanded dimensions stay expanded, small CPU copies share slabs."""
+    compact = _compact(tensor)
+    nbytes = compact.numel() * compact.itemsize
+    room = (nbytes + _ALIGN - 1) & -_ALIGN
+    if room > _SMALL or tensor.device.type != "cpu":
+        return compact.clone().expand(tensor.size())
+    slab: torch.Tensor | None = getattr(_slab, "memory", None)
+    if slab is None or _slab.used + room > SLAB:
+        slab = _slab.memory = torch.empty(SLAB, dtype=torch.uint8)
+        _slab.used = 0
+    start = _slab.used
+    _slab.used = start + room
+    place = slab[start : start + nbytes].view(compact.dtype).view(compact.size())
+    return place.copy_(compact).expand(tensor.size())
+
+
+class Record:
+    """The values of one overwritten region just before a write; shared by the cells it overlaps."""
+
+    __slots__ = ("account", "data", "dtype", "full", "nbytes", "region", "selection")
+
+    def __init__(
+        self,
+        account: Account,
+        region: Region,
+        dtype: torch.dtype,
+        data: torch.Tensor,
+        selection: Selection | None = None,
+        full: bool = False,
+    ) -> None:
+        self.account = account
+        self.region = region
+        self.dtype = dtype
+        self.data = data
+        self.selection = selection
+        """Which elements of the region ``data`` holds; None: all of them."""
+        self.full = full
+        """Whether this is the value of a whole cell, so that nothing later is needed to rebuild it."""
+        self.nbytes = region.nbytes if selection is None else selection.nbytes + data.nbytes
+        account.add(self.nbytes)
+
+    def __del__(self) -> None:
+        if hasattr(self, "nbytes"):  # not where the copy itself failed
+            self.account.remove(self.nbytes)
+
+    def restore(self, view: torch.Tensor) -> None:
+        """Put the values back into ``view``, which has the geometry of the written tensor."""
+        if self.selection is None:
+            _compact(view).copy_(_compact(self.data))
+        else:
+            self.selection.put(view, self.data)
+
+
+class Moment:
+    """A point in a cell's time: the record of the write that ended it, and the next moment."""
+
+    __slots__ = ("next", "record")
+
+    def __init__(self) -> None:
+        self.record: Record | None = None
+        self.next: Moment | None = None
+
+    def is_kept(self) -> bool:
+        """Whether the values of this point can be had without the memory: a full copy came later."""
+        at: Moment | None = self
+        while at is not None and at.record is not None:
+            if at.record.full:
+                return True
+            at = at.next
+        return False
+
+
+class Cell:
+    """All live saves of one geometry and dtype of one storage."""
+
+    __slots__ = (
+        "__weakref__",
+        "_cache",
+        "alias",
+        "bits",
+        "dtype",
+        "now",
+        "recorded",
+        "recorded_bytes",
+        "region",
+        "whole_only",
+    )
+
+    def __init__(self, saved: SavedTensor, region: Region) -> None:
+        self.region = region
+        self.dtype = saved.alias.dtype
+        self.bits = compat.conj_neg_bits(saved.alias)
+        self.alias: torch.Tensor | None = None
+        """The memory itself while a save's value may still be in it; None once a full copy is kept."""
+        self.now = Moment()
+        self.recorded: set[Region] = set()
+        """Regions recorded since the last save: the oldest value of a region is the one that counts."""
+        self.recorded_bytes = 0
+        self.whole_only = region.nbytes > region.hi - region.lo
+        """Windows that share elements with each other (``unfold``) can't be laid over piece by piece."""
+        self._cache: tuple[Moment, torch.Tensor] | None = None
+
+    def open(self, saved: SavedTensor) -> None:
+        """A save was made: from now on the present value matters (again)."""
+        self.alias = saved.alias
+        self.recorded = set()
+        self.recorded_bytes = 0
+        assert saved.filing is not None
+        saved.filing.cell = self
+        saved.filing.moment = self.now
+
+    def append(self, record: Record) -> None:
+        """End the present moment with the record of the write that is about to happen."""
+        self.now.record = record
+        self.now.next = self.now = Moment()
+        if record.full:
+            self.alias = None
+        else:
+            if record.selection is None:
+                self.recorded.add(record.region)
+            self.recorded_bytes += record.nbytes
+
+    def value_at(self, moment: Moment) -> torch.Tensor:
+        """A fresh tensor with the values that the cell had at ``moment``.
+
+        Always a copy: backward code may scribble on what it unpacks, and asks again later.
+        """
+        records: list[Record] = []
+        base: torch.Tensor | None = None
+        at: Moment = moment
+        while at.record is not None:
+            if self._cache is not None and at is self._cache[0]:
+                base = self._cache[1]
+                break
+            if at.record.full:
+                base = at.record.data
+                break
+            records.append(at.record)
+            assert at.next is not None
+            at = at.next
+        if base is None:
+            assert self.alias is not None  # the newest moment of an open cell
+            base = compat.physical(self.alias)
+        if not records:
+            return compat.with_bits(self._copied(base), *self.bits)
+        value = self._replay(base, records)
+        if len(records) > _CACHE_AFTER or self._cache is not None:
+            self._cache = (moment, value)
+            value = value.clone()
+        return compat.with_bits(value, *self.bits)
+
+    def _copied(self, base: torch.Tensor) -> torch.Tensor:
+        """A copy laid out as what was saved: kernels round differently for another layout."""
+        region = self.region
+        if not region.dense or self.whole_only or 0 in region.strides:
+            return base.clone()
+        value = torch.empty_strided(region.sizes, region.strides, dtype=base.dtype, device=base.device)
+        return value.copy_(base)
+
+    def _replay(self, base: torch.Tensor, records: list[Record]) -> torch.Tensor:
+        """Lay ``records`` (oldest first) over ``base``, in a buffer that holds all their regions."""
+        regions = [self.region, *(record.region for record in records)]
+        lo = min(region.lo for region in regions) & -16
+        hi = max(region.hi for region in regions)
+        buffer = torch.empty((hi - lo + 15) & -16, dtype=torch.uint8, device=base.device)
+
+        def view(region: Region, dtype: torch.dtype) -> torch.Tensor:
+            start = (region.lo - lo) // region.itemsize
+            return buffer.view(dtype).as_strided(region.sizes, region.strides, start)
+
+        _compact(view(self.region, self.dtype)).copy_(_compact(base))
+        for record in reversed(records):
+            record.restore(view(record.region, record.dtype))
+        value = view(self.region, self.dtype)
+        return value.clone() if buffer.nbytes > 2 * self.region.nbytes else value
+
+
+def _compact(tensor: torch.Tensor) -> torch.Tensor:
+    """One copy of each element: expanded dimensions narrowed to 1."""
+    for dim, stride in enumerate(tensor.stride()):
+        if stride == 0 and tensor.size(dim) > 1:
+            tensor = tensor.narrow(dim, 0, 1)
+    return tensor

@@ -1,0 +1,70 @@
+"""One write to memory that live saved tensors share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..source import Stack
+from ._region import Region
+
+
+class WriteEvent:
+    """A write as the kernel below autograd saw it, just before it ran.
+
+    Equal writes (same stack, operation and region) are folded when a storage's log grows long, so
+    an endless loop keeps a bounded log; ``first`` and ``last`` then span all of them.
+    """
+
+    __slots__ = (
+        "actor", "bumps", "count", "counter", "first", "last", "operation", "region", "stack", "version",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        serial: int,
+        operation: str,
+        stack: Stack,
+        region: Region | None,
+        version: int,
+        bumps: int,
+        actor: Any,
+        counter: int | None = None,
+    ) -> None:
+        self.first = self.last = serial
+        self.count = 1
+        self.operation = operation
+        """ATen name without namespace and overload: ``add_``."""
+        self.stack = stack
+        self.region = region
+        """None where only metadata changed (``unsqueeze_``) or no element was written."""
+        self.version = version
+        """Version counter of the written tensor before the write."""
+        self.bumps = bumps
+        """By how much it moves the version counter of the written tensor."""
+        self.counter = counter
+        """Version counter of the newest live save before the write: what was written may have one of its
+        own (``.data``)."""
+        self.actor = actor
+        """Weak reference to the module or optimizer whose code wrote, or None."""
+
+
+def folded(events: list[WriteEvent], oldest: int) -> list[WriteEvent]:
+    """The same log, shorter: what no live save saw is dropped, equal writes become one.
+
+    Args:
+        events: Oldest first.
+        oldest: The smallest ``since`` of all live saves.
+    """
+    kept: dict[tuple[Any, ...], WriteEvent] = {}
+    for event in events:
+        if event.last < oldest:
+            continue
+        files = tuple(code.co_filename for code in event.stack[::2])  # see `spot`
+        key = (files, event.stack, event.operation, event.region)
+        earlier = kept.get(key)
+        if earlier is None:
+            kept[key] = event
+        else:
+            earlier.last = event.last
+            earlier.count += event.count
+    return sorted(kept.values(), key=lambda event: event.first)

@@ -1,0 +1,99 @@
+"""A tensor's content: compared bit for bit, or as one number, to notice a change that nobody saw.
+
+``torch.hash_tensor`` would be at hand, but it is the exclusive or of all elements: it is the same
+after a shuffle, and zero for any even number of equal elements (torch_facts). On the CPU we take
+Python's own 64-bit SipHash of the raw bytes, about 3 GB/s; on other devices a sum of scrambled
+words that depends on their places, so that only one number crosses over.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+
+from ..torch_internals import compat
+
+_CHUNK = 1 << 18
+"""Bytes hashed at a time: small enough to stay in the cache between copying and hashing."""
+
+
+def digest(tensor: torch.Tensor) -> int | None:
+    """A number that depends on every bit of a strided tensor, any shape and dtype, and on its place.
+
+    Returns:
+        None where there is no content to look at: meta, sparse, a subclass of its own, or a storage
+        that was shrunk behind the tensor.
+    """
+    if not compat.is_plain(tensor) or tensor.is_meta:
+        return None
+    if tensor.is_cpu and tensor.is_contiguous():
+        return _of_bytes(tensor) if _in_storage(tensor) else None  # nothing of torch's runs here
+    with torch.no_grad(), compat.unseen_by_torch():
+        tensor = compat.physical(tensor)
+        if not _in_storage(tensor):
+            return None
+        if not tensor.is_contiguous():
+            tensor = tensor.contiguous()
+        return _of_bytes(tensor) if tensor.device.type == "cpu" else of_words(tensor)
+
+
+def _in_storage(tensor: torch.Tensor) -> bool:
+    if tensor.numel() == 0:
+        return True
+    last = sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
+    end = (tensor.storage_offset() + last + 1) * tensor.itemsize
+    return end <= tensor.untyped_storage().nbytes()
+
+
+def _of_bytes(tensor: torch.Tensor) -> int:
+    nbytes = tensor.numel() * tensor.itemsize
+    if nbytes == 0:
+        return 0
+    start = tensor.data_ptr()
+    if nbytes <= _CHUNK:
+        return hash(ctypes.string_at(start, nbytes))
+    return hash(
+        tuple(
+            hash(ctypes.string_at(start + offset, min(_CHUNK, nbytes - offset)))
+            for offset in range(0, nbytes, _CHUNK)
+        )
+    )
+
+
+def of_words(tensor: torch.Tensor) -> int:
+    """The same on any device, with torch's own operations; a contiguous tensor."""
+    raw = tensor.reshape(-1).view(torch.uint8)
+    rest = -raw.numel() % 8
+    if rest:
+        raw = torch.cat((raw, raw.new_zeros(rest)))
+    if raw.storage_offset() % 8:
+        raw = raw.clone()
+    words = raw.view(torch.int64)
+    place = torch.arange(1, words.numel() + 1, dtype=torch.int64, device=words.device)
+    # Multiplication carries upwards only: fold the high bits down between the two rounds.
+    mixed = (words ^ place * -7046029254386353131) * -4658895280553007687
+    mixed = (mixed ^ (mixed >> 29)) * -7723592293110705685
+    return int((mixed ^ (mixed >> 32)).sum())
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Equal in kind and bit for bit, NaNs included."""
+    if a.shape != b.shape or a.dtype != b.dtype or a.device != b.device:
+        return False
+    return a.numel() == 0 or a.is_meta or torch.equal(_bytes_of(a), _bytes_of(b))
+
+
+def differing(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Where two tensors of one shape differ, element by element; a NaN equals a NaN."""
+    differs = a != b
+    if a.is_floating_point() or a.is_complex():
+        differs &= ~(a.isnan() & b.isnan())
+    return differs
+
+
+def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    flat = compat.physical(tensor).contiguous().view(-1)
+    if flat.numel() == 1:
+        flat = flat.as_strided((1,), (1,))  # one element counts as contiguous whatever its stride
+    return flat.view(torch.uint8)

@@ -1,0 +1,741 @@
+"""The run record of one session: saves as they are packed, writes as they happen.
+
+The two entries that run at every save and at every write are ``pending.append`` and
+``before_write``. A save is only put on a queue; it is looked up and filed under its storage when
+the next write anywhere is about to happen, and most saves are dead by then (backward freed them),
+so that a training loop whose writes come after backward files nothing at all.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..source import frames
+from ..torch_internals import compat
+from . import view_writes
+from ._by_address import SavesByAddress
+from ._doubt import Doubt, Input
+from ._region import overlap, region_of
+from ._shared_counters import SharedCounters
+from ._storage import StorageBook
+from ._undo import Account
+from ._write_event import WriteEvent
+from .content import same_bits
+from .fingerprints import Fingerprints, Place
+from .misread import LARGEST_COPY, misreads
+from .saved import Filing, SavedTensor, Swap, note_original
+from .saved_bytes import SavedBytes
+from .selection import select
+
+_FIRST_PRUNE = 4096
+_NEWEST = 8
+"""Saves looked at for those of the running operation."""
+
+METADATA_ONLY = frozenset(
+    [
+        "set_",
+        "set_data",
+        "resize_",
+        "resize_as_",
+        "resize_as_sparse_",
+        "_resize_output_",
+        "t_",
+        "transpose_",
+        "swapaxes_",
+        "swapdims_",
+        "squeeze_",
+        "unsqueeze_",
+        "as_strided_",
+        "detach_",
+        "rename_",
+        "_coalesced_",
+        "sparse_resize_",
+        "sparse_resize_and_clear_",
+    ]
+)
+"""Operations that torch counts as writes but that change no element of the old memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a saved tensor stands at the moment when backward asks for it."""
+
+    saved: SavedTensor
+    version: int
+    """Version counter now."""
+    unseen: bool
+    """The counter moved more often than the writes that we saw account for."""
+    value: torch.Tensor | None
+    """What was saved, rebuilt from undo records; None where nothing was overwritten, or unknown."""
+    changed: bool
+    """Whether any saved element is different now (bit for bit). False where it can't be known."""
+    swapped: bool
+    """Whether that is because ``.data =`` or ``set_`` gave the tensor memory with other values."""
+    now: torch.Tensor
+    """What torch would read."""
+
+    @property
+    def moved(self) -> bool:
+        """Whether the version counter isn't what it was."""
+        return self.version != self.saved.version
+
+    @property
+    def refused(self) -> bool:
+        """Whether torch's own check refuses: where hooks keep the tensor, it doesn't look."""
+        return self.moved and not self.saved.unchecked
+
+
+class Ledger:
+    """Saves, writes and undo records of one session.
+
+    Args:
+        keeps_originals: Whether tensors that torch would keep alive are kept from their first write on, so
+            that what has become of them can be told.
+    """
+
+    follows_views = True
+
+    def __init__(self, *, keeps_originals: bool = False) -> None:
+        self._keeps_originals = keeps_originals
+        self.pending: deque[weakref.ref[SavedTensor]] = deque()
+        """Saves since the last write; appended to from the pack hook, in any thread."""
+        self.watched: dict[int, list[weakref.ref[SavedTensor]]] = {}
+        """Saves by storage key, since that storage was last written to."""
+        self.books: dict[int, weakref.ref[StorageBook]] = {}
+        """Storages that were written to while live saves shared them, by storage key."""
+        self.account = Account()
+        self.write_count = 0
+        """Writes to memory that live saves share."""
+        self.prints: Fingerprints | None = None
+        """Content hashes of live saves, where the session takes them."""
+        self.by_address: SavesByAddress | None = None
+        """Where two storages may lie over one memory; None while no such save is known."""
+        self.misread: Callable[[str, frames.Stack], None] | None = None
+        """Told of an operation that is about to read what it has overwritten itself."""
+        self.saved_bytes: SavedBytes | None = None
+        """What each line keeps, where the session counts it."""
+        self.transform: frames.Stack | None = None
+        """Where the first transform of ``torch.func`` ran: they allow no hooks, so it saved unseen."""
+        self.replay: frames.Stack | None = None
+        """Where the first CUDA graph was replayed: it writes memory past every operation."""
+        self.counters_of_two: SharedCounters | None = None
+        """Version counters that stand for two memories, once a program has made one."""
+        self._saves_taken = 0
+        """Saves that have left the queue."""
+        self.pending_limit = _FIRST_PRUNE
+        self._watched_limit = _FIRST_PRUNE
+        self._lock = threading.RLock()
+
+    # --- fed by observe -------------------------------------------------------------------------
+
+    def prune(self) -> None:
+        """Forget queued saves that have died; the queue then doubles before it is looked at again."""
+        with self._lock:
+            pending = self.pending
+            looked_at = pending.copy()  # in one piece: other threads append meanwhile
+            alive = [ref for ref in looked_at if ref() is not None]
+            pending.extend(alive)  # first: a write in another thread must not find the queue without them
+            for _ in looked_at:
+                pending.popleft()
+            self._saves_taken += len(looked_at) - len(alive)
+            self.pending_limit = 2 * len(pending) + _FIRST_PRUNE
+
+    def take_own_saves(self, tensors: list[torch.Tensor]) -> list[weakref.ref[SavedTensor]]:
+        """Take what the running operation has just saved of ``tensors`` off the queue.
+
+        Returns:
+            At most one save for each tensor, none where the operation's saves don't come to us.
+        """
+        stack = _newest_operations_stack()
+        if stack is None:
+            return []
+        left = list(tensors)
+        own: list[weakref.ref[SavedTensor]] = []
+        others: list[weakref.ref[SavedTensor]] = []
+        with self._lock:
+            while left and self.pending and len(own) + len(others) < _NEWEST:
+                ref = self.pending.pop()
+                saved = ref()
+                origin = None if saved is None or saved.stack is not stack else saved.origin()
+                before = len(left)
+                left = [tensor for tensor in left if tensor is not origin]
+                if len(left) < before:
+                    own.append(ref)
+                else:
+                    others.append(ref)
+            self.pending.extend(reversed(others))
+        return own
+
+    def before_write(
+        self,
+        tensor: torch.Tensor,
+        operation: str,
+        bumps: bool,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> StorageBook | None:
+        """A kernel is about to write to ``tensor``, in any thread.
+
+        Args:
+            tensor: What is written, any layout.
+            operation: ATen name without overload.
+            bumps: Whether the kernel moves the version counter afterwards.
+            args: The operation's arguments, for the elements that it selects.
+        Returns:
+            The book of the storage, None where no live save shares it.
+        """
+        try:
+            storage = tensor.untyped_storage()
+        except (RuntimeError, ValueError):
+            return None  # no storage: autograd's saves of it are version-checked only
+        key: int = storage._cdata
+        borrowed = self.by_address is not None or not storage.resizable()
+        if not borrowed and compat.holders_at(key) == 2:
+            return None  # the tensor and ``storage``: a save's alias would hold it, too
+        if self.pending:
+            self._sort_pending()
+        if self.misread is not None and misreads(operation, tensor, key, args, kwargs):
+            self.misread(operation, frames.capture(3))
+        book = self._filed(key)
+        by_views = view_writes.concerns(tensor)
+        elsewhere = self._elsewhere(tensor, key, storage) if borrowed or self.by_address is not None else None
+        if book is None and not by_views and not elsewhere:
+            return None
+        stack = frames.capture(3)
+        if elsewhere and operation not in METADATA_ONLY:
+            self._enter_elsewhere(tensor, elsewhere, operation, stack, frames.actor(3), args, kwargs)
+        if by_views:
+            view_writes.note(tensor, _version(tensor), operation, stack)
+        if book is None:
+            return None
+        return self._enter(tensor, book, operation, stack, frames.actor(3), bumps, args, kwargs)
+
+    def _enter(
+        self,
+        tensor: torch.Tensor,
+        book: StorageBook,
+        operation: str,
+        stack: frames.Stack,
+        actor: Any,
+        bumps: bool,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+        shift: int = 0,
+    ) -> StorageBook:
+        """Note a write that is about to happen, and keep what it will destroy.
+
+        ``shift`` is that of ``StorageBook.preserve``.
+        """
+        with self._lock:
+            self.write_count += 1
+            region = None if operation in METADATA_ONLY else region_of(tensor)
+            if region is not None:
+                region = region.moved(shift)
+            version, counter = _version(tensor), book.counter()
+            event = WriteEvent(book.serial, operation, stack, region, version, bumps, actor, counter)
+            if region is not None and not tensor.is_meta and compat.is_plain(tensor):
+                with compat.unseen_by_torch():
+                    selection = select(operation, args, kwargs or {}) if args and tensor is args[0] else None
+                    book.preserve(self.account, tensor, region, selection, shift)
+            book.note(event)
+            if operation == "set_":
+                new = args[1] if len(args) == 2 and isinstance(args[1], torch.Tensor) else None
+                self._swap(book, tensor, event, new)
+        return book
+
+    def _elsewhere(self, tensor: torch.Tensor, key: int, storage: torch.UntypedStorage) -> dict[int, int]:
+        """The other storages over this memory that live saves share: ``SavesByAddress.elsewhere``."""
+        with self._lock:
+            known = self.look_by_address()
+            if not known.everything and not storage.resizable():
+                known.take_everything(self.saves())
+            return known.elsewhere(tensor, key)
+
+    def look_by_address(self) -> SavesByAddress:
+        """From now on ask for every write whether it goes to memory that is saved through another storage."""
+        if self.by_address is None:
+            self.by_address = SavesByAddress()
+        return self.by_address
+
+    def _enter_elsewhere(
+        self,
+        tensor: torch.Tensor,
+        elsewhere: dict[int, int],
+        operation: str,
+        stack: frames.Stack,
+        actor: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        """Note a write for other storages over the same memory, whose version counters it doesn't move."""
+        for key, shift in elsewhere.items():
+            book = self._filed(key)
+            if book is not None:
+                if self.prints is not None:
+                    self.prints.before_write(key, lambda: Place(stack, False))
+                self._enter(tensor, book, operation, stack, actor, False, args, kwargs, shift)
+
+    def doubt(self, operation: str, tensors: list[torch.Tensor], records: bool) -> Doubt | None:
+        """An operation that declares no write is about to run on ``tensors``.
+
+        Args:
+            operation: Its name without namespace and overload.
+            tensors: What it was given.
+            records: Whether autograd has made a node for it.
+        Returns:
+            What can tell afterwards whether it wrote; None where live saves share none of them, but for
+            those that the operation has made itself.
+        """
+        tensors = [
+            t
+            for t in tensors
+            if compat.holders(t) > 1
+            and compat.is_plain(t)
+            and not t.is_meta
+            and t.numel() * t.itemsize <= LARGEST_COPY
+        ]
+        if not tensors:
+            return None
+        self._sort_pending()
+        own = _newest_operations_stack() if records else None
+        inputs = []
+        with self._lock:
+            for tensor in tensors:
+                key = compat.storage_key_or_none(tensor)
+                if key is None:
+                    continue
+                book = self._filed(key)
+                if book is None or all(saved.stack == own for saved in book.saves()):
+                    continue
+                with torch.no_grad(), compat.unseen_by_torch():
+                    inputs.append(Input(tensor, tensor.clone(), book, book.serial))
+        return Doubt(self, operation, inputs) if inputs else None
+
+    def enter(self, tensor: torch.Tensor, book: StorageBook, operation: str, stack: frames.Stack) -> None:
+        """Note a write that no kernel of ours could announce; what it destroyed is there again for now."""
+        key = compat.storage_key_or_none(tensor)
+        if self.prints is not None and key is not None:
+            self.prints.before_write(key, lambda: Place(stack, False))
+        self._enter(tensor, book, operation, stack, None, False)
+
+    def _sort_pending(self) -> None:
+        """Put every queued save that is still alive under its storage's key.
+
+        Backward itself writes (it adds gradients up) while most saves are alive, so this is hot:
+        a key and a list, nothing more. Where a storage is written to, ``_file`` does the rest.
+        """
+        pending = self.pending
+        watched = self.watched
+        with self._lock:
+            while pending:
+                try:
+                    ref = pending.popleft()
+                except IndexError:
+                    return  # another thread took the last
+                self._saves_taken += 1
+                saved = ref()
+                if saved is None:
+                    continue
+                try:
+                    storage = saved.alias.untyped_storage()
+                except (RuntimeError, ValueError):  # it has none
+                    saved.filing = Filing(None, 0, 0, 1, False)
+                    continue
+                key: int = storage._cdata
+                if self.by_address is not None or not storage.resizable():
+                    known = self.look_by_address()
+                    if known.everything or not storage.resizable():
+                        known.add(saved)
+                if key in watched:
+                    watched[key].append(ref)
+                else:
+                    watched[key] = [ref]
+            if len(watched) > self._watched_limit:
+                self._forget_dead_watched()
+                self._watched_limit = 2 * len(watched) + _FIRST_PRUNE
+
+    def _forget_dead_watched(self) -> None:
+        with self._lock:
+            for key, refs in list(self.watched.items()):
+                alive = [ref for ref in refs if ref() is not None]
+                if alive:
+                    self.watched[key] = alive
+                else:
+                    del self.watched[key]
+
+    def _filed(self, key: int) -> StorageBook | None:
+        """The book of a storage that is about to be written to; None where no live save shares it."""
+        if key in self.watched:
+            self._file(key)
+        ref = self.books.get(key)
+        return None if ref is None else ref()
+
+    def _file(self, key: int) -> None:
+        """The storage is about to be written to: enter the saves that share it into its book."""
+        with self._lock:
+            for ref in self.watched.pop(key, ()):
+                saved = ref()
+                if saved is None:
+                    continue
+                if not compat.is_plain(saved.alias):
+                    saved.filing = Filing(None, 0, 0, 1, False)
+                    continue
+                with compat.unseen_by_torch():
+                    self._book(key).add(saved)
+                if self._keeps_originals and saved.filing is not None:
+                    note_original(saved, saved.filing)
+
+    def _book(self, key: int) -> StorageBook:
+        """The storage's book; its saves are all that keeps it."""
+        ref = self.books.get(key)
+        book = None if ref is None else ref()
+        if book is None:
+            book = StorageBook()
+            books = self.books
+
+            def forget(dead: weakref.ref[StorageBook]) -> None:
+                if books.get(key) is dead:
+                    del books[key]
+
+            self.books[key] = weakref.ref(book, forget)
+        return book
+
+    def before_replay(self) -> None:
+        """A CUDA graph is about to be replayed."""
+        if self.replay is None:
+            self.replay = frames.capture(4)
+
+    def before_export(self) -> None:
+        """A tensor is about to hand its memory out through DLPack: another storage may come to lie on it."""
+        self.look_by_address()
+
+    def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
+        """``storage.resize_()`` is about to give memory back, and to move no counter.
+
+        Keeping the values would undo what it is for (sharded training frees weights so, and gathers
+        equal ones again before backward). Its saves are left to torch's own check from now on.
+        """
+        self._sort_pending()
+        key = compat.key_of_storage(storage)
+        if self.prints is not None:
+            self.prints.given_back(key)
+        with self._lock:
+            book = self._filed(key)
+            if book is not None:
+                book.lose(size)
+
+    def marked_dirty(self, tensor: torch.Tensor) -> None:
+        """A custom Function returned with ``tensor`` marked dirty: its counter moved, with no write."""
+        with self._lock:
+            key = compat.storage_key_or_none(tensor)
+            ref = None if key is None else self.books.get(key)
+            book = None if ref is None else ref()
+            if book is not None:
+                book.settle(book.bumps + 1)
+
+    def before_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
+        """``tensor.data = new`` is about to give ``tensor`` other memory; its counter won't move."""
+        self._sort_pending()
+        key = compat.storage_key_or_none(tensor)
+        if key is None:
+            return
+        with self._lock:
+            if compat.holders(tensor) > 1:
+                self._share_counter(tensor, key, compat.storage_key_or_none(new))
+            book = self._filed(key)
+            if book is None:
+                return
+            event = WriteEvent(
+                book.serial, "set_data", frames.capture(4), region_of(tensor), _version(tensor), False,
+                frames.actor(4),
+            )  # fmt: skip
+            self._swap(book, tensor, event, new)
+
+    def _share_counter(self, tensor: torch.Tensor, old: int, new: int | None) -> None:
+        """``tensor`` gets other memory, and keeps the version counter of those that hold its old one."""
+        if new is None or new == old:
+            return
+        if self.counters_of_two is None:
+            counters = self.counters_of_two = SharedCounters()
+            before_write = self.before_write
+
+            def before_write_counted(
+                tensor: torch.Tensor, operation: str, bumps: bool, *rest: Any
+            ) -> StorageBook | None:
+                def event() -> WriteEvent:
+                    stack = frames.capture(4)
+                    return WriteEvent(0, operation, stack, None, _version(tensor), True, frames.actor(4))
+
+                key = compat.storage_key_or_none(tensor) if bumps else None
+                if key is not None:
+                    counters.written(tensor, key, event)
+                return before_write(tensor, operation, bumps, *rest)
+
+            # On the object: programs that exchange no memory pay nothing for this.
+            self.before_write = before_write_counted  # type: ignore[method-assign,assignment]
+        self.counters_of_two.exchanged(tensor, old, new)
+
+    def after_detach(self, tensor: torch.Tensor, node: Any) -> None:
+        """``tensor.detach_()`` has dropped ``node``, which had made it.
+
+        torch asks a tensor that it has saved for its history, but for the result of the node that asks.
+        """
+        self._sort_pending()
+        key = compat.storage_key_or_none(tensor)
+        if key is None:
+            return
+        with self._lock:
+            book = self._filed(key)
+            if book is None:
+                return
+            own = {id(kept) for _, kept in compat.raw_saved(node)}
+            stack = frames.capture(4)
+            for saved in book.saves():
+                if saved.filing is not None and saved.origin() is tensor and id(saved) not in own:
+                    saved.filing.detached = stack
+
+    def _swap(
+        self, book: StorageBook, tensor: torch.Tensor, event: WriteEvent, new: torch.Tensor | None
+    ) -> None:
+        """``tensor`` gets the memory of ``new``: from now on that is to be watched for its saves."""
+        to: SavedTensor | None = None
+        for saved in book.saves():
+            if saved.filing is not None and saved.origin() is tensor:
+                if to is None and new is not None:
+                    to = self.file(new, event.stack)
+                saved.filing.swap = Swap(event, to)
+
+    def saves(self) -> list[SavedTensor]:
+        """All live saves, of storages that were written to or not."""
+        refs = list(itertools.chain(self.pending.copy(), *list(self.watched.values())))
+        alive = [saved for ref in refs if (saved := ref()) is not None]
+        if 2 * len(alive) < len(refs):  # asked at each backward: the dead must not add up
+            self.prune()
+            self._forget_dead_watched()
+        if self.books:
+            alive.extend(self.live_saves())
+        return alive
+
+    def anything_alive(self) -> bool:
+        """Whether any save is alive. Forgets the dead ones while it looks."""
+        with self._lock:
+            if self.books:
+                return True
+            self.prune()
+            if self.pending:
+                return True
+            for refs in self.watched.values():
+                if any(ref() is not None for ref in refs):
+                    return True
+            self.watched.clear()
+            return False
+
+    def take_fingerprints(self, prints: Fingerprints) -> None:
+        """Keep ``prints`` up to date with the writes that are seen, from now on."""
+        self.prints = prints
+        before_write = self.before_write
+
+        def before_write_printed(tensor: torch.Tensor, *rest: Any) -> StorageBook | None:
+            with prints.quiet():
+                key = compat.storage_key_or_none(tensor)
+                if key is not None:  # without storage there is no fingerprint either
+                    prints.before_write(key, lambda: Place(frames.capture(3), False))
+                return before_write(tensor, *rest)
+
+        # On the object: sessions without fingerprints pay nothing for this.
+        self.before_write = before_write_printed  # type: ignore[method-assign,assignment]
+
+    def file(self, tensor: torch.Tensor, stack: frames.Stack) -> SavedTensor:
+        """Keep an eye on ``tensor`` as if an operation had saved it now, until the result is dropped."""
+        saved = SavedTensor.__new__(SavedTensor)
+        with torch.no_grad():
+            saved.alias = tensor.detach()
+        saved.version = _version(tensor)
+        saved.requires_grad = tensor.requires_grad
+        saved.origin = weakref.ref(tensor)
+        saved.base = None
+        saved.stack = stack
+        saved.filing = None
+        self.pending.append(weakref.ref(saved))
+        self._saves_taken -= 1  # no save of autograd's
+        return saved
+
+    # --- asked by the session -------------------------------------------------------------------
+
+    def standing(self, saved: SavedTensor) -> Standing:
+        """What happened to ``saved`` since it was saved, with its value rebuilt if it was overwritten."""
+        with self._lock:
+            return self._standing(saved)
+
+    def _standing(self, saved: SavedTensor) -> Standing:
+        alias = saved.alias
+        version = _version(alias)
+        filing = saved.filing
+        book = None if filing is None else filing.book
+        elsewhere = len(self._elsewhere_counted(saved))
+        if filing is None or book is None:
+            unseen = version - saved.version > elsewhere
+            return Standing(saved, version, unseen, None, False, False, alias)
+        # An operation bumps the counter of the tensor it wrote, which need not be this one's
+        # (`.data` has its own), so fewer bumps than writes are normal; more are not.
+        unseen = version - saved.version > _bumps(filing) + elsewhere or (filing.unseen and not elsewhere)
+        now = alias if filing.swap is None else _memory_of(saved, filing.swap)
+        value = None
+        changed = swapped = False
+        with torch.no_grad(), compat.unseen_by_torch():
+            if filing.cell is not None and filing.moment is not None and filing.moment.record is not None:
+                value = filing.cell.value_at(filing.moment)
+                changed = not (_in_memory(now) and same_bits(value, now))
+            elif now is not alias:
+                changed = not (_in_memory(now) and same_bits(alias, now))
+        if changed and filing.swap is not None:
+            swapped = self._brought_others(saved, filing.swap, alias if value is None else value)
+        return Standing(saved, version, unseen, value, changed, swapped, now)
+
+    def _elsewhere_counted(self, saved: SavedTensor) -> list[WriteEvent]:
+        """Writes to other memory that moved its counter since it was saved."""
+        return [] if self.counters_of_two is None else self.counters_of_two.writes_elsewhere(saved)
+
+    def _brought_others(self, saved: SavedTensor, swap: Swap, value: torch.Tensor) -> bool:
+        """Whether the memory that ``saved`` was given held other values than ``value`` at that time."""
+        to = swap.to
+        if to is None:
+            return True
+        if same_memory(to.alias, saved.alias):
+            return False  # its own again: what was written there is to blame
+        then = self._standing(to)
+        held = to.alias if then.value is None else then.value
+        with torch.no_grad(), compat.unseen_by_torch():
+            return not (_in_memory(held) and same_bits(value, held))
+
+    def history(self, saved: SavedTensor) -> list[tuple[WriteEvent, bool]]:
+        """All writes to its storage since it was saved, oldest first, each with whether it touched
+        an element of ``saved``."""
+        filing = saved.filing
+        elsewhere = [(event, False) for event in self._elsewhere_counted(saved)]
+        if filing is None or filing.book is None:
+            return elsewhere
+        with self._lock:
+            region = region_of(saved.alias)
+            events = [
+                (event, region is not None and event.region is not None and overlap(region, event.region))
+                for event in filing.book.writes
+                if event.last >= filing.since
+            ]
+            if elsewhere:
+                events = sorted((*events, *elsewhere), key=lambda entry: entry[0].version)
+            swap = filing.swap
+            if swap is None or _keeps_memory(saved, swap):
+                return events
+            # What happened to the memory that it had before is not what backward reads.
+            before = [(event, False) for event, _ in events if event is not swap.event]
+            after = [] if swap.to is None else self.history(swap.to)
+            return [*before, (swap.event, self._standing(saved).swapped), *after]
+
+    def counters(self, saved: SavedTensor, events: Sequence[WriteEvent]) -> list[int] | None:
+        """Version counter of ``saved`` before each of the writes of its ``history``, and now.
+
+        None where they can't be told: the log was folded, or tells of other memory.
+        """
+        filing = saved.filing
+        if filing is None or (filing.swap is not None and not _keeps_memory(saved, filing.swap)):
+            return None
+        found = [event.counter for event in events if event.counter is not None and event.count == 1]
+        found.append(_version(saved.alias))
+        in_order = all(one <= other for one, other in itertools.pairwise([saved.version, *found]))
+        return found if in_order and len(found) == len(events) + 1 else None
+
+    @property
+    def save_count(self) -> int:
+        """How many tensors were saved so far."""
+        return self._saves_taken + len(self.pending)
+
+    def last_write(self, saved: SavedTensor) -> WriteEvent | None:
+        """The newest write to its storage; None if there was none since it was saved."""
+        book = None if saved.filing is None else saved.filing.book
+        if book is None or saved.filing is None or book.serial == saved.filing.since:
+            return None
+        return book.writes[-1]
+
+    def seal(self) -> None:
+        """The session ends: note the version counters of all live saves.
+
+        From now on writes go unseen, so a save whose counter moves later must be refused.
+        """
+        self._sort_pending()
+        with self._lock:
+            for key in list(self.watched):
+                self._file(key)
+            for saved in self.live_saves():
+                if saved.filing is not None:
+                    saved.filing.sealed = _version(saved.alias)
+            self.books.clear()
+
+    def live_saves(self) -> Iterator[SavedTensor]:
+        """All live saves of storages that were written to; oldest first for each storage."""
+        for ref in list(self.books.values()):
+            book = ref()
+            if book is not None:
+                yield from book.saves()
+
+
+def _newest_operations_stack() -> frames.Stack | None:
+    """The stack of the operation whose node is this thread's newest; None if it has saved nothing."""
+    number, stack = frames.newest.save
+    return stack if number == compat.next_sequence_number() else None
+
+
+def _version(tensor: torch.Tensor) -> int:
+    try:
+        return tensor._version
+    except RuntimeError:
+        return 0  # inference tensors keep no counter
+
+
+def _bumps(filing: Filing) -> int:
+    """How often the counter of a save should have moved, by the writes that were seen."""
+    if filing.book is None:
+        return 0
+    bumps = filing.book.bumps - filing.bumps
+    if filing.swap is not None and filing.swap.to is not None and filing.swap.to.filing is not None:
+        bumps += _bumps(filing.swap.to.filing)
+    return bumps
+
+
+def _memory_of(saved: SavedTensor, swap: Swap) -> torch.Tensor:
+    """What a swapped tensor reads now."""
+    origin = saved.origin()
+    if origin is not None:
+        with torch.no_grad():
+            return origin.detach()
+    return saved.alias if swap.to is None else swap.to.alias
+
+
+def _keeps_memory(saved: SavedTensor, swap: Swap) -> bool:
+    """Whether a tensor was given the memory that it had already, as ``w.data -= 1`` does."""
+    return swap.to is not None and same_memory(swap.to.alias, saved.alias)
+
+
+def same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors have the same elements of the same storage, in the same order."""
+    return (
+        compat.storage_key_or_none(a) == compat.storage_key_or_none(b)
+        and a.storage_offset() == b.storage_offset()
+        and a.stride() == b.stride()
+        and a.shape == b.shape
+        and a.dtype == b.dtype
+    )
+
+
+def _in_memory(tensor: torch.Tensor) -> bool:
+    """Whether its storage is as large as it needs: ``storage.resize_(0)`` leaves nothing to read."""
+    region = region_of(tensor)
+    return region is None or region.hi <= tensor.untyped_storage().nbytes()

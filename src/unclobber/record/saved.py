@@ -1,0 +1,140 @@
+"""One saved tensor, as the pack hook hands it to autograd."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from ..source import Stack
+from ..torch_internals import compat
+
+if TYPE_CHECKING:
+    from ._storage import StorageBook
+    from ._undo import Cell, Moment
+    from ._write_event import WriteEvent
+    from .fingerprints import Fingerprint
+
+
+class SavedTensor:
+    """What autograd keeps in place of the tensor. It dies when autograd frees the node.
+
+    Holds a ``detach()`` of the tensor, which shares memory and version counter: keeping an
+    operation's own output would be a cycle through C++ that nothing can free.
+    """
+
+    __slots__ = (
+        "__weakref__", "alias", "base", "filing", "fingerprint", "origin", "requires_grad", "stack",
+        "version",
+    )  # fmt: skip
+
+    # Made by the pack hook with ``__new__`` alone: an ``__init__`` would cost as much as all the rest.
+    alias: torch.Tensor
+    version: int
+    requires_grad: bool
+    """Of the tensor itself: the alias has no history."""
+    origin: weakref.ref[torch.Tensor]
+    """The tensor itself, for its name and its present grad_fn, and because ``.data =`` may swap a
+    leaf's memory. Weak: an output is held by the node that saves it, and even a leaf can get a
+    grad_fn by a later in-place operation; both would be cycles."""
+    base: weakref.ref[torch.Tensor] | None
+    """What it is a view of: the weight of a Linear, whose transpose is saved."""
+    stack: Stack
+    filing: Filing | None
+    """None until the storage is about to be written to: nothing has happened since."""
+    fingerprint: Fingerprint
+    """Set only for those of a session with fingerprints that were chosen."""
+    unchecked = False
+    """Whether torch compares no version counters for it."""
+
+
+class UncheckedSave(SavedTensor):
+    """One that the hooks of a checkpoint, of ``save_on_cpu`` or of the program's own keep."""
+
+    __slots__ = ()
+    unchecked = True
+
+
+class Swap(NamedTuple):
+    """A saved tensor was given other memory: torch reads that, unless the operation saved its own result."""
+
+    event: WriteEvent
+    to: SavedTensor | None
+    """The new memory as it was then, under observation like a save; None where it isn't known."""
+
+
+class Filing:
+    """Where a save stands in the log of its storage."""
+
+    __slots__ = (
+        "book", "bumps", "cell", "detached", "history", "moment", "nth", "original", "sealed", "since",
+        "swap", "unseen",
+    )  # fmt: skip
+
+    def __init__(self, book: StorageBook | None, since: int, bumps: int, nth: int, unseen: bool) -> None:
+        self.book = book
+        """None where the tensor has no storage of its own: then only its version counter speaks."""
+        self.since = since
+        """Number of writes that the book had recorded when the tensor was saved."""
+        self.bumps = bumps
+        """How many of those moved a version counter."""
+        self.nth = nth
+        """Which of the versions of this storage saved by this very stack it is, from 1."""
+        self.unseen = unseen
+        """The counter moved before any write that we saw."""
+        self.swap: Swap | None = None
+        """The last ``.data =`` or ``set_`` that gave the saved tensor other memory."""
+        self.detached: Stack | None = None
+        """Where ``detach_`` took the history of a tensor that another operation than its own saved."""
+        self.cell: Cell | None = None
+        self.moment: Moment | None = None
+        """Where in its cell's log of overwritten values it was saved."""
+        self.sealed: int | None = None
+        """Version counter when the session ended, if it has ended."""
+        self.original: torch.Tensor | None = None
+        """What torch would keep alive and show, where later operations may become part of its history."""
+        self.history: History | None = None
+        """Whose result it was, for those who can't ask the node that saved it."""
+
+    @property
+    def written(self) -> bool:
+        """Whether its memory was written since, its tensor given other memory, or that is not known."""
+        return self.swap is not None or self.book is None or self.book.serial != self.since
+
+
+class Life:
+    """Lies in a node's ``metadata``, and dies with it."""
+
+    __slots__ = ("__weakref__",)
+
+
+class History(NamedTuple):
+    """The node at the beginning of a tensor's history before its first write, and which output it was."""
+
+    life: weakref.ref[Life]
+    output: int
+
+
+def note_original(saved: SavedTensor, filing: Filing) -> None:
+    """Keep the tensor that torch would keep in place of our alias, or what that is a view of.
+
+    Not of a leaf that requires grad, nor of a view that does: the history can be told without them. And not
+    an operation's own result, which would be kept alive by itself.
+    """
+    tensor = saved.origin()
+    if not saved.requires_grad:
+        filing.original = saved.base() if tensor is None and saved.base is not None else tensor
+        return
+    if tensor is None or saved.alias._version != saved.version:
+        return
+    node: Any = compat.grad_fn(tensor)
+    if node is None:
+        return
+    keeps = saved.base is None and not compat.tells_nothing_saved(node)
+    if keeps and any(kept is saved for _, kept in compat.raw_saved(node)):
+        return
+    life = node.metadata.setdefault(compat.LIFE_NOTE, Life())
+    filing.history = History(weakref.ref(life), tensor.output_nr)
+    if keeps:
+        filing.original = tensor

@@ -1,0 +1,97 @@
+"""Recent writes to the memory of views, for a view that torch refuses to use after one.
+
+A view made under ``no_grad``, by ``chunk`` or by a custom Function can't be read once its base, or another
+view of that, was written: torch says so at the reading line. Nobody need have saved that memory, so the
+ledger may know nothing of it. Where an optimizer's writes go unseen, because nothing saved is alive, its
+last step is remembered with the counters that it left behind.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import NamedTuple
+
+import torch
+
+from ..source import Stack, sites
+
+_MOST = 256
+
+
+class ViewWrite(NamedTuple):
+    """One write, or the writes of one step."""
+
+    base: weakref.ref[torch.Tensor]
+    """The tensor whose memory it was."""
+    after: int
+    """Version counter after it."""
+    operation: str
+    stack: Stack
+
+
+class Step(NamedTuple):
+    """An optimizer's step, and the version counters of all its parameters before and after it."""
+
+    stack: Stack
+    before: list[int]
+    after: list[int]
+
+
+_recent: dict[int, ViewWrite] = {}
+"""The newest write by the identity of its base, oldest first."""
+_steps: weakref.WeakKeyDictionary[torch.optim.Optimizer, Step] = weakref.WeakKeyDictionary()
+
+
+def concerns(tensor: torch.Tensor) -> bool:
+    """Whether a write to ``tensor``, whose memory others hold, may be of interest: it may have views that
+    autograd follows, or be one."""
+    return tensor.requires_grad or tensor._base is not None
+
+
+def note(tensor: torch.Tensor, version: int, operation: str, stack: Stack) -> None:
+    """``tensor``, of which ``concerns`` holds, is about to be written at this version."""
+    base = tensor if tensor._base is None else tensor._base
+    _recent.pop(id(base), None)
+    _recent[id(base)] = ViewWrite(weakref.ref(base), version + 1, operation, stack)
+    if len(_recent) > _MOST:
+        del _recent[next(iter(_recent))]
+
+
+def counters(optimizer: torch.optim.Optimizer) -> list[int]:
+    """Version counters of an optimizer's parameters, for the ``Step``."""
+    return [parameter._version for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def note_step(optimizer: torch.optim.Optimizer, stack: Stack, before: list[int]) -> None:
+    """An optimizer has made a step in which its writes were not looked at."""
+    _steps[optimizer] = Step(stack, before, counters(optimizer))
+
+
+def last(view: torch.Tensor) -> ViewWrite | None:
+    """The newest write to the memory of ``view``; None where a later one went unseen, or it is not known."""
+    base = view._base
+    if base is None:
+        return None
+    write = _recent.get(id(base))
+    if write is not None and write.base() is base and write.after == view._version:
+        return write
+    for optimizer, step in list(_steps.items()):
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        if len(parameters) != len(step.after):
+            continue
+        for parameter, before, after in zip(parameters, step.before, step.after, strict=True):
+            if (base is parameter or base is parameter._base) and before < after == view._version:
+                own = 2 * (sites.innermost_user(step.stack) or 0)
+                operation = f"{type(optimizer).__name__}.step"
+                return ViewWrite(weakref.ref(base), after, operation, step.stack[own:])
+    return None
+
+
+def install() -> None:
+    """Nothing is known of what was written before."""
+
+
+def uninstall() -> None:
+    """Forget everything."""
+    _recent.clear()
+    _steps.clear()

@@ -1,0 +1,107 @@
+"""Write proved edits to the user's files: all of them or none, and only what was proved."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Mapping
+
+from ..model import UnclobberError
+from ._text import decode
+from .project import Project
+
+
+class ApplyError(UnclobberError):
+    """An edit could not be written; no file was changed unless the message says so."""
+
+
+def read(project: Project, paths: Mapping[str, str]) -> dict[str, bytes]:
+    """The files' bytes at the time of the proof, for ``write`` to compare with.
+
+    Raises:
+        ApplyError: a file is outside the project or can't be read.
+    """
+    found = {}
+    for path in paths:
+        if not project.owns(path):
+            raise ApplyError(f"{path} is not a file of the project {project.root}, so it is left as it is.")
+        try:
+            with open(path, "rb") as stream:
+                found[path] = stream.read()
+        except OSError as error:
+            raise ApplyError(f"can't read {path}: {error.strerror}.") from None
+    return found
+
+
+def write(project: Project, texts: Mapping[str, str], before: Mapping[str, bytes]) -> list[str]:
+    """Write new texts.
+
+    Each file is written beside the old one and put in its place in one step; encoding, newlines,
+    byte order mark and permissions stay. A symbolic link stays a link.
+
+    Args:
+        before: What the files held when the edits were proved.
+
+    Returns:
+        The paths that were written.
+
+    Raises:
+        ApplyError: a file has changed since, isn't the project's, or can't be written.
+    """
+    ready: list[tuple[str, bytes]] = []
+    for path, text in texts.items():
+        real = os.path.realpath(path)
+        current = read(project, {real: ""})[real]
+        if current != before.get(path, before.get(real)):
+            raise ApplyError(f"{path} has changed since the fix was proved. Run `unclobber fix` again.")
+        encoded = decode(current)
+        if encoded is None:
+            raise ApplyError(f"{path} can't be decoded, so it is left as it is.")
+        try:
+            ready.append((real, encoded.encode(text)))
+        except UnicodeEncodeError as error:
+            raise ApplyError(
+                f"{path} is {encoded.encoding}, which has no {error.object[error.start]!r}."
+            ) from None
+    return _write_all(ready)
+
+
+def _write_all(ready: list[tuple[str, bytes]]) -> list[str]:
+    staged: list[tuple[str, str]] = []
+    written: list[str] = []
+    try:
+        for path, data in ready:
+            staged.append((_stage(path, data), path))
+        for temporary, path in staged:
+            os.replace(temporary, path)
+            written.append(path)
+    except OSError as error:
+        done = f" Already written: {', '.join(written)}." if written else ""
+        raise ApplyError(f"can't write: {error.strerror or error}.{done}") from error
+    finally:
+        for temporary, _ in staged:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+    return written
+
+
+def _stage(path: str, data: bytes) -> str:
+    if not os.access(path, os.W_OK):
+        raise PermissionError(13, f"{path} is read-only")
+    folder, name = os.path.split(path)
+    handle, temporary = tempfile.mkstemp(prefix=f".{name}.", suffix=".part", dir=folder)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        status = os.stat(path)
+        os.chmod(temporary, status.st_mode & 0o7777)
+        if hasattr(os, "chown"):
+            with contextlib.suppress(PermissionError):
+                os.chown(temporary, status.st_uid, status.st_gid)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return temporary

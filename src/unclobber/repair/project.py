@@ -1,0 +1,106 @@
+"""The user's files: which may be edited, their texts, and edits not yet written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from ..model import PACKAGE
+from ._syntax import Source, parse, why_not_parsed
+from ._text import Encoded, decode
+
+_MARKERS = (".git", "pyproject.toml", "setup.py", "setup.cfg", ".hg")
+_INSTALLED = ("site-packages", "dist-packages")
+_OURS = os.path.realpath(PACKAGE)
+
+
+def root_of(script: str) -> str:
+    """The folder below which files may be edited: the nearest one that looks like a project's, else
+    the script's own."""
+    folder = start = os.path.dirname(os.path.realpath(script))
+    while True:
+        if any(os.path.exists(os.path.join(folder, marker)) for marker in _MARKERS):
+            return folder
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return start
+        folder = parent
+
+
+def _within(path: str, folder: str) -> bool:
+    return os.path.commonpath([folder, path]) == folder
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> Source | None:
+    return parse(text)
+
+
+@dataclass(frozen=True)
+class Project:
+    """The files below ``root``, with the new texts of a candidate laid over them."""
+
+    root: str
+    overlay: Mapping[str, str] = field(default_factory=dict)
+    loaded: tuple[str, ...] = ()
+    """Files of the project that the program has loaded."""
+    originals: dict[str, bytes] = field(default_factory=dict, compare=False)
+    """What each file held when it was first read: edits are made and proved for that."""
+
+    def owns(self, path: str) -> bool:
+        """Whether ``path`` is a file of the project itself, so that it may be edited."""
+        real = os.path.realpath(path)
+        relative = os.path.relpath(real, self.root).split(os.sep)
+        installed = any(part in _INSTALLED for part in relative) or _within(real, _OURS)
+        return _within(real, self.root) and not installed and os.path.isfile(real)
+
+    def encoded(self, path: str) -> Encoded | None:
+        """The file on disk; None where it may not be edited or can't be read as Python."""
+        if not self.owns(path):
+            return None
+        real = os.path.realpath(path)
+        if real not in self.originals:
+            try:
+                with open(real, "rb") as stream:
+                    self.originals[real] = stream.read()
+            except OSError:
+                return None
+        return decode(self.originals[real])
+
+    def text(self, path: str) -> str | None:
+        """The file with the overlay's edits."""
+        path = os.path.realpath(path)
+        if path in self.overlay:
+            return self.overlay[path]
+        encoded = self.encoded(path)
+        return None if encoded is None else encoded.text
+
+    def source(self, path: str) -> Source | None:
+        """The parsed text; None where it may not be edited or isn't Python that we can rewrite."""
+        text = self.text(path)
+        return None if text is None else _parsed(text)
+
+    def not_edited(self, paths: Iterable[str]) -> str:
+        """Why one of the project's files can't be edited, as a clause; empty where all can."""
+        for path in dict.fromkeys(paths):
+            text = self.text(path)
+            if text is not None and self.source(path) is None:
+                return f"{os.path.relpath(path)} is not edited: {why_not_parsed(text)}"
+        return ""
+
+    def sources(self, near: Iterable[str], word: str) -> Iterator[tuple[str, Source]]:
+        """The files that hold a word: those of the paths first, then all others that the program has loaded.
+
+        They are parsed one by one, as they are asked for: that takes up to a second each, and a program
+        may load hundreds.
+        """
+        for path in dict.fromkeys(os.path.realpath(path) for path in (*near, *self.loaded)):
+            if word in (self.text(path) or "") and (source := self.source(path)) is not None:
+                yield path, source
+
+    def with_texts(self, texts: Mapping[str, str]) -> Project:
+        """This project with further edits."""
+        new = {os.path.realpath(path): text for path, text in texts.items()}
+        return replace(self, overlay={**self.overlay, **new})

@@ -1,0 +1,123 @@
+"""The process that runs candidates, seen from outside: torch is imported there, not here."""
+
+from __future__ import annotations
+
+import glob
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from types import TracebackType
+
+from ..model import PACKAGE
+from ._copies import Copy, copy_for
+from ._job import Job, Ran
+
+
+class Runner:
+    """A driver process, started on the first run.
+
+    Args:
+        timeout: Seconds that one run may take.
+        seconds_to_end: Seconds that a run may take which goes on to its end.
+    """
+
+    def __init__(self, timeout: float = 120.0, seconds_to_end: float = 60.0) -> None:
+        self.timeout = timeout
+        self.seconds_to_end = seconds_to_end
+        self.runs = 0
+        self.copy: Copy | None = None
+        """Where the program's folder lies while it runs, once there was a run."""
+        self._copied_for = ("", "")
+        self._process: subprocess.Popen[str] | None = None
+        self._folder: str | None = None
+
+    def __enter__(self) -> Runner:
+        self._folder = os.path.realpath(tempfile.mkdtemp(prefix="unclobber-fix-"))
+        self._driver()  # it imports torch while we parse
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            assert process.stdin is not None
+            process.stdin.close()
+            if kind is not None:
+                process.send_signal(signal.SIGINT)  # it ends the child that it waits for
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def file(self, name: str) -> str:
+        """A path in the runner's own folder, gone when it is closed."""
+        assert self._folder is not None, "use the runner in a with statement"
+        return os.path.join(self._folder, name)
+
+    def run(self, job: Job) -> Ran:
+        """One run. Never raises for what the program does.
+
+        Returns:
+            How it went; ``ending`` is ``timeout`` or ``died`` where there is no more to say.
+        """
+        self.runs += 1
+        answer = self.file(f"answer-{self.runs}")
+        asked = (os.path.realpath(job.script), os.getcwd())
+        if self._copied_for != asked:
+            self._copied_for, self.copy = asked, copy_for(job.script, self.file("copies"))
+        assert self.copy is not None
+        self.copy.fill(job.overlay)
+        job = replace(
+            job, answer_to=answer, timeout=self.timeout, seconds_to_end=self.seconds_to_end,
+            copy=self.copy, folder=os.getcwd(),
+        )  # fmt: skip
+        process = self._driver()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(pickle.dumps(job).hex() + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline().strip()
+        except BrokenPipeError:
+            line = ""
+        so_far = f"{answer}.so-far"
+        if line == "timeout" and os.path.exists(so_far):
+            answer, line = so_far, "done"
+        if line == "timeout":
+            return Ran("timeout", error=f"no end after {self.timeout:g} seconds", seconds=self.timeout)
+        if not line:
+            self._process = None
+            return Ran("died", error="the process that runs it ended before it began (can it import torch?)")
+        if line != "done" or not os.path.exists(answer):
+            return Ran("died", error=f"the process ended ({line})")
+        with open(answer, "rb") as file:
+            ran: Ran = pickle.load(file)
+        for name in glob.glob(f"{glob.escape(self.file('answer-'))}*"):
+            os.unlink(name)
+        return ran
+
+    def _driver(self) -> subprocess.Popen[str]:
+        if self._process is None:
+            environment = dict(os.environ)
+            environment.setdefault("PYTHONHASHSEED", "0")
+            paths = [path for path in (environment.get("PYTHONPATH"), os.path.dirname(PACKAGE)) if path]
+            environment["PYTHONPATH"] = os.pathsep.join(paths)
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "unclobber.repair._driver"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=environment,
+            )
+        return self._process

@@ -1,0 +1,164 @@
+"""The contexts that open a session: ``watch``, ``guard``, and ``audit`` for one call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ContextDecorator
+from types import TracebackType
+from typing import Any
+
+from ..model import Finding, InplaceError, Report
+from .session import Policy, Session
+from .telling import error_of
+
+
+class Watching(ContextDecorator):
+    """A fresh session each time it is entered; usable as decorator and re-entrantly."""
+
+    _policy: Policy
+
+    def __init__(self) -> None:
+        self._entered = threading.local()
+        self._last: Session | None = None
+
+    def _make(self) -> Session:
+        return Session(self._policy)
+
+    def _recreate_cm(self) -> Watching:
+        return self
+
+    def __enter__(self) -> Watching:
+        session = self._make()
+        session.__enter__()
+        if not hasattr(self._entered, "sessions"):
+            self._entered.sessions = []
+        self._entered.sessions.append(session)
+        self._last = session
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        session: Session = self._entered.sessions.pop()
+        try:
+            finding = None if error is None else session.finding_for(error)
+        finally:
+            session.__exit__(kind, error, traceback)
+        if finding is not None and not isinstance(error, InplaceError):
+            raise error_of(finding) from error
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What was found, oldest first; the same three places once."""
+        return () if self._last is None else tuple(self._last.findings)
+
+
+class watch(Watching):  # noqa: N801  (a context manager that reads as a verb)
+    """Refuse what torch refuses, and say which lines are to blame.
+
+    Inside, backward raises ``InplaceError`` exactly where plain torch raises its own error about a
+    variable that "has been modified by an inplace operation": the same condition, with the line
+    that saved the tensor, the lines that overwrote it and the backward that needed it. Writes that
+    torch doesn't see warn with ``SilentWriteWarning``.
+
+    Args:
+        strict: Raise on silent writes, too.
+        fingerprint: Share of saved tensors, 0 to 1, whose content is hashed when they are saved and
+            compared when they are needed: finds writes that reach memory past the dispatcher.
+    Raises:
+        InplaceError: from backward, or from the line that torch refuses.
+    Example:
+        >>> w = torch.ones(3, requires_grad=True)
+        >>> with unclobber.watch():
+        ...     y = w.exp()
+        ...     y += 1
+        ...     y.sum().backward()
+        Traceback (most recent call last):
+        ...
+        unclobber.InplaceError: one of the variables needed for gradient computation ...
+    """
+
+    _policy = "watch"
+
+    def __init__(self, strict: bool = False, *, fingerprint: float = 0.0) -> None:
+        super().__init__()
+        self._strict = strict
+        self._fingerprint = fingerprint
+
+    def _make(self) -> Session:
+        return Session("watch", strict=self._strict, fingerprint=self._fingerprint)
+
+    def __enter__(self) -> watch:
+        super().__enter__()
+        return self
+
+
+class guard(Watching):  # noqa: N801
+    """Give in-place programs the gradients of the program as written.
+
+    Each derivative uses the values that its operation saw, whatever was written over them later.
+    Before a write hits memory that live saved tensors hold, the smaller of the two is copied.
+
+    Raises:
+        InplaceError: from backward, where a value can't be had back: a write that happened outside
+            the context or out of sight, or a layout without storage of its own (sparse, nested).
+    Example:
+        >>> w = torch.ones(3, requires_grad=True)
+        >>> with unclobber.guard() as g:
+        ...     y = w.exp()
+        ...     y += 1
+        ...     y.sum().backward()
+        >>> torch.equal(w.grad, w.detach().exp()), g.peak_bytes
+        (True, 12)
+    """
+
+    _policy = "guard"
+
+    def __enter__(self) -> guard:
+        super().__enter__()
+        return self
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of overwritten values that are kept now; 0 once backward has freed the graph."""
+        return 0 if self._last is None else self._last.kept_bytes
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most bytes that were kept at a time."""
+        return 0 if self._last is None else self._last.peak_bytes
+
+    @property
+    def conflicts(self) -> tuple[Finding, ...]:
+        """The conflicts that were repaired, as findings with their stories; the same lines once."""
+        return self.findings
+
+
+def audit(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
+    """Run ``step(*args, **kwargs)`` once and report what it overwrites; never raises for a conflict.
+
+    Returns:
+        The findings with totals and, in ``bytes_by_line``, what each line keeps for backward. What
+        ``step`` returns is dropped.
+    Raises:
+        Exception: whatever ``step`` itself raises for reasons of its own.
+    Example:
+        >>> def step():
+        ...     w = torch.ones(3, requires_grad=True)
+        ...     y = w.exp()
+        ...     y += 1
+        ...     y.sum().backward()
+        >>> [finding.code for finding in unclobber.audit(step).findings]
+        ['UC101']
+    """
+    with Session("audit", warn=False) as session:
+        try:
+            step(*args, **kwargs)
+        except RuntimeError as error:
+            if session.finding_for(error) is None:
+                raise
+    return session.report()

@@ -1,0 +1,219 @@
+"""``freeze``: from now on, writing to a tensor raises at the line that writes.
+
+The write kernels of ``observe`` tell every write before it happens; here they are asked one
+question: does it touch an element of a frozen tensor? That is exact: a write to other elements of
+the same storage is allowed. It works with and without an active ``watch``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from ..hooks import Listener, saves
+from ..judge import judge_frozen
+from ..model import Finding, InplaceError, Save, UnclobberError, Write
+from ..record import METADATA_ONLY, SavedTensor, overlap, region_of
+from ..source import Stack, frames, sites, spelling
+from ..torch_internals import compat
+from .session import _installation
+from .telling import Certain, error_of, told
+
+_SWAPS = frozenset(("set_", "set_data"))
+"""What gives the tensor itself other memory."""
+
+
+class Frozen:
+    """The handle of frozen tensors: ``remove()`` lets them be written again; a context manager, too.
+
+    The tensors stay alive until then.
+    """
+
+    def __init__(self, tensors: Iterable[torch.Tensor], stack: Stack) -> None:
+        self._entries = [_Entry(tensor, stack) for tensor in tensors]
+        for entry in self._entries:
+            _keeper.add(entry)
+
+    def remove(self) -> None:
+        """Allow writes again. Calling it twice does no harm."""
+        while self._entries:
+            _keeper.remove(self._entries.pop())
+
+    def __enter__(self) -> Frozen:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.remove()
+
+
+class _Entry:
+    """One frozen tensor."""
+
+    __slots__ = ("key", "region", "stack", "tensor")
+
+    def __init__(self, tensor: torch.Tensor, stack: Stack) -> None:
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"freeze takes a tensor, not {type(tensor).__name__}")
+        if not compat.is_plain(tensor):
+            raise UnclobberError(
+                "only strided tensors with memory of their own can be frozen; this one is "
+                f"{tensor.layout} {type(tensor).__name__}"
+            )
+        self.key = compat.storage_key(tensor)
+        self.region = region_of(tensor)
+        self.tensor = tensor  # keeps the memory alive, so that its key means nothing else
+        self.stack = stack
+
+
+class _Keeper(Listener):
+    """The one listener for all frozen tensors. It takes part in a session's installation as a ledger
+    does, so that the kernels are there and an optimizer's step is looked at."""
+
+    def __init__(self) -> None:
+        self.pending: tuple[Any, ...] = ()
+        self.watched: dict[int, tuple[_Entry, ...]] = {}
+        self.books: dict[int, Any] = {}
+        self._lock = threading.RLock()
+
+    def add(self, entry: _Entry) -> None:
+        with self._lock:
+            if not self.watched:
+                _installation.acquire(self)
+                saves.keep_looking(True)
+            self.watched[entry.key] = (*self.watched.get(entry.key, ()), entry)
+
+    def remove(self, entry: _Entry) -> None:
+        with self._lock:
+            entries = self.watched.get(entry.key, ())
+            if entry not in entries:
+                return
+            left = tuple(other for other in entries if other is not entry)
+            if left:
+                self.watched[entry.key] = left
+                return
+            del self.watched[entry.key]
+            if not self.watched:
+                saves.keep_looking(False)
+                _installation.release(self)
+
+    def before_write(
+        self,
+        tensor: torch.Tensor,
+        operation: str,
+        bumps: bool,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        entries = self.watched.get(compat.storage_key_or_none(tensor) or 0, ())
+        if not entries:
+            return
+        region = None if operation in METADATA_ONLY else region_of(tensor)
+        for entry in entries:
+            swapped = operation in _SWAPS and tensor is entry.tensor
+            if swapped or (region is not None and entry.region is not None and overlap(entry.region, region)):
+                raise _refusal(entry, operation)
+
+    def before_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
+        """``tensor.data = …``."""
+        self.before_write(tensor, "set_data", False, (tensor,), {})
+
+    def after_detach(self, tensor: torch.Tensor, node: Any) -> None:
+        """``tensor.detach_()`` leaves every value as it is."""
+
+    def before_replay(self) -> None:
+        """What a CUDA graph writes is not known."""
+
+    def before_export(self) -> None:
+        """What is written through another storage over the same memory is not known."""
+
+    def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
+        """``storage.resize_(…)`` to less."""
+        for entry in self.watched.get(compat.key_of_storage(storage), ()):
+            if entry.region is not None and entry.region.hi > size:
+                raise _refusal(entry, "resize_")
+
+    def anything_alive(self) -> bool:
+        """Whether an optimizer's step must be looked at."""
+        return bool(self.watched)
+
+    def saves(self) -> Iterable[SavedTensor]:
+        return ()
+
+
+_keeper = _Keeper()
+
+
+def _refusal(entry: _Entry, operation: str) -> InplaceError:
+    frozen, stack = entry.tensor, frames.capture(4)
+    save = Save(
+        site=None,
+        shape=tuple(frozen.shape),
+        dtype=str(frozen.dtype).removeprefix("torch."),
+        bytes=frozen.numel() * frozen.itemsize,
+        version=frozen._version if not frozen.is_inference() else 0,
+        operation="freeze",
+    )
+
+    def make() -> Finding:
+        site = sites.resolve(stack)
+        written = spelling.spell_write(site, operation, stack)
+        write = Write(
+            site=site, operation=operation, bumps_version=True, overlaps_needed=True, expression=written
+        )
+        return judge_frozen(replace(save, site=sites.resolve(entry.stack), expression=written), write)
+
+    message = "a tensor was written to while it is frozen"
+    finding = told(make, lambda: Certain("UC101", message=message, saved=save))
+    assert finding is not None
+    return error_of(finding)
+
+
+def freeze(tensor: torch.Tensor) -> Frozen:
+    """From now on, any write to ``tensor`` or to memory that it shares raises at the writing line.
+
+    The elements count, not the storage: ``x[1] = 0`` is allowed while only ``x[0]`` is frozen.
+    Writes that reach memory past torch's dispatcher (NumPy, a raw pointer) are not seen, nor those
+    of threads that were running already. The tensor stays alive until ``remove()``.
+
+    Args:
+        tensor: A strided tensor, any shape; a view freezes its own elements.
+    Returns:
+        A handle. Its ``remove()`` ends it, and so does leaving it as a context manager.
+    Raises:
+        TypeError: not a tensor.
+        UnclobberError: a tensor without strided memory of its own (sparse, nested).
+    Example:
+        >>> w = torch.zeros(3)
+        >>> handle = unclobber.freeze(w)
+        >>> w += 1
+        Traceback (most recent call last):
+        ...
+        unclobber.InplaceError: `w` was written to while it is frozen ...
+        >>> handle.remove()
+        >>> w += 1
+    """
+    return Frozen([tensor], frames.capture(2))
+
+
+def frozen(tensors: Iterable[torch.Tensor]) -> Frozen:
+    """:func:`freeze` for several tensors, as for ``with frozen(model.parameters()):``.
+
+    Example:
+        >>> layer = torch.nn.Linear(2, 2)
+        >>> with unclobber.frozen(layer.parameters()):
+        ...     layer.weight.data.zero_()
+        Traceback (most recent call last):
+        ...
+        unclobber.InplaceError: `layer.weight.data` was written to while it is frozen ...
+    """
+    return Frozen(tensors, frames.capture(2))

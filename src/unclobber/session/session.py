@@ -1,0 +1,548 @@
+"""``watch``, ``guard`` and ``audit``: the stages joined inside a running program.
+
+One engine, three policies. All of them keep the same ledger; they differ in what happens when
+backward asks for a saved tensor that was overwritten: ``watch`` refuses as torch would, with the
+story; ``guard`` hands back the value as it was saved; ``audit`` does that too and only notes it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+
+import torch
+
+from ..evidence import describe, reads, sentence
+from ..evidence import refused as _refused
+from ..evidence.notices import notices
+from ..evidence.refusals import kind_of
+from ..hooks import (
+    backward,
+    batch_norm,
+    checkpoint,
+    fallback,
+    functions,
+    gradients,
+    kernels,
+    module_hooks,
+    registrations,
+    rest,
+    selftest,
+    undispatched,
+    write_log,
+)
+from ..hooks import saves as _saves
+from ..judge import judge, judge_untold, outcome
+from ..judge.refusals import judge_refusal
+from ..model import Finding, InplaceError, Report, SilentWriteWarning, Site, Totals, asked, culprit
+from ..record import Fingerprints, Ledger, SavedBytes, SavedTensor, Standing, view_writes
+from ..source import compiled
+from ..torch_internals import compat
+from ._silent import SilentConflicts
+from .telling import Certain, error_of, fault_in, told
+
+Policy = Literal["watch", "guard", "audit"]
+T = TypeVar("T")
+
+_TOLD = "_unclobber_finding"
+"""Attribute of an exception of torch's that carries its finding."""
+
+_MOST_FINDINGS = 1000
+"""Distinct findings that one session keeps; more are counted only."""
+
+
+class _Verdict(NamedTuple):
+    """What backward gets for a saved tensor, before anything is told of it."""
+
+    standing: Standing
+    value: torch.Tensor
+    """What backward goes on with."""
+    refused: bool = False
+    told: bool = False
+    """Whether there is something to tell: what is there now is wrong, or torch would refuse it."""
+
+
+class Session:
+    """One watched stretch of a program, entered once, in one thread.
+
+    Args:
+        policy: What a conflict leads to.
+        strict: Raise on writes that torch doesn't see, too.
+        fingerprint: Share of saved tensors (0 to 1) whose content is hashed to find writes that no
+            dispatch sees.
+        command: The command line that is being run, for the report.
+        warn: Whether silent writes warn at the user's line; the command collects them instead.
+    """
+
+    def __init__(
+        self,
+        policy: Policy = "watch",
+        *,
+        strict: bool = False,
+        fingerprint: float = 0.0,
+        command: tuple[str, ...] = (),
+        warn: bool = True,
+    ) -> None:
+        self.policy = policy
+        self.strict = strict
+        self.fingerprint = fingerprint
+        self.command = command
+        self.warn = warn
+        self.ledger = Ledger(keeps_originals=policy != "guard")
+        if fingerprint:
+            self.ledger.take_fingerprints(Fingerprints(fingerprint, write_log.storage_of))
+        if policy == "audit":
+            self.ledger.saved_bytes = SavedBytes()
+        self.findings: list[Finding] = []
+        self.heard: Callable[[Finding], None] | None = None
+        """Told of each new finding as it is made."""
+        self.conflicts = 0
+        self._seen: dict[Any, int] = {}
+        self._faults: dict[str, None] = {}
+        """Faults of ours that the report is to name."""
+        self._warned: set[int] = set()
+        """Identities of the findings, all kept, that were warned of."""
+        self.active = False
+        self._hooks: _saves.SavedTensorHooks | None = None
+        self._lock = threading.RLock()
+        self._silent = SilentConflicts(self)
+        self.ledger.misread = self._silent.misread
+        self._begun = compiled.now()
+        self.backwards_before = 0
+        """Backward calls of the process before this session."""
+        self._counted_before = (0, 0)
+        """Saves and writes that are not this process's, but those of the one that it was forked from."""
+
+    # --- enter and leave ------------------------------------------------------------------------
+
+    def __enter__(self) -> Session:
+        _installation.acquire(self.ledger)
+        self.backwards_before = backward.count()
+        self._begun = compiled.now()
+        try:
+            self._hooks = _saves.SavedTensorHooks(self.ledger, self._need, self._silent, self.ledger.prints)
+            self._hooks.enter()
+        except BaseException:
+            _installation.release(self.ledger)
+            raise
+        self.active = True
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.active = False
+        try:
+            if self._hooks is not None:
+                self._hooks.leave()
+        finally:
+            self.ledger.seal()
+            _installation.release(self.ledger)
+
+    def begin_anew(self) -> None:
+        """In a forked child: what was found and counted so far is the parent's; graphs and saves stay."""
+        self._lock = threading.RLock()  # another thread of the parent may have held it
+        self.findings = []
+        self._seen.clear()
+        self._warned.clear()
+        self.conflicts = 0
+        self._counted_before = (self.ledger.save_count, self.ledger.write_count)
+        self.ledger.account.peak = self.ledger.account.kept
+        self.ledger.transform = self.ledger.replay = None
+        self._begun = compiled.now()
+
+    def leave_unwatched(self) -> None:
+        """In a forked child that does no training: watch nothing, where no other hooks lie over ours."""
+        if self._hooks is not None and self._hooks.alone():
+            self.active = False
+            self._hooks.leave()
+            _installation.release(self.ledger)
+
+    # --- what backward asks ---------------------------------------------------------------------
+
+    def _need(self, saved: SavedTensor) -> torch.Tensor:
+        """Backward asks for ``saved`` and something may have happened to it."""
+        if reads.asking():
+            return saved.alias
+        try:
+            verdict = self._verdict(saved)
+        except Exception as error:
+            fault = fault_in("what became of a saved tensor could not be told", error)
+        else:
+            return self._followed(verdict)
+        return self._by_versions(saved, fault)
+
+    def _verdict(self, saved: SavedTensor) -> _Verdict:
+        """What backward gets. Nothing in here looks at a source."""
+        filing = saved.filing
+        if filing is not None and filing.swap is not None and reads.is_own_result(saved):
+            filing.swap = None  # torch keeps a result apart from the tensor that the program got
+        standing = self.ledger.standing(saved)
+        now = standing.now
+        if self.policy == "watch" and _is_detached(saved):
+            return _Verdict(standing, now, refused=True)
+        sealed = filing.sealed if filing is not None else None
+        written_after_exit = sealed is not None and standing.version != sealed
+        dirty = standing.moved or standing.changed
+        if not dirty and not written_after_exit:
+            return _Verdict(standing, now)
+        # A look that fails counts as a read: better one story too many than a wrong gradient.
+        if not standing.refused and asked(lambda: reads.never_read(saved, self.ledger), False):
+            return _Verdict(standing, now)
+        if self.policy == "watch":
+            # Where torch would go on with what is there now, so do we, and say so.
+            return _Verdict(standing, now, refused=standing.refused, told=standing.changed)
+        if written_after_exit or standing.unseen:
+            return _Verdict(standing, now, refused=True)
+        as_saved = saved.alias if standing.value is None or not standing.changed else standing.value
+        # What torch refuses although no element changed is nothing to guard, but something to know.
+        notable = standing.changed or (self.policy == "audit" and standing.refused)
+        return _Verdict(standing, as_saved, told=notable)
+
+    def _followed(self, verdict: _Verdict) -> torch.Tensor:
+        if verdict.refused:
+            raise self._refusal(verdict.standing)
+        if verdict.told:
+            finding = self._note(verdict.standing, repaired=self.policy == "guard")
+            if self.policy == "watch":
+                self.tell(finding)
+        return verdict.value
+
+    def _by_versions(self, saved: SavedTensor, fault: str) -> torch.Tensor:
+        """What torch's own check makes of a tensor, after a fault of ours.
+
+        Raises:
+            InplaceError: torch would refuse, or ``guard`` has seen a write and can't tell what it did.
+        """
+        version, filing = saved.alias._version, saved.filing
+        self._faults[fault] = None
+        torch_message = sentence.shortest(saved, version)
+        if torch_message is None and self.policy == "watch" and _is_detached(saved):
+            torch_message = compat.DETACHED_SENTENCE
+        written = version != saved.version or (filing is not None and filing.written)
+        if torch_message is None and (self.policy == "watch" or not written):
+            return saved.alias
+        raise error_of(self._kept(judge_untold("UC101", fault, torch_message=torch_message)))
+
+    def _refusal(self, standing: Standing) -> InplaceError:
+        finding = self._note(standing, repaired=False, again=True)
+        if finding is None:
+            raise AssertionError("a story with a refusal is a finding, or tells of its fault")
+        return error_of(finding)
+
+    def _note(self, standing: Standing, *, repaired: bool, again: bool = False) -> Finding | None:
+        """Judge, and keep the finding unless the same three places are known already."""
+        refused = standing.refused or (standing.moved and not standing.changed)  # known before any story
+
+        def key() -> Any:
+            last = self.ledger.last_write(standing.saved)
+            written = None if last is None else describe.user_place(last.stack)
+            return describe.user_place(standing.saved.stack), written
+
+        def make() -> Finding | None:
+            finding = judge(
+                describe.evidence(
+                    standing,
+                    self.ledger,
+                    repaired=repaired,
+                    backwards_before=self.backwards_before,
+                    goes_on=not again,
+                )
+            )
+            if finding is None and again:
+                raise AssertionError("what is refused is always a finding")
+            return finding
+
+        return self.keep(
+            key,
+            make,
+            lambda: _certain(standing, refused=refused, repaired=repaired, goes_on=not again),
+            again=again,
+        )
+
+    def keep(
+        self,
+        key: Callable[[], Any],
+        make: Callable[[], Finding | None],
+        certain: Callable[[], Certain],
+        *,
+        again: bool = False,
+    ) -> Finding | None:
+        """Count a conflict, and keep its finding unless its key is known already. Raises nothing of ours.
+
+        Args:
+            key: What makes two conflicts the same one: the places in question.
+            make: Describes and judges; slow, so not asked for what is known.
+            certain: What is known where ``make`` fails.
+            again: Make it anew all the same, for an error that is about to be raised.
+        """
+        with self._lock:
+            self.conflicts += 1
+            place = asked(key, None)
+            known = None if place is None else self._seen.get(place)
+            if known is not None and not again:
+                return self.findings[known] if known < len(self.findings) else None
+            finding = told(make, certain)
+            if finding is None:
+                return None
+            if place is None:
+                return self._kept(finding)
+            if known is None and len(self.findings) < _MOST_FINDINGS:
+                self._seen[place] = len(self.findings)
+                self._add(finding)
+            return finding
+
+    def _kept(self, finding: Finding) -> Finding:
+        """Keep a finding whose places are not known; where there is one like it, that is given."""
+        with self._lock:
+            for other in self.findings:
+                if other == finding:
+                    return other
+            if len(self.findings) < _MOST_FINDINGS:
+                self._add(finding)
+            return finding
+
+    def tell(
+        self, finding: Finding | None, *, refuse: bool = False, cause: BaseException | None = None
+    ) -> None:
+        """Warn of a finding that torch is silent about.
+
+        Raises:
+            InplaceError: instead, where the session is strict or ``refuse`` is given.
+        """
+        if finding is None:
+            return
+        if refuse or (self.strict and self.policy == "watch"):
+            raise error_of(finding) from cause
+        if self.warn and self.policy == "watch" and id(finding) not in self._warned:
+            self._warned.add(id(finding))
+            _warn(finding)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of overwritten values that are kept now."""
+        return self.ledger.account.kept
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most bytes of overwritten values that were ever kept at a time."""
+        return self.ledger.account.peak
+
+    def finding_for(self, error: BaseException) -> Finding | None:
+        """The story for an exception that left the watched code, None where it is the user's own.
+
+        torch's own refusals (UC2xx, UC301) are told here; whoever asks again gets the same finding.
+        """
+        finding = told_of(error)
+        if isinstance(error, InplaceError):
+            return finding
+        if finding is None:
+            kind = asked(lambda: kind_of(error), None)
+            if kind is None:
+                return None
+
+            def make() -> Finding | None:
+                refusal = _refused.evidence(error, self.backwards_before)
+                return None if refusal is None else judge_refusal(refusal)
+
+            finding = told(make, lambda: Certain(kind.code, torch_message=str(error)))
+            if finding is None:
+                return None
+            setattr(error, _TOLD, finding)
+        if finding not in self.findings:
+            self._add(finding)
+        return finding
+
+    def _add(self, finding: Finding) -> None:
+        self.findings.append(finding)
+        heard = self.heard
+        if heard is not None:
+            self._asked("a finding could not be handed on", lambda: heard(finding), None)
+
+    def _asked(self, what: str, look: Callable[[], T], otherwise: T) -> T:
+        """What a look gives; where it fails, the report says so."""
+        try:
+            return look()
+        except Exception as error:
+            self._faults[fault_in(what, error)] = None
+        return otherwise
+
+    def report(self, *, exit_code: int = 0, script_failed: bool = False) -> Report:
+        """All findings so far with the ledger's totals."""
+        saves, writes = self._counted_before
+        saved_bytes = self.ledger.saved_bytes
+        by_line: Mapping[tuple[str, int], int] = {}
+        if saved_bytes is not None:
+            by_line = self._asked("what each line keeps could not be told", saved_bytes.at_peak, by_line)
+        nothing: tuple[str, ...] = ()
+        said = self._asked(
+            "what could not be seen could not be told",
+            lambda: notices(self._begun, self.ledger.transform, self.ledger.replay),
+            nothing,
+        )
+        totals = Totals(
+            saves=self.ledger.save_count - saves,
+            writes=self.ledger.write_count - writes,
+            conflicts=self.conflicts,
+            kept_bytes=self.peak_bytes,
+        )
+        return Report(
+            outcome=outcome(self.findings, failed=script_failed),
+            findings=tuple(self.findings),
+            totals=totals,
+            torch_version=str(torch.__version__),
+            command=self.command,
+            exit_code=exit_code,
+            notices=(*said, *self._faults),
+            bytes_by_line=by_line,
+        )
+
+
+_BEYOND_SAVES = (
+    write_log, functions, gradients, module_hooks, checkpoint, registrations, view_writes,
+)  # fmt: skip
+"""What sees conflicts that no saved tensor shows, in the order in which they are installed."""
+
+
+class Watcher(kernels.Listener, Protocol):
+    """Who takes part in an installation: the ledger of a session, or the keeper of frozen tensors."""
+
+    def before_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None: ...
+    def after_detach(self, tensor: torch.Tensor, node: Any) -> None: ...
+    def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None: ...
+    def before_replay(self) -> None: ...
+    def before_export(self) -> None: ...
+    def anything_alive(self) -> bool: ...
+    def saves(self) -> Iterable[SavedTensor]: ...
+
+
+class _Installation:
+    """What all sessions share: kernels, wrapped entry points. First in installs, last out removes."""
+
+    def __init__(self) -> None:
+        self._ledgers: tuple[Watcher, ...] = ()
+        self._lock = threading.RLock()
+
+    def acquire(self, ledger: Watcher) -> None:
+        with self._lock:
+            gradients.unshared_counts()
+            problem = selftest.why_kernels_fail()
+            if problem is not None:
+                fallback.listen(ledger, problem)
+            else:
+                kernels.listen(ledger)
+            if not self._ledgers:
+                _saves.install()
+                backward.install()
+                undispatched.install(
+                    self._before_swap,
+                    self._after_detach,
+                    self._before_shrink,
+                    self._before_replay,
+                    self._before_write,
+                    self._before_export,
+                )
+                rest.install(self._anything_alive, self._saves)
+                batch_norm.install()
+                for stage in _BEYOND_SAVES:
+                    stage.install()
+            self._ledgers = (*self._ledgers, ledger)
+
+    def release(self, ledger: Watcher) -> None:
+        with self._lock:
+            self._ledgers = tuple(other for other in self._ledgers if other is not ledger)
+            if not self._ledgers:
+                for stage in reversed(_BEYOND_SAVES):
+                    stage.uninstall()
+                batch_norm.uninstall()
+                rest.uninstall()
+                undispatched.uninstall()
+                backward.uninstall()
+                _saves.uninstall()
+            if selftest.why_kernels_fail() is not None:
+                fallback.unlisten(ledger)
+            else:
+                kernels.unlisten(ledger)
+
+    def _saves(self) -> list[SavedTensor]:
+        return list(itertools.chain.from_iterable(ledger.saves() for ledger in self._ledgers))
+
+    def _before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
+        for ledger in self._ledgers:
+            ledger.before_shrink(storage, size)
+
+    def _before_replay(self) -> None:
+        for ledger in self._ledgers:
+            ledger.before_replay()
+
+    def _before_export(self) -> None:
+        for ledger in self._ledgers:
+            ledger.before_export()
+
+    def _before_write(self, tensor: torch.Tensor, method: str) -> None:
+        for ledger in self._ledgers:
+            ledger.before_write(tensor, method, False, (), {})
+
+    def _after_detach(self, tensor: torch.Tensor, node: Any) -> None:
+        for ledger in self._ledgers:
+            ledger.after_detach(tensor, node)
+
+    def _before_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
+        for ledger in self._ledgers:
+            ledger.before_swap(tensor, new)
+
+    def _anything_alive(self) -> bool:
+        return any(ledger.anything_alive() for ledger in self._ledgers)
+
+
+_installation = _Installation()
+
+
+def told_of(error: BaseException) -> Finding | None:
+    """The finding that an exception brings along, also from another process; None if it has none."""
+    finding: Finding | None = (
+        error.finding if isinstance(error, InplaceError) else getattr(error, _TOLD, None)
+    )
+    return finding
+
+
+def _is_detached(saved: SavedTensor) -> bool:
+    """Whether torch refuses a tensor for the history that it has lost."""
+    if saved.filing is None or saved.filing.detached is None or saved.unchecked:
+        return False
+    return asked(lambda: reads.detached(saved) is not None, True)
+
+
+def _certain(standing: Standing, *, refused: bool, repaired: bool, goes_on: bool) -> Certain:
+    """What the ledger alone knows of a conflict."""
+    saved = standing.saved
+    seen = refused or (not repaired and _is_detached(saved))
+    return Certain(
+        "UC101" if seen else "UC102",
+        torch_message=sentence.in_any_case(standing, goes_on=goes_on),
+        saved=asked(lambda: describe.unplaced(saved), None),
+        repaired=repaired,
+    )
+
+
+def _warn(finding: Finding) -> None:
+    site = asked(lambda: _blamed(finding), None)
+    if site is None:
+        warnings.warn(finding.message, SilentWriteWarning, stacklevel=2)
+    else:
+        warnings.warn_explicit(finding.message, SilentWriteWarning, site.path, site.line)
+
+
+def _blamed(finding: Finding) -> Site | None:
+    """The line that a warning points at."""
+    write = culprit(finding.writes)
+    if write is not None:
+        return write.site
+    return None if finding.saved is None else finding.saved.site

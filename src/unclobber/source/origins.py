@@ -1,0 +1,741 @@
+"""Where a tensor was made, told from the frames of a failure and the source.
+
+torch keeps no record of it. The failing line's variables are still alive, so the expression that
+gave each its value can be followed back through assignments, loops, arguments and returned values,
+as far as every step is the only possible one (``_definitions``). Nothing is recorded while the
+program runs, and no code of the program is run to find out. Where a step is uncertain the answer
+is None.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+import torch
+
+from ._definitions import Definition, at_the_end, is_local, reaching, scope_of
+from ._set_elsewhere import may_set
+from .callables import VIEW_ATTRIBUTES, VIEWS
+from .operands import bind_code, bind_exact
+from .sites import Stack, is_library, is_plumbing
+from .syntax import Source, Span, locate, source_of, span_of
+from .values import UNKNOWN, function_of, is_in_place, value_of
+
+_DEEPEST = 12
+"""Steps back; a longer way has no certain end."""
+
+MULTI_VIEWS = frozenset({"unbind", "split", "chunk", "split_with_sizes"})
+"""Functions whose outputs autograd refuses to have written to."""
+
+EXPANDING = frozenset(
+    {"expand", "expand_as", "broadcast_to", "as_strided", "unfold", "broadcast_tensors", "meshgrid"}
+)
+
+_SOMETIMES_VIEWS = frozenset(
+    (
+        "reshape",
+        "reshape_as",
+        "flatten",
+        "unflatten",
+        "ravel",
+        "swapdims",
+        "moveaxis",
+        "as_strided",
+        "broadcast_to",
+        "view_as_real",
+        "view_as_complex",
+        "adjoint",
+    )
+)
+"""Functions that return a view where they can: asked only of a tensor that is known to be one."""
+
+
+class Level(NamedTuple):
+    """One frame of a failed call, with the instruction it had come to."""
+
+    frame: FrameType
+    lasti: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an expression stands."""
+
+    code: CodeType
+    source: Source
+    at: ast.stmt
+    """The statement that reads it."""
+    depth: int | None = None
+    """Index of its live frame among the levels; None where the call is over."""
+    called: tuple[ast.Call, Place] | None = None
+    """The call that is over, where it was followed from there."""
+    inner: frozenset[str] = frozenset()
+    """Variables of the comprehensions around it."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The expression that made a tensor."""
+
+    node: ast.expr
+    place: Place
+    how: str
+    """The operation as the user wrote it: ``chunk``, ``[]``, ``iteration``, ``Parameter``, a class."""
+    stack: Stack
+    """Its code and instruction, then the live frames around it."""
+
+
+_Comprehension = ast.ListComp | ast.DictComp | ast.GeneratorExp
+
+_MADE_BY: dict[type, type[_Comprehension]] = {list: ast.ListComp, dict: ast.DictComp}
+"""The comprehension that makes a container of a kind."""
+
+_COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
+
+Accepts = Callable[[ast.expr, "Finder", Place], "str | None"]
+"""Says how an expression made the tensor, None if it only passes it on."""
+
+
+class Finder:
+    """Follows expressions back, for one failure.
+
+    Args:
+        levels: The frames of the failed call, innermost first.
+        accepts: What counts as making the tensor that is asked for.
+        through_views: Whether the tensor that a view was taken of is followed, too.
+    """
+
+    def __init__(self, levels: Sequence[Level], accepts: Accepts, *, through_views: bool = False) -> None:
+        self.levels = levels
+        self._accepts = accepts
+        self._through_views = through_views
+
+    def place(self, depth: int) -> Place | None:
+        """The statement that a live frame had come to."""
+        level = self.levels[depth]
+        code = level.frame.f_code
+        located = locate(code, level.lasti)
+        return None if located is None else Place(code, located.source, located.statement, depth)
+
+    def value(self, node: ast.expr, place: Place) -> Any:
+        """What the expression is now; ``UNKNOWN`` where its frame is gone."""
+        if place.depth is None or any(
+            isinstance(one, ast.Name) and one.id in place.inner for one in ast.walk(node)
+        ):
+            return UNKNOWN
+        return value_of(node, self.levels[place.depth].frame)
+
+    def is_tensor(self, node: ast.expr, place: Place) -> bool:
+        """Whether the expression is known to be a tensor: by its value, or that of the argument it was."""
+        if place.depth is not None:
+            return isinstance(self.value(node, place), torch.Tensor)
+        if place.called is None or not isinstance(node, ast.Name) or node.id in place.inner:
+            return False
+        scope = scope_of(place.source.tree, place.code)
+        if scope is None or reaching(node.id, scope, place.at) != Definition("parameter"):
+            return False
+        call, caller = place.called
+        passed = _bound(call, place.code).get(node.id)
+        if passed is None or not self.is_tensor(passed, caller):
+            return False
+        return not isinstance(passed, ast.Name) or self._still_is(passed.id, caller)
+
+    def origin(
+        self, node: ast.expr, place: Place, element: tuple[int, ...] = (), steps: int = 0
+    ) -> Origin | None:
+        """Where the value of ``node`` (or an element of it) was made."""
+        if steps > _DEEPEST:
+            return None
+        how = self._accepts(node, self, place)
+        if how is not None:
+            return self.made(node, place, how)
+        steps += 1
+        if self._through_views and view(node, self, place) is not None:
+            base = _viewed(node)
+            if base is not None:
+                return self.origin(base, place, (), steps)
+        match node:
+            case ast.NamedExpr():
+                return self.origin(node.value, place, element, steps)
+            case ast.Name():
+                return self._of_name(node.id, place, element, steps)
+            case ast.Tuple() | ast.List() if element and element[0] < len(node.elts):
+                return self.origin(node.elts[element[0]], place, element[1:], steps)
+            case ast.Attribute():
+                return self._of_attribute(node, place, steps)
+            case ast.Subscript():
+                return self._of_element(node, place, steps)
+            case ast.ListComp() | ast.GeneratorExp() if element:
+                return self._of_comprehended(node, place, element[1:], steps)
+            case ast.Call(func=ast.Attribute(value=receiver, attr=method)) if is_in_place(method):
+                return self.origin(receiver, place, element, steps)
+            case ast.Call():
+                return self._of_call(node, place, element, steps)
+            case _:
+                return None
+
+    # --- variables ------------------------------------------------------------------------------
+
+    def _of_name(self, name: str, place: Place, element: tuple[int, ...], steps: int) -> Origin | None:
+        if name in place.inner or (element and not self._keeps_elements(name, place)):
+            return None
+        scope = scope_of(place.source.tree, place.code)
+        if scope is None:
+            return self._of_comprehension(name, place)
+        if name in place.code.co_freevars:
+            return self._of_enclosing(name, place, element, steps)
+        if not is_local(name, scope):
+            return self._of_global(name, place, element, steps)
+        definition = reaching(name, scope, place.at)
+        if definition is None:
+            return None
+        if definition.kind == "parameter":
+            return self._of_parameter(name, place, element, steps)
+        return self._of_definition(definition, place, element, steps)
+
+    def _of_definition(
+        self, definition: Definition, place: Place, element: tuple[int, ...], steps: int
+    ) -> Origin | None:
+        assert definition.value is not None
+        assert definition.statement is not None
+        there = replace(place, at=definition.statement, inner=frozenset())
+        position = (*definition.position, *element)
+        if definition.kind == "assigned":
+            if definition.position and self._is_multi_view(definition.value, there):
+                return self._chosen(definition.value, there, "iteration")
+            return self.origin(definition.value, there, position, steps)
+        iterated, position = _iterated(definition.value, position)
+        made_by = self._comprehension(iterated, there, ast.ListComp, ast.GeneratorExp)
+        if made_by is not None:
+            return self._of_comprehended(made_by, there, position, steps)
+        if self._is_multi_view(iterated, there):
+            return self._chosen(iterated, there, "iteration")
+        same = self._same_element(iterated, definition, there)
+        if same is not None:
+            return self.origin(same, there, (), steps)
+        if isinstance(iterated, (ast.Tuple, ast.List)) and iterated.elts:
+            ways = {self._accepts(one, self, there) for one in iterated.elts}
+            if not position and None not in ways:
+                return self.made(iterated, there, ways.pop() or "" if len(ways) == 1 else "[]")
+        return None
+
+    def _same_element(self, iterated: ast.expr, definition: Definition, place: Place) -> ast.expr | None:
+        """The one element of a written-out list that the loop has come to: ``b`` in ``for p in [a, b]``."""
+        assert isinstance(definition.statement, (ast.For, ast.AsyncFor))
+        if place.depth is None or not isinstance(definition.statement.target, ast.Name):
+            return None
+        literal: ast.expr | None = iterated
+        if isinstance(iterated, ast.Name):
+            scope = scope_of(place.source.tree, place.code)
+            earlier = None if scope is None else reaching(iterated.id, scope, definition.statement)
+            literal = earlier.value if earlier is not None and not earlier.position else None
+        if not isinstance(literal, (ast.List, ast.Tuple)):
+            return None
+        now = self.value(definition.statement.target, place)
+        same = [one for one in literal.elts if now is not UNKNOWN and self.value(one, place) is now]
+        return same[0] if len(same) == 1 else None
+
+    def _comprehension(
+        self, node: ast.expr, place: Place, *kinds: type[_Comprehension]
+    ) -> _Comprehension | None:
+        """The comprehension, one of ``kinds``, that made all elements of a container."""
+        if isinstance(node, ast.Name) and node.id not in place.inner and _only_read(node.id, place):
+            scope = scope_of(place.source.tree, place.code)
+            earlier = None if scope is None else reaching(node.id, scope, place.at)
+            if earlier is None or earlier.kind != "assigned" or earlier.position or earlier.value is None:
+                return None
+            node = earlier.value
+        return node if isinstance(node, kinds) else None
+
+    def _of_comprehended(
+        self, node: _Comprehension, place: Place, element: tuple[int, ...], steps: int
+    ) -> Origin | None:
+        """Where a comprehension's elements were made: each of them by the same expression."""
+        made = node.value if isinstance(node, ast.DictComp) else node.elt
+        if element and not isinstance(made, ast.Tuple):
+            return None
+        names = {
+            one.id for part in node.generators for one in ast.walk(part.target) if isinstance(one, ast.Name)
+        }
+        return self.origin(made, replace(place, inner=place.inner | names), element, steps)
+
+    def _keeps_elements(self, name: str, place: Place) -> bool:
+        """Whether what a variable was given still holds what it held."""
+        now = self.value(ast.Name(name, ast.Load()), place)
+        return type(now) is tuple or isinstance(now, torch.Tensor) or _only_read(name, place)
+
+    def _of_comprehension(self, name: str, place: Place) -> Origin | None:
+        """``row`` in ``[row.add_(1) for row in x]``: what is iterated over, in the frame around it."""
+        inside = place.depth is not None and place.code.co_name in _COMPREHENSIONS
+        outer = self.place(place.depth + 1) if inside and place.depth is not None else None
+        if outer is None:
+            return None
+        ways = [
+            part.iter
+            for node in ast.walk(place.at)
+            for part in getattr(node, "generators", ())
+            if isinstance(part.target, ast.Name) and part.target.id == name
+        ]
+        return (
+            self._chosen(ways[0], outer, "iteration")
+            if len(ways) == 1 and self._is_multi_view(ways[0], outer)
+            else None
+        )
+
+    def _chosen(self, node: ast.expr, place: Place, how: str) -> Origin | None:
+        """A tensor taken apart by a loop or an unpacking, or the call that took it apart."""
+        if self._accepts not in (multi_view, view):
+            return self.origin(node, place)
+        return self.made(node, place, _multi_view_name(node) or how)
+
+    def _is_multi_view(self, node: ast.expr, place: Place) -> bool:
+        """Whether taking ``node`` apart gives views of one tensor."""
+        name = _multi_view_name(node)
+        if name is not None:
+            return self._accepts(node, self, place) is not None
+        return isinstance(self.value(node, place), torch.Tensor)
+
+    def _of_global(self, name: str, place: Place, element: tuple[int, ...], steps: int) -> Origin | None:
+        definition = at_the_end(name, place.source.tree)
+        code = self._module_code(place)
+        if definition is None or definition.kind != "assigned" or code is None:
+            return None
+        depth = next((i for i, level in enumerate(self.levels) if level.frame.f_code is code), None)
+        return self._of_definition(definition, Place(code, place.source, place.at, depth), element, steps)
+
+    def _of_enclosing(self, name: str, place: Place, element: tuple[int, ...], steps: int) -> Origin | None:
+        """A closure's variable: in the function around it, if that is still running."""
+        if place.depth is None:
+            return None
+        mine = value_of(ast.Name(name, ast.Load()), self.levels[place.depth].frame)
+        for depth in range(place.depth + 1, len(self.levels)):
+            level = self.levels[depth]
+            if name not in level.frame.f_code.co_cellvars:
+                continue
+            # another function's variable of that name, or an earlier call's of the same function
+            if value_of(ast.Name(name, ast.Load()), level.frame) is mine:
+                outer = self.place(depth)
+                return None if outer is None else self._of_name(name, outer, element, steps)
+        return None
+
+    def _module_code(self, place: Place) -> CodeType | None:
+        """The code of the module that is being run; an imported one's is gone."""
+        for level in self.levels:
+            code = level.frame.f_code
+            if code.co_name == "<module>" and code.co_filename == place.code.co_filename:
+                return code
+        return None
+
+    def _of_parameter(self, name: str, place: Place, element: tuple[int, ...], steps: int) -> Origin | None:
+        """What the caller passed for it."""
+        if place.depth is None:
+            return None
+        mine = value_of(ast.Name(name, ast.Load()), self.levels[place.depth].frame)
+        for depth in range(place.depth + 1, len(self.levels)):
+            code = self.levels[depth].frame.f_code
+            if is_plumbing(code) or code.co_filename.endswith("_contextlib.py"):
+                continue
+            caller = self.place(depth)
+            located = locate(code, self.levels[depth].lasti)
+            if caller is None or located is None or not isinstance(located.node, ast.Call):
+                return None
+            passed = self._passed(located.node, mine, caller)
+            if passed is None and depth == place.depth + 1:
+                passed = (bind_code(located.node, place.code) or {}).get(name)
+            return None if passed is None else self.origin(passed, caller, element, steps)
+        return None
+
+    def _passed(self, call: ast.Call, value: Any, place: Place) -> ast.expr | None:
+        """The one argument of the call that is this very object."""
+        if value is UNKNOWN:
+            return None
+        arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+        same = [one for one in arguments if self.value(one, place) is value]
+        return same[0] if len({ast.dump(one) for one in same}) == 1 else None
+
+    # --- attributes and elements ----------------------------------------------------------------
+
+    def _of_attribute(self, node: ast.Attribute, place: Place, steps: int) -> Origin | None:
+        if place.depth is None:
+            return None
+        owner = self.value(node.value, place)
+        return None if owner is UNKNOWN else self.of_owned(owner, node, place, steps)
+
+    def of_owned(self, owner: Any, node: ast.Attribute, place: Place, steps: int = 0) -> Origin | None:
+        """Where ``owner.name`` was set: the one assignment in its classes that can have made it.
+
+        A library's module makes its own tensors: then where the module itself was made.
+        """
+        candidates = list(assignments(type(owner), node.attr))
+        if len(candidates) == 1:
+            value, statement, code, source = candidates[0]
+            if self.set_by_others(node.attr, code):
+                return None
+            return self.origin(value, Place(code, source, statement), (), steps)
+        if not candidates and isinstance(owner, torch.nn.Module) and _is_library_class(type(owner)):
+            return self.origin(node.value, place, (), steps)
+        return None
+
+    def set_by_others(self, name: str, home: CodeType) -> bool:
+        """Whether code that is no method of its owner may have set an attribute, too.
+
+        Args:
+            name: The attribute.
+            home: The method that sets it.
+        """
+        return may_set(name, home.co_filename, [level.frame.f_code.co_filename for level in self.levels])
+
+    def _of_element(self, node: ast.Subscript, place: Place, steps: int) -> Origin | None:
+        if _multi_view_name(node.value) is not None:
+            return self.origin(node.value, place, (0,), steps)
+        container = self.value(node.value, place)
+        index = self.value(node.slice, place)
+        if type(container) is tuple and type(index) is int and index >= 0:
+            # what a tuple holds, it has held from the start
+            return self.origin(node.value, place, (index,), steps)
+        if isinstance(container, torch.nn.Sequential):
+            return self.origin(node.value, place, (), steps)
+        kind = _MADE_BY.get(type(container))
+        made_by = None if kind is None else self._comprehension(node.value, place, kind)
+        return None if made_by is None else self._of_comprehended(made_by, place, (), steps)
+
+    # --- calls ----------------------------------------------------------------------------------
+
+    def _of_call(self, node: ast.Call, place: Place, element: tuple[int, ...], steps: int) -> Origin | None:
+        """Into the program's own function, if it has one way out."""
+        if isinstance(node.func, ast.Name) and not self._still_is(node.func.id, place):
+            return None
+        function = function_of(self.named(node.func, place))
+        if function is None or is_library(function.__code__):
+            return None
+        code = function.__code__
+        source = source_of(code)
+        scope = None if source is None else scope_of(source.tree, code)
+        if source is None or scope is None or isinstance(scope, (ast.Module, ast.AsyncFunctionDef)):
+            return None
+        returns = list(_returns(scope))
+        if len(returns) != 1 or returns[0].value is None:
+            return None
+        return self.origin(
+            returns[0].value, Place(code, source, returns[0], called=(node, place)), element, steps
+        )
+
+    def _still_is(self, name: str, place: Place) -> bool:
+        """Whether a name has its value of then: no other definition has reached its frame since."""
+        scope = None if place.depth is None else scope_of(place.source.tree, place.code)
+        now = None if place.depth is None else self.place(place.depth)
+        if scope is None or now is None or not is_local(name, scope):
+            return True
+        return reaching(name, scope, place.at) == reaching(name, scope, now.at)
+
+    def named(self, node: ast.expr, place: Place) -> Any:
+        """A value, also where the frame is gone, if the name is a global one; else ``UNKNOWN``."""
+        value = self.value(node, place)
+        if value is not UNKNOWN or place.depth is not None or not isinstance(node, ast.Name):
+            return value
+        # a function that has returned: its global names are those of a module that is still there
+        for level in self.levels:
+            if level.frame.f_globals.get("__file__") == place.code.co_filename:
+                return level.frame.f_globals.get(node.id, UNKNOWN)
+        return UNKNOWN
+
+    # --- the answer -----------------------------------------------------------------------------
+
+    def made(self, node: ast.expr, place: Place, how: str) -> Origin | None:
+        """The expression as the answer; None for a library's."""
+        if is_library(place.code):
+            return None
+        found = _instructions(place.code, node)
+        if not found:
+            return None
+        outer: list[Any] = []
+        if place.depth is not None:
+            for level in self.levels[place.depth + 1 :]:
+                outer += (level.frame.f_code, level.lasti)
+        return Origin(node, place, how, (*found, *outer))
+
+
+# --- what makes a tensor -------------------------------------------------------------------------
+
+
+def view(node: ast.expr, finder: Finder, place: Place) -> str | None:
+    """Expressions that are a view of something: ``x[1:]``, ``x.view(-1)``, ``F.apply(x)``."""
+    if isinstance(node, ast.Subscript):
+        if finder.is_tensor(node.value, place) or _only_tensors_take(node.slice):
+            return "[]"
+        return None
+    if isinstance(node, ast.Attribute):
+        is_view = node.attr in VIEW_ATTRIBUTES and finder.is_tensor(node.value, place)
+        return node.attr if is_view else None
+    name = _multi_view_name(node)
+    if name is not None:
+        return name
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr in VIEWS or node.func.attr in _SOMETIMES_VIEWS:
+            return node.func.attr
+        function = custom_function(node, finder, place)
+        if function is not None:
+            return function
+    return None
+
+
+def multi_view(node: ast.expr, finder: Finder, place: Place) -> str | None:
+    """Expressions that give several views at once: ``x.chunk(2)``, ``torch.split(x, 1)``."""
+    return _multi_view_name(node)
+
+
+def leaf(node: ast.expr, finder: Finder, place: Place) -> str | None:
+    """Expressions that make a leaf which requires grad, and modules with parameters of their own."""
+    if not isinstance(node, ast.Call):
+        return None
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":
+        return "requires_grad_"
+    if any(keyword.arg == "requires_grad" and _is_true(keyword.value) for keyword in node.keywords):
+        return _last_name(node.func)
+    called = finder.named(node.func, place)
+    name = _last_name(node.func)
+    if called is UNKNOWN:
+        # in a constructor that has returned; the spelling is all there is
+        text = ast.unparse(node.func)
+        if text.endswith("nn.Parameter") or text == "Parameter":
+            return "Parameter"
+        prefix, _, last = text.rpartition(".")
+        kind = getattr(torch.nn, last, None) if prefix in ("nn", "torch.nn") else None
+        called = UNKNOWN if kind is None else kind
+    if not isinstance(called, type):
+        return None
+    if issubclass(called, torch.nn.Parameter):
+        return "Parameter"
+    return name if issubclass(called, torch.nn.Module) and _is_library_class(called) else None
+
+
+def expanded(node: ast.expr, finder: Finder, place: Place) -> str | None:
+    """Expressions after which several elements share memory."""
+    if isinstance(node, ast.Call):
+        name = _last_name(node.func)
+        return name if name in EXPANDING else None
+    return None
+
+
+def anything(node: ast.expr, finder: Finder, place: Place) -> str | None:
+    """Any operation at all: who looks for a tensor that inference mode made wants the innermost."""
+    if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare)):
+        return "operator"
+    if not isinstance(node, ast.Call) or view(node, finder, place) is not None:
+        return None
+    name = _last_name(node.func)
+    called = finder.named(node.func, place)
+    if isinstance(node.func, ast.Attribute) and is_in_place(node.func.attr):
+        return None
+    if called is UNKNOWN:
+        text = ast.unparse(node.func)
+        known = text.startswith(("torch.", "F.")) or (
+            isinstance(node.func, ast.Attribute) and hasattr(torch.Tensor, name)
+        )
+        return name if known else None
+    if isinstance(called, torch.nn.Module):
+        return name if _is_library_class(type(called)) and type(called) is not torch.nn.Sequential else None
+    return (
+        name if getattr(called, "__module__", "").split(".")[0] == "torch" or not _is_pure(called) else None
+    )
+
+
+def _is_pure(value: Any) -> bool:
+    """Whether calling ``value`` may run Python code of the program's."""
+    return not isinstance(value, type(torch.add))
+
+
+def custom_function(node: ast.expr, finder: Finder, place: Place) -> str | None:
+    """``Gather`` in ``Gather.apply(x)``."""
+    if (
+        not isinstance(node, ast.Call)
+        or not isinstance(node.func, ast.Attribute)
+        or node.func.attr != "apply"
+    ):
+        return None
+    owner = node.func.value
+    kind = finder.named(owner, place)
+    is_function = isinstance(kind, type) and issubclass(kind, torch.autograd.Function)
+    return _last_name(owner) if is_function else None
+
+
+def _viewed(node: ast.expr) -> ast.expr | None:
+    """What a view expression is a view of."""
+    if isinstance(node, (ast.Subscript, ast.Attribute)):
+        return node.value
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr != "apply":
+        return node.func.value
+    return None
+
+
+def _multi_view_name(node: ast.expr) -> str | None:
+    if not isinstance(node, ast.Call):
+        return None
+    name = _last_name(node.func)
+    return name if name in MULTI_VIEWS else None
+
+
+def _last_name(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _only_tensors_take(index: ast.expr) -> bool:
+    """Indices that no list or dictionary takes and still returns a tensor."""
+    if isinstance(index, ast.Slice):
+        return True
+    if isinstance(index, ast.Constant):
+        return index.value is Ellipsis or index.value is None
+    return isinstance(index, ast.Tuple) and any(_only_tensors_take(one) for one in index.elts)
+
+
+def _is_true(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
+
+
+def _iterated(node: ast.expr, position: tuple[int, ...]) -> tuple[ast.expr, tuple[int, ...]]:
+    """What a loop variable is an element of, through ``enumerate`` and ``zip``."""
+    while True:
+        match node:
+            case ast.Call(func=ast.Name(id="enumerate"), args=[inner, *_]) if position[:1] == (1,):
+                node, position = inner, position[1:]
+            case ast.Call(func=ast.Name(id="zip"), args=args) if position and position[0] < len(args):
+                node, position = args[position[0]], position[1:]
+            case ast.Call(func=ast.Name(id="reversed" | "list" | "tuple" | "iter"), args=[inner]):
+                node = inner
+            case _:
+                return node, position
+
+
+def _returns(scope: ast.FunctionDef) -> Iterator[ast.Return]:
+    todo: list[ast.AST] = list(scope.body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            continue
+        if isinstance(node, ast.Return):
+            yield node
+        if isinstance(node, (ast.Yield, ast.YieldFrom)):
+            yield ast.Return(None)  # a generator: its return value is not what the call gives
+        todo.extend(ast.iter_child_nodes(node))
+
+
+def _is_library_class(kind: type) -> bool:
+    module = kind.__module__.partition(".")[0]
+    return module == "torch"
+
+
+def assignments(kind: type, name: str) -> Iterator[tuple[ast.expr, ast.stmt, CodeType, Source]]:
+    """Every ``self.name = value`` in the program's classes that ``kind`` is made of; not ``= None``."""
+    for base in kind.__mro__:
+        for member in list(vars(base).values()):
+            function = function_of(
+                member.__func__ if isinstance(member, (staticmethod, classmethod)) else member
+            )
+            if function is None or is_library(function.__code__):
+                continue
+            source = source_of(function.__code__)
+            scope = None if source is None else scope_of(source.tree, function.__code__)
+            if source is None or scope is None or isinstance(scope, ast.Module) or not scope.args.args:
+                continue
+            for value, statement in _set_on(scope.args.args[0].arg, name, scope):
+                yield value, statement, function.__code__, source
+
+
+def _set_on(owner: str, name: str, scope: ast.AST) -> Iterator[tuple[ast.expr, ast.stmt]]:
+    def is_it(target: ast.expr) -> bool:
+        return (
+            isinstance(target, ast.Attribute)
+            and target.attr == name
+            and isinstance(target.value, ast.Name)
+            and target.value.id == owner
+        )
+
+    for node in ast.walk(scope):
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if is_it(target):
+                    if not (isinstance(node.value, ast.Constant) and node.value.value is None):
+                        yield node.value, node
+                elif isinstance(target, ast.Tuple) and any(is_it(one) for one in target.elts):
+                    index = next(i for i, one in enumerate(target.elts) if is_it(one))
+                    parallel = isinstance(node.value, ast.Tuple) and len(node.value.elts) == len(target.elts)
+                    yield (node.value.elts[index] if parallel else node.value), node  # type: ignore[attr-defined]
+        elif (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Call)
+            and _last_name(node.value.func) in ("register_parameter", "register_buffer")
+            and len(node.value.args) > 1
+            and isinstance(node.value.args[0], ast.Constant)
+            and node.value.args[0].value == name
+        ):
+            yield node.value.args[1], node
+
+
+def _bound(call: ast.Call, code: CodeType) -> dict[str, ast.expr]:
+    """The arguments of a call that runs ``code``, by parameter; empty where that isn't certain."""
+    bound = bind_code(call, code)
+    if bound is None and code.co_name == "forward":  # a module that is called
+        bound = bind_exact([call.func, *call.args], call.keywords, code.co_varnames[: code.co_argcount])
+    return bound or {}
+
+
+_READERS = frozenset({"enumerate", "zip", "reversed", "iter", "len", "list", "tuple"})
+"""Functions that leave a container as it is, and hand it to nobody."""
+
+
+def _only_read(name: str, place: Place) -> bool:
+    """Whether nothing in the file can change the elements of the container that the variable holds."""
+    for parent in ast.walk(place.source.tree):
+        for node in ast.iter_child_nodes(parent):
+            if isinstance(node, ast.Name) and node.id == name and not _leaves_as_it_is(parent, node):
+                return False
+    return True
+
+
+def _leaves_as_it_is(parent: ast.AST, node: ast.Name) -> bool:
+    match parent:
+        case ast.Subscript(ctx=ast.Load()) | ast.Tuple(ctx=ast.Store()):
+            return True
+        case ast.For(iter=read) | ast.comprehension(iter=read) | ast.Return(value=read):
+            return read is node
+        case ast.Call(func=ast.Name(id=called)):
+            return called in _READERS
+        case ast.Assign(targets=[target]):
+            return target is node or isinstance(target, (ast.Tuple, ast.List))
+        case _:
+            return False
+
+
+def _instructions(code: CodeType, node: ast.expr) -> tuple[Any, ...]:
+    """The expression's code and instruction, those of the comprehensions around it after it; empty where
+    none is found."""
+    lasti = instruction_of(code, node)
+    if lasti is not None:
+        return code, lasti
+    inside = [one for one in code.co_consts if isinstance(one, CodeType) and one.co_name in _COMPREHENSIONS]
+    found = [stack for one in inside if (stack := _instructions(one, node))]
+    return found[0] if len(found) == 1 else ()
+
+
+def instruction_of(code: CodeType, node: ast.expr) -> int | None:
+    """Offset of an instruction of ``code`` that stands for the expression."""
+    if node.end_lineno is None or node.end_col_offset is None:
+        return None
+    span = Span(node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
+    for index, (line, end_line, column, end_column) in enumerate(code.co_positions()):
+        if (end_line, end_column) != (span.end_line, span.end_column) or line is None or column is None:
+            continue
+        found = span_of(code, 2 * index)
+        if found == span:
+            return 2 * index
+        # a method call over several lines is placed at its attribute
+        located = locate(code, 2 * index) if isinstance(node, ast.Call) else None
+        if located is not None and located.node is node:
+            return 2 * index
+    return None

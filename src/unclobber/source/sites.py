@@ -1,0 +1,314 @@
+"""The user's line: which frame is theirs, and what exactly it says.
+
+A frame is a library's where its file lies in an installed package, the standard library, torch or
+this package; everything else, including code without a file, is the user's. "Unknown" beats a
+guess: what can't be had for certain (a source edited meanwhile) is left empty.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import re
+import site
+import sys
+import sysconfig
+from collections.abc import Callable
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+from ..model import PACKAGE, Frame, Site
+from ..torch_internals import compat
+from .syntax import (
+    Located,
+    Span,
+    characters,
+    header,
+    line_of,
+    lines_of,
+    locate,
+    segment,
+    statement_at,
+    statement_text,
+)
+
+Stack = tuple[Any, ...]
+"""Alternating code objects and instruction offsets, innermost first."""
+
+# Packages of another interpreter (a zip, a second venv on PYTHONPATH) have this shape too. A plain
+# folder called site-packages does not make a user's project a library.
+_INSTALLED = re.compile(
+    r"[\\/]lib(32|64)?[\\/](python[\d.]*t?[\\/])?(site|dist)-packages[\\/]", re.IGNORECASE
+)
+
+# Code that a library writes at run time: torch.fx, attrs, NumPy.
+_GENERATED = ("<frozen ", "<eval_with_key>", "<attrs generated", "<__array_function__")
+
+# Frames that every module call, operator or dispatch mode goes through: they say nothing.
+_PLUMBING = frozenset(
+    {
+        "Module._call_impl",
+        "Module._call_impl.<locals>.inner",
+        "Module._wrapped_call_impl",
+        "_handle_torch_function_and_wrap_type_error_to_not_implemented.<locals>.wrapped",
+        "_disable_dynamo.<locals>.inner",
+        "DisableContext.__call__.<locals>._fn",
+        "handle_torch_function",
+    }
+)
+
+_PLUMBING_FILES = (os.path.join("torch", "_ops.py"), os.path.join("torch", "_library", ""))
+"""What calls a registered operation's kernel."""
+
+_RELAYS = frozenset(("__torch_function__", "__torch_dispatch__"))
+"""Methods through which every operation of a subclass or under a mode goes."""
+
+_RUN_PROGRAM = frozenset(("_run_as_main", "_run_as_child"))
+"""The command's functions that run the user's script or module (`cli/_target.py`), and a process that it
+started (`cli/children`)."""
+
+_known: dict[str, bool] = {}
+
+
+def is_library(code: CodeType) -> bool:
+    """Whether ``code`` is torch's, an installed package's, the standard library's or this package's.
+
+    So is what ``torch.compile`` put in a function's place: it knows no lines (see ``_compiled``).
+
+    Example:
+        >>> is_library(os.path.join.__code__), is_library(compile("1", "<stdin>", "exec"))
+        (True, False)
+    """
+    name = code.co_filename
+    answer = _known.get(name)
+    if answer is None:
+        answer = _known[name] = is_library_path(name)
+    return answer or compat.is_compiled_code(code)
+
+
+def is_ours(code: CodeType) -> bool:
+    """Whether ``code`` is this package's own."""
+    return code.co_filename.startswith(PACKAGE + os.sep)
+
+
+def starts_program(code: CodeType) -> bool:
+    """Whether what ``code`` calls is the program, or a process that the program started."""
+    return code.co_name in _RUN_PROGRAM and is_ours(code)
+
+
+def is_plumbing(code: CodeType) -> bool:
+    """Whether ``code`` is a frame that every module call or operator passes through: torch's, or a relay of
+    the program's between its line and the operation."""
+    return (
+        code.co_qualname in _PLUMBING
+        or code.co_name in _RELAYS
+        or any(part in code.co_filename for part in _PLUMBING_FILES)
+    )
+
+
+def is_library_path(name: str) -> bool:
+    """Whether code of this file is a library's."""
+    if name.startswith("<"):
+        return name.startswith(_GENERATED)
+    path = os.path.normcase(os.path.abspath(name))
+    return _INSTALLED.search(path) is not None or path.startswith(_roots())
+
+
+@lru_cache(maxsize=1)
+def _roots() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    # "scripts" holds launchers, ours among them: the outermost frame of every `unclobber run`.
+    folders = {
+        paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib", "scripts") if key in paths
+    }
+    folders.add(PACKAGE)
+    folders.add(os.path.dirname(os.path.abspath(os.__file__)))
+    folders.update(p for p in sys.path if os.path.basename(p) in ("site-packages", "dist-packages"))
+    if site.ENABLE_USER_SITE:
+        folders.add(site.getusersitepackages())
+    # A torch built from a checkout lies outside site-packages and is a library all the same.
+    for package in ("torch", "torchgen", "functorch"):
+        try:
+            spec = importlib.util.find_spec(package)
+        except (ImportError, ValueError):
+            continue
+        if spec is not None and spec.origin:
+            folders.add(os.path.dirname(os.path.abspath(spec.origin)))
+    every = {form for folder in folders for form in (os.path.abspath(folder), os.path.realpath(folder))}
+    return tuple(sorted(os.path.normcase(folder) + os.sep for folder in every if folder))
+
+
+def pairs(stack: Stack) -> list[tuple[CodeType, int]]:
+    """A flat stack as ``(code, lasti)`` pairs, innermost first."""
+    return list(zip(stack[::2], stack[1::2], strict=False))
+
+
+def innermost_user(stack: Stack) -> int | None:
+    """Index of the innermost frame of the user's own code; None where there is none.
+
+    A ``__torch_function__`` of the user's that passes a call on is not meant, where there is another.
+    """
+    relay: int | None = None
+    for index, code in enumerate(stack[::2]):
+        if is_library(code):
+            if starts_program(code):
+                break  # below a child's beginning: what a forked one has of its parent, `python -c` of others
+            continue
+        if code.co_name in _RELAYS and _passes_on(code, stack[2 * index + 1]):
+            relay = index if relay is None else relay
+            continue
+        return index
+    return relay
+
+
+def _passes_on(code: CodeType, lasti: int) -> bool:
+    """Whether an instruction of a ``__torch_function__`` calls what it was given, or the one above it."""
+    found = locate(code, lasti)
+    if found is None or not isinstance(found.node, ast.Call):
+        return False
+    function = found.node.func
+    if isinstance(function, ast.Attribute):
+        return function.attr in _RELAYS
+    given = code.co_varnames[1] if code.co_argcount > 1 else None  # after `cls` or `self`
+    return isinstance(function, ast.Name) and function.id == given
+
+
+def all_found(found: Located) -> Span:
+    """The whole expression or statement."""
+    return found.span
+
+
+def resolve(stack: Stack, part: Callable[[Located], Span] = all_found) -> Site | None:
+    """The innermost expression of the user's code on ``stack``, with everything around it.
+
+    Args:
+        stack: ``(code, lasti, code, lasti, …)``, innermost first.
+        part: Which part of it is meant.
+    Returns:
+        None for an empty stack. Where every frame is a library's, the innermost one that isn't this
+        package's, with ``library`` true.
+    """
+    frames = pairs(stack)
+    chosen = innermost_user(stack)
+    library = chosen is None
+    if chosen is None:
+        chosen = next((i for i, (code, _) in enumerate(frames) if not is_ours(code)), None)
+    if chosen is None:
+        return None
+    below = tuple(
+        _frame(code, lasti)
+        for code, lasti in reversed(frames[:chosen])
+        if not is_plumbing(code) and not is_ours(code)
+    )
+    whole = tuple(_frame(code, lasti) for code, lasti in _programs(frames))
+    return _site(*frames[chosen], part, library=library, below=below, stack=whole)
+
+
+def _programs(frames: list[tuple[CodeType, int]]) -> list[tuple[CodeType, int]]:
+    """The frames without this package's own, and without those of the command that runs the program."""
+    command = (i for i, (code, _) in enumerate(frames) if starts_program(code))
+    return [(code, lasti) for code, lasti in frames[: next(command, None)] if not is_ours(code)]
+
+
+def right_side(found: Located) -> Span:
+    """The span of the right-hand side, where an assignment itself writes; else all that was found."""
+    match found.statement:
+        case ast.AugAssign(value=value) if found.node is found.statement:
+            pass
+        case ast.Assign(targets=targets, value=value) if found.node in targets:
+            pass
+        case _:
+            return found.span
+    if value.end_lineno is None or value.end_col_offset is None:
+        return found.span
+    return Span(value.lineno, value.end_lineno, value.col_offset, value.end_col_offset)
+
+
+def path_of(code: CodeType) -> str:
+    """Absolute path of the code's file without detours (``a/../b``), or the interpreter's name for it,
+    such as ``<stdin>``."""
+    name = code.co_filename
+    absolute = name if name.startswith("<") else os.path.abspath(name)
+    if absolute == name:
+        return name
+    try:  # `link/..` is not where the link lies
+        same = os.path.samefile(absolute, name)
+    except OSError:
+        same = False
+    return absolute if same else name
+
+
+def _frame(code: CodeType, lasti: int) -> Frame:
+    line = line_of(code, lasti)
+    compiled = compat.is_compiled_code(code)
+    return Frame(path_of(code), line, code.co_qualname, _line_text(code, line), is_library(code), compiled)
+
+
+def _line_text(code: CodeType, line: int) -> str:
+    lines = lines_of(code)
+    return lines[line - 1].strip() if 1 <= line <= len(lines) else ""
+
+
+def _site(
+    code: CodeType,
+    lasti: int,
+    part: Callable[[Located], Span],
+    *,
+    library: bool,
+    below: tuple[Frame, ...],
+    stack: tuple[Frame, ...],
+) -> Site:
+    found = locate(code, lasti)
+    if found is None:
+        return _line_site(code, lasti, library=library, below=below, stack=stack)
+    span, lines = part(found), found.source.lines
+    first, last = header(found.statement)
+    return Site(
+        path=path_of(code),
+        line=span.line,
+        column=characters(lines[span.line - 1], span.column) + 1,
+        end_line=span.end_line,
+        end_column=characters(lines[span.end_line - 1], span.end_column) + 1,
+        function=code.co_qualname,
+        source=segment(lines, span),
+        statement_line=first,
+        statement_end_line=last,
+        statement=statement_text(found.statement, found.source),
+        library=library,
+        below=below,
+        stack=stack,
+    )
+
+
+def _line_site(
+    code: CodeType, lasti: int, *, library: bool, below: tuple[Frame, ...], stack: tuple[Frame, ...]
+) -> Site:
+    """A site of which only the line is known."""
+    line = line_of(code, lasti)
+    lines = lines_of(code)
+    raw = lines[line - 1].rstrip("\r\n") if 1 <= line <= len(lines) else ""
+    text = raw.strip()
+    column = len(raw) - len(raw.lstrip()) + 1 if text else 1
+    first = last = line
+    statement = text
+    around = statement_at(code, lasti)
+    if around is not None:
+        first, last = header(around[0])
+        statement = statement_text(*around)
+    return Site(
+        path=path_of(code),
+        line=line,
+        column=column,
+        end_line=line,
+        end_column=column + len(text),
+        function=code.co_qualname,
+        source=text,
+        statement_line=first,
+        statement_end_line=last,
+        statement=statement,
+        library=library,
+        below=below,
+        stack=stack,
+    )

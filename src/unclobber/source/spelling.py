@@ -1,0 +1,386 @@
+"""The user's own words for a saved tensor and for what was written.
+
+``d`` in ``torch.matmul(d, w2)``, ``e`` in ``e = u.exp()``, ``d[:]`` in ``d[:] = 0``. Only what is
+certain from the line, the frames below it and the graph node is said; everything else is None.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType
+
+from ..derivatives import Rule, by_node, read_for, why, why_words
+from ..model import Site
+from ..parsing import parse_expression
+from ..torch_internals import compat
+from .callables import LINEAR, MODULES, PYTHON_FUNCTIONS, VIEW_ATTRIBUTES, VIEWS, Form
+from .operands import Edges, Operands, bind_call, bind_code, callee, imported, is_torch, operands
+from .sites import Stack, innermost_user, is_ours, is_plumbing, pairs
+from .syntax import Located, Source, locate, text_of
+
+_LONGEST = 80
+"""Characters; a longer expression tells a reader less than the line it stands on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """What can be said of one saved tensor in the user's words."""
+
+    operation: str | None = None
+    """As torch's derivative table calls it, or the custom Function's class."""
+    expression: str | None = None
+    gradient_of: str | None = None
+    why: str | None = None
+    why_words: str | None = None
+
+
+def spell(
+    site: Site | None,
+    node_name: str | None,
+    role: str | None,
+    stack: Stack,
+    *,
+    shape: Sequence[int] | None = None,
+    edges: Edges | None = None,
+    name: str | None = None,
+) -> Spelling:
+    """Say what a saved tensor is called in the user's code and why it is needed.
+
+    Args:
+        site: Where it was saved; unused where the stack says all.
+        node_name: The backward node, such as ``MmBackward0``.
+        role: The node's name for the tensor.
+        stack: The stack of the save.
+        shape: The saved tensor's shape.
+        edges: Names of the node's ``next_functions``, None for missing ones. Left out, they are taken
+            from the node that runs in this thread, if it has this name.
+        name: What to call the tensor in ``why_words`` where the line doesn't say: a module path.
+    """
+    rule = None if node_name is None else by_node(node_name)
+    if rule is None or role is None or node_name is None:
+        return Spelling(operation=_custom_operation(node_name) if rule is None else rule.operation)
+    if edges is None:
+        edges = _running_edges(node_name)
+    needed = None if edges is None else rule.needed(edges)
+    names = _names(rule, role, stack, edges, shape)
+    expression = _expression(rule, role, names)
+    read_by = read_for(node_name, role, needed)
+    gradient_of = names.texts.get(read_by[0]) if len(read_by) == 1 else None
+    bare = role.partition("[")[0]
+    words = {key: text for key, text in names.texts.items() if key != bare}
+    own = expression or (None if _may_be_transposed(rule, names) else name)
+    if own is not None:
+        words[bare] = own
+    return Spelling(
+        operation=rule.operation,
+        expression=expression,
+        gradient_of=gradient_of,
+        why=why(node_name, role, needed),
+        why_words=_linear_words(rule, role, words, needed)
+        if names.linear
+        else why_words(node_name, role, words, needed),
+    )
+
+
+def _may_be_transposed(rule: Rule, names: _Names) -> bool:
+    """Whether a parameter's path could stand for the parameter's transpose in this rule's formulas."""
+    return not names.linear and rule.operation in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv")
+
+
+def _linear_words(
+    rule: Rule, role: str, words: Mapping[str, str], needed: frozenset[str] | None
+) -> str | None:
+    renamed = LINEAR.get(rule.operation, {name: name for name in words})
+    return why_words(
+        "LinearBackward0",
+        renamed.get(role, role),
+        {renamed[name]: text for name, text in words.items() if name in renamed},
+        None if needed is None else {renamed.get(name, name) for name in needed},
+    )
+
+
+def edge_names(node: object) -> Edges | None:
+    """Names of what a node's gradients flow to, None where an input needs none."""
+    functions = getattr(node, "next_functions", None)
+    if functions is None:
+        return None
+    return [None if function is None else function.name() for function, _ in functions]
+
+
+def _running_edges(node_name: str) -> Edges | None:
+    node = compat.current_node()
+    if node is None or node.name() != node_name:
+        return None
+    return edge_names(node)
+
+
+def _custom_operation(node_name: str | None) -> str | None:
+    """``MyExp`` for the node of a custom Function, whose name ends in ``Backward``."""
+    if node_name is None or not node_name.endswith("Backward"):
+        return None
+    return node_name.removesuffix("Backward").rpartition(".")[2] or None
+
+
+# --- saved ---------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class _Names:
+    """Texts by torch's names; ``private`` ones name an operand, but the kept tensor is a copy of it."""
+
+    texts: Mapping[str, str]
+    private: frozenset[str] = frozenset()
+    linear: bool = False
+
+
+def _located(stack: Stack) -> tuple[Located, list[CodeType]] | None:
+    """The user's expression and the library frames below it, outermost first, without plumbing and ours."""
+    index = innermost_user(stack)
+    if index is None:
+        return None
+    frames = pairs(stack)
+    found = locate(*frames[index])
+    if found is None:
+        return None
+    below = [code for code, _ in frames[:index] if not is_plumbing(code) and not is_ours(code)]
+    return found, below[::-1]
+
+
+def _names(rule: Rule, role: str, stack: Stack, edges: Edges | None, shape: Sequence[int] | None) -> _Names:
+    place = _located(stack)
+    if place is None:
+        return _Names({})
+    found, between = place
+    matched = operands(found, between, rule, edges)
+    texts = dict(matched.given)
+    for key, node in matched.arguments.items():
+        text = _text(node, found.source)
+        if text is not None and _fits(node, shape, key):
+            texts[key] = text
+    for key, attribute in matched.attributes.items():
+        called = found.node.func if isinstance(found.node, ast.Call) else None
+        if isinstance(called, (ast.Name, ast.Attribute, ast.Subscript)):
+            texts[key] = f"{text_of(called, found.source)}{attribute}"
+    results = _result_texts(rule, matched, found)
+    if matched.target is None:
+        # `h = F.relu(h)`: one name, two tensors. It is left to the one that is asked for.
+        kept = rule.keeps(role)
+        if kept is not None and kept.output:
+            texts = {key: text for key, text in texts.items() if text not in results.values()}
+        else:
+            results = {key: text for key, text in results.items() if text not in texts.values()}
+    texts.update(results)
+    if rule.operation == "addmm" and "alpha" not in matched.arguments:
+        texts["alpha"] = "1"
+    # An in-place operation that needs the old value of what it writes keeps a copy of its own.
+    private = frozenset({"self"}) if matched.target is not None and matched.arguments else frozenset()
+    return _Names(texts, private, matched.linear)
+
+
+def _fits(node: ast.expr, shape: Sequence[int] | None, key: str) -> bool:
+    """Whether the text can mean a tensor of this shape at all: a number has no dimensions."""
+    return not (isinstance(node, ast.Constant) and shape is not None and len(shape) > 0 and key == "self")
+
+
+def _expression(rule: Rule, role: str, names: _Names) -> str | None:
+    kept = rule.keeps(role)
+    bare = role.partition("[")[0]
+    if kept is not None and not kept.output and bare in names.private:
+        return None
+    return names.texts.get(role) or names.texts.get(bare)
+
+
+def _result_texts(rule: Rule, matched: Operands, found: Located) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    # `x.div_(2).tanh_()` is not called `x.div_(2)`, though that is what it wrote
+    if isinstance(matched.target, (ast.Name, ast.Attribute, ast.Subscript)):
+        text = _text(matched.target, found.source)
+        return {} if text is None else dict.fromkeys(matched.results, text)
+    outputs = [name for name in rule.returns if name in matched.results] or sorted(matched.results)
+    if len(outputs) == 1 or matched.results.isdisjoint(rule.returns):
+        whole = _result_text(found)
+        return {} if whole is None else dict.fromkeys(matched.results, whole)
+    for name, target in zip(rule.returns, _unpacked(found), strict=False):
+        text = _text(target, found.source)
+        if name in matched.results and text is not None:
+            texts[name] = text
+    return texts
+
+
+def _result_text(found: Located) -> str | None:
+    """The variable that an expression's value was given to, else the expression itself."""
+    target = _assigned_to(found.statement, found.node)
+    if target is not None:
+        return _text(target, found.source)
+    return _text(found.node, found.source) if isinstance(found.node, ast.expr) else None
+
+
+def _assigned_to(statement: ast.stmt, node: ast.AST) -> ast.expr | None:
+    targets: list[tuple[ast.expr, ast.expr | None]] = []
+    if isinstance(statement, ast.Assign):
+        targets = [(target, statement.value) for target in statement.targets]
+    elif isinstance(statement, ast.AnnAssign):
+        targets = [(statement.target, statement.value)]
+    targets += [(one.target, one.value) for one in ast.walk(statement) if isinstance(one, ast.NamedExpr)]
+    for target, value in targets:
+        if (
+            isinstance(target, ast.Tuple)
+            and isinstance(value, ast.Tuple)
+            and len(target.elts) == len(value.elts)
+        ):
+            targets += list(zip(target.elts, value.elts, strict=True))
+        # `buffer[i] = x.exp()` copies: the result is another tensor than the buffer's row.
+        elif value is node and isinstance(target, (ast.Name, ast.Attribute)):
+            return target
+    return None
+
+
+def _unpacked(found: Located) -> list[ast.expr]:
+    statement = found.statement
+    if not isinstance(statement, ast.Assign) or statement.value is not found.node:
+        return []
+    target = statement.targets[0]
+    if not isinstance(target, (ast.Tuple, ast.List)) or any(isinstance(t, ast.Starred) for t in target.elts):
+        return []
+    return [t for t in target.elts if isinstance(t, (ast.Name, ast.Attribute))] if _plain(target) else []
+
+
+def _plain(target: ast.Tuple | ast.List) -> bool:
+    return all(isinstance(one, (ast.Name, ast.Attribute)) for one in target.elts)
+
+
+def _text(node: ast.AST, source: Source) -> str | None:
+    text = text_of(node, source)
+    return text if text and len(text) <= _LONGEST else None
+
+
+# --- written -------------------------------------------------------------------------------------
+def spell_write(site: Site | None, operation: str, stack: Stack) -> str | None:
+    """The user's expression for what an operation wrote: ``d[:]`` in ``d[:] = 0``.
+
+    Args:
+        site: Where it was written; unused where the stack says all.
+        operation: The ATen operation, such as ``copy_``.
+        stack: The stack of the write.
+    """
+    place = _located(stack)
+    if place is None:
+        return None
+    found, between = place
+    target = _written(found, between, operation)
+    if isinstance(target, str):
+        return target
+    # A list of tensors is written one by one: which one this was isn't known.
+    if target is None or isinstance(target, (ast.List, ast.Tuple)):
+        return None
+    return _text(target, found.source)
+
+
+def spell_argument(stack: Stack, position: int) -> str | None:
+    """The user's expression for one argument of the call at ``stack``, by position: ``h`` of ``f(h)``."""
+    place = _located(stack)
+    if place is None or not isinstance(place[0].node, ast.Call):
+        return None
+    args = place[0].node.args[: position + 1]
+    if len(args) <= position or any(isinstance(arg, ast.Starred) for arg in args):
+        return None
+    return _text(args[position], place[0].source)
+
+
+def base_of(expression: str) -> str | None:
+    """The tensor that a written expression belongs to: ``d`` of ``d[:]``, ``x`` of ``x.data[0]``.
+
+    Example:
+        >>> base_of("self.h[:, 0]"), base_of("x.data"), base_of("w.detach().view(-1)[2:]")
+        ('self.h', 'x', 'w')
+    """
+    try:
+        node: ast.expr = parse_expression(expression)
+    except SyntaxError:
+        return None
+    while True:
+        if isinstance(node, ast.Subscript) or (
+            isinstance(node, ast.Attribute) and node.attr in VIEW_ATTRIBUTES
+        ):
+            node = node.value
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and (node.func.attr in VIEWS or node.func.attr.endswith("_"))
+        ):
+            node = node.func.value
+        else:
+            return ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+
+
+def _written(found: Located, between: Sequence[CodeType], operation: str) -> ast.expr | str | None:
+    node = found.node
+    if not between and isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+        return node
+    if isinstance(node, ast.AugAssign) and all(code.co_qualname.startswith("Tensor.__") for code in between):
+        return node.target
+    if not isinstance(node, ast.Call):
+        return None
+    out = next((keyword.value for keyword in node.keywords if keyword.arg == "out"), None)
+    if out is not None:
+        return out
+    if not between:
+        return _written_directly(node, found.source, operation)
+    return _written_through(node, between, found.source, operation)
+
+
+def _written_directly(node: ast.Call, source: Source, operation: str) -> ast.expr | None:
+    name = callee(node)
+    if name is None or not name.endswith("_") or name.endswith("__") or not operation.endswith("_"):
+        return None
+    if isinstance(node.func, ast.Name):
+        return node.args[0] if node.func.id in imported(source) and node.args else None
+    anything = Form(("input", *(f"_{i}" for i in range(len(node.args)))), {})
+    bound = bind_call(node, source, anything)
+    if bound is None and isinstance(node.func, ast.Attribute):
+        # Methods in place take any arguments; a function of torch's takes the tensor first.
+        return node.func.value
+    return None if bound is None else bound.get("input")
+
+
+def _written_through(
+    node: ast.Call, between: Sequence[CodeType], source: Source, operation: str
+) -> ast.expr | str | None:
+    outer = between[0]
+    if not all(is_torch(code) for code in between):
+        return None
+    path = outer.co_filename.replace("\\", "/")
+    if path.endswith("torch/nn/init.py"):
+        return (bind_code(node, outer) or {}).get("tensor")
+    if operation == "embedding_renorm_":
+        return _renormalised(node, outer, source)
+    if not operation.endswith("_"):
+        return None
+    first = node.args[0] if node.args and not isinstance(node.args[0], ast.Starred) else None
+    if outer.co_qualname.endswith(".forward"):
+        kind = outer.co_qualname.removesuffix(".forward")
+        known = kind in MODULES or kind.startswith(("Dropout", "AlphaDropout", "Threshold", "RReLU", "ReLU6"))
+        return first if known and _does_in_place(between, operation) else None
+    if path.endswith("torch/nn/functional.py") and _does_in_place(between, operation):
+        return (bind_code(node, outer) or {}).get("input")
+    return None
+
+
+def _does_in_place(between: Sequence[CodeType], operation: str) -> bool:
+    """Whether the innermost Python function is the one whose in-place twin ran."""
+    name = between[-1].co_name
+    written = operation.rstrip("_")
+    aliases = {"relu6": "hardtanh", "selu": "elu", "rrelu": "rrelu_with_noise"}
+    known = name in PYTHON_FUNCTIONS or "dropout" in name or name in ("rrelu", "threshold", "forward")
+    same = written in (name, aliases.get(name, name)) or name == "forward"
+    # Dropout in place multiplies by its mask.
+    return known and (same or ("dropout" in name and written in ("mul", "zero", name)))
+
+
+def _renormalised(node: ast.Call, outer: CodeType, source: Source) -> ast.expr | str | None:
+    if outer.co_qualname == "Embedding.forward":
+        called = node.func
+        if isinstance(called, (ast.Name, ast.Attribute, ast.Subscript)):
+            return f"{text_of(called, source)}.weight"
+        return None
+    return (bind_code(node, outer) or {}).get("weight")

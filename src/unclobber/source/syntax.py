@@ -1,0 +1,320 @@
+"""From ``(code, lasti)`` to the exact syntax node that ran.
+
+``code.co_positions()`` gives the span of the instruction; the file's syntax tree gives what the
+span means. Both are trusted only where they belong together: a file that was edited while the
+program runs would otherwise put today's text under yesterday's line numbers.
+"""
+
+from __future__ import annotations
+
+import ast
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice
+from types import CodeType
+from typing import NamedTuple
+
+from ..parsing import texts
+
+_STARTED = time.time() - time.process_time()
+"""A file older than this can't have changed since the program read it. At most the time of import;
+the CPU time already spent moves it back towards the start of the process."""
+
+
+class Span(NamedTuple):
+    """Where an instruction's source lies: 1-based lines, 0-based columns in UTF-8 bytes."""
+
+    line: int
+    end_line: int
+    column: int
+    end_column: int
+
+
+@dataclass(frozen=True)
+class Source:
+    """One version of a file's text with its syntax tree."""
+
+    lines: tuple[str, ...]
+    tree: ast.Module
+    fixed: bool
+    """The text can't have changed under the program: a notebook cell, a doctest, an old file."""
+    codes: dict[tuple[str, int], list[CodeType]] = field(default_factory=dict)
+    """Code objects of this text by name and first line, to recognise the one that ran."""
+
+
+@dataclass(frozen=True)
+class Located:
+    """The node at an instruction, with the statement around it."""
+
+    node: ast.expr | ast.stmt
+    statement: ast.stmt
+    source: Source
+    span: Span
+
+
+def line_of(code: CodeType, lasti: int) -> int:
+    """1-based line of an instruction; the function's first line where it has none."""
+    position = _position(code, lasti)
+    return code.co_firstlineno if position is None or position[0] is None else position[0]
+
+
+def span_of(code: CodeType, lasti: int) -> Span | None:
+    """The exact span of an instruction; None under ``-X no_debug_ranges`` and for synthetic code."""
+    position = _position(code, lasti)
+    if position is None:
+        return None
+    line, end_line, column, end_column = position
+    if line is None or end_line is None or column is None or end_column is None:
+        return None
+    return Span(line, end_line, column, end_column)
+
+
+def _position(code: CodeType, lasti: int) -> tuple[int | None, int | None, int | None, int | None] | None:
+    if lasti < 0:
+        return None
+    return next(islice(code.co_positions(), lasti // 2, None), None)
+
+
+def lines_of(code: CodeType) -> tuple[str, ...]:
+    """The lines of the text that ``code`` was compiled from; empty where that can't be had for certain."""
+    source = source_of(code)
+    if source is not None:
+        return source.lines
+    found = _entry(code.co_filename)
+    # Text that doesn't parse as Python (a template, a notebook magic) still has lines, if it can't
+    # have changed.
+    return found[0] if found is not None and found[1] else ()
+
+
+def source_of(code: CodeType) -> Source | None:
+    """The parsed text that ``code`` was compiled from, or None where it is gone, changed or not Python."""
+    found = _entry(code.co_filename)
+    if found is None:
+        return None
+    source = _parse(code.co_filename, *found)
+    if source is None:
+        return None
+    return source if source.fixed or _compiled_here(source, code) else None
+
+
+def tree_of(filename: str, word: str) -> ast.Module | None:
+    """A file's syntax tree; None where it doesn't hold the word, can't be read or is not Python."""
+    found = _entry(filename)
+    if found is None or not any(word in line for line in found[0]):
+        return None
+    source = _parse(filename, *found)
+    return None if source is None else source.tree
+
+
+def locate(code: CodeType, lasti: int) -> Located | None:
+    """The expression or statement that the instruction at ``lasti`` belongs to, if certain."""
+    span = span_of(code, lasti)
+    source = source_of(code) if span is not None else None
+    if span is None or source is None:
+        return None
+    best: ast.expr | ast.stmt | None = None
+    statement: ast.stmt | None = None
+    for node, around in _around(source.tree, span.line, span.end_line):
+        if _matches(node, span):
+            best, statement = node, around
+    if best is None or statement is None or not _text_is_node(source, span, best):
+        return None
+    return Located(best, statement, source, span)
+
+
+def statement_at(code: CodeType, lasti: int) -> tuple[ast.stmt, Source] | None:
+    """The innermost statement on the instruction's line; None where two share the line.
+
+    For instructions without columns, where the node can't be told.
+    """
+    source = source_of(code)
+    if source is None:
+        return None
+    line = line_of(code, lasti)
+    inner: list[ast.stmt] = []
+    for node, _ in _around(source.tree, line, line):
+        if isinstance(node, ast.stmt):
+            first, last = header(node)
+            if first <= line <= last:
+                inner.append(node)
+    return (inner[0], source) if len(inner) == 1 else None
+
+
+def header(statement: ast.stmt) -> tuple[int, int]:
+    """First and last line of a statement; of a compound one, only the part before its body."""
+    body = getattr(statement, "body", None)
+    if not isinstance(body, list) or not body or isinstance(statement, ast.Match):
+        return statement.lineno, statement.end_lineno or statement.lineno
+    first = statement.lineno
+    decorators = getattr(statement, "decorator_list", [])
+    if decorators:
+        first = min(first, *(d.lineno for d in decorators))
+    body_first = body[0]
+    body_line = min([body_first.lineno, *(d.lineno for d in getattr(body_first, "decorator_list", []))])
+    heads = [
+        node.end_lineno or node.lineno
+        for child in ast.iter_child_nodes(statement)
+        if not isinstance(child, (ast.stmt, ast.ExceptHandler))
+        for node in ast.walk(child)
+        if isinstance(node, (ast.expr, ast.arg, ast.keyword))
+    ]
+    last = max([statement.lineno, *heads])
+    return first, min(last, body_line)
+
+
+def statement_text(statement: ast.stmt, source: Source) -> str:
+    """The statement's text, dedented; of a compound one, its header."""
+    first, last = header(statement)
+    column = statement.col_offset if first == statement.lineno else 0
+    end: int | None = None
+    body = getattr(statement, "body", None)
+    if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
+        if body[0].lineno == last:
+            end = body[0].col_offset
+    elif last == statement.end_lineno:
+        end = statement.end_col_offset
+    text = segment(source.lines, Span(first, last, column, -1 if end is None else end))
+    indent = len(source.lines[first - 1]) - len(source.lines[first - 1].lstrip())
+    head, *rest = text.split("\n")
+    return "\n".join([head.strip(), *(_dedent(line, indent) for line in rest)]).rstrip()
+
+
+def _dedent(line: str, by: int) -> str:
+    return line[by:] if not line[:by].strip() else line.lstrip()
+
+
+def characters(line: str, column: int) -> int:
+    """Convert a column in UTF-8 bytes to one in characters, both 0-based.
+
+    Example:
+        >>> characters("αβ = x", 5)
+        3
+    """
+    return len(line.encode()[:column].decode(errors="ignore"))
+
+
+def segment(lines: tuple[str, ...], span: Span) -> str:
+    """The text of a span, lines joined by newlines; ``end_column`` -1 means the end of the line."""
+    if not 1 <= span.line <= span.end_line <= len(lines):
+        return ""
+    picked = [line.rstrip("\r\n") for line in lines[span.line - 1 : span.end_line]]
+    if span.end_column >= 0:
+        picked[-1] = picked[-1][: characters(picked[-1], span.end_column)]
+    picked[0] = picked[0][characters(picked[0], span.column) :]
+    return "\n".join(picked)
+
+
+def text_of(node: ast.AST, source: Source) -> str:
+    """A node's text as the user wrote it, joined to one line."""
+    line, end = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
+    column, end_column = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", 0)
+    text = segment(source.lines, Span(line, end, column, end_column))
+    return text if "\n" not in text else ast.unparse(node)
+
+
+# --- reading -----------------------------------------------------------------------------------
+def _entry(filename: str) -> tuple[tuple[str, ...], bool] | None:
+    """The file's lines, and whether they can't have changed since the program started."""
+    found = texts.text_of(filename, anew=True)
+    if found is None:
+        return None
+    return found.lines, found.modified is None or found.modified <= _STARTED
+
+
+def _parse(filename: str, lines: tuple[str, ...], fixed: bool) -> Source | None:
+    """The parsed text, None where it is no Python or can't be parsed at this moment."""
+    try:
+        return _parsed(filename, lines, fixed)
+    except texts.NotParsedError:
+        return None
+
+
+@lru_cache(maxsize=256)
+def _parsed(filename: str, lines: tuple[str, ...], fixed: bool) -> Source | None:
+    text = "".join(lines)
+    codes: dict[tuple[str, int], list[CodeType]] = {}
+    try:
+        tree = texts.parse(text)
+        if not fixed:
+            for code in _nested(texts.compiled(text, filename)):
+                codes.setdefault((code.co_name, code.co_firstlineno), []).append(code)
+    except texts.NotParsedError:
+        raise
+    except (SyntaxError, ValueError):
+        return None
+    return Source(lines, tree, fixed, codes)
+
+
+def _nested(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _nested(constant)
+
+
+def _compiled_here(source: Source, code: CodeType) -> bool:
+    return any(code == known for known in source.codes.get((code.co_name, code.co_firstlineno), ()))
+
+
+def _around(tree: ast.AST, line: int, end_line: int) -> Iterator[tuple[ast.expr | ast.stmt, ast.stmt]]:
+    """Nodes whose lines hold the given ones, outermost first, each with its innermost statement."""
+    stack: list[tuple[ast.AST, ast.stmt | None]] = [(tree, None)]
+    while stack:
+        node, statement = stack.pop()
+        for child in ast.iter_child_nodes(node):
+            inner = child if isinstance(child, ast.stmt) else statement
+            if isinstance(child, (ast.expr, ast.stmt)):
+                # A decorated definition starts at its `def`: its decorators lie above.
+                first = min([child.lineno, *(d.lineno for d in getattr(child, "decorator_list", []))])
+                if not first <= end_line or not line <= (child.end_lineno or child.lineno):
+                    continue
+                assert inner is not None
+                yield child, inner
+            stack.append((child, inner))
+
+
+def _matches(node: ast.expr | ast.stmt, span: Span) -> bool:
+    if (node.end_lineno, node.end_col_offset) != (span.end_line, span.end_column):
+        return False
+    if (node.lineno, node.col_offset) == (span.line, span.column):
+        return True
+    # A method call over several lines is placed at its attribute, not at the start of the chain.
+    name = node.func if isinstance(node, ast.Call) else node
+    if not isinstance(name, ast.Attribute):
+        return False
+    start = (name.end_col_offset or 0) - len(name.attr.encode())
+    return (name.end_lineno, start) == (span.line, span.column)
+
+
+def _text_is_node(source: Source, span: Span, node: ast.expr | ast.stmt) -> bool:
+    """Whether the text at the node's place really is the node: inside f-strings it may not be."""
+    assert node.end_lineno is not None
+    assert node.end_col_offset is not None
+    place = Span(node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
+    text = segment(source.lines, place)
+    try:
+        if isinstance(node, ast.stmt):
+            return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) or _same(
+                texts.parse(_dedented(text)).body[0], node
+            )
+        return _same(texts.parse_expression(f"({text}\n)"), node)
+    except (SyntaxError, ValueError, IndexError):
+        # A starred target or a slice isn't an expression of its own; the spans agree.
+        return isinstance(node, (ast.Starred, ast.Slice, ast.stmt))
+
+
+def _dedented(text: str) -> str:
+    head, *rest = text.split("\n")
+    indents = [len(line) - len(line.lstrip()) for line in rest if line.strip()]
+    by = max(0, min(indents, default=0) - 4)
+    return "\n".join([head, *(line[by:] for line in rest)])
+
+
+def _same(a: ast.AST, b: ast.AST) -> bool:
+    return _shape(a) == _shape(b)
+
+
+def _shape(node: ast.AST) -> str:
+    return ast.dump(node).replace("ctx=Store()", "ctx=Load()").replace("ctx=Del()", "ctx=Load()")

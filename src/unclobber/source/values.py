@@ -1,0 +1,173 @@
+"""The value of an expression in a live frame, found without running any of the user's code.
+
+Names, attributes that lie in an object's own ``__dict__``, and elements of plain containers under
+constant keys. A property, a ``__getattr__`` or a call could do anything, so their value is UNKNOWN.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import types
+from collections import namedtuple
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Final
+
+import torch
+
+from ..torch_internals import compat
+
+
+class _Unknown:
+    """The type of ``UNKNOWN``; falsy."""
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+
+UNKNOWN: Final = _Unknown()
+"""Not to be known without running something."""
+
+_FIELDS = (types.MemberDescriptorType, type(vars(namedtuple("_", "field"))["field"]))
+"""What stands in a class for the fields of a named tuple and for slots: reading one runs no Python."""
+
+_CONTAINERS = (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)
+
+
+def value_of(node: ast.expr, frame: FrameType) -> Any:
+    """What ``node`` is at this moment in ``frame``, or ``UNKNOWN``.
+
+    An in-place call on a tensor (``x.mul_(2)``) returns the tensor itself, so it has its value.
+
+    Example:
+        >>> import sys
+        >>> parts = ([1, 2], 3)
+        >>> value_of(ast.parse("parts[0][1]", mode="eval").body, sys._getframe())
+        2
+        >>> value_of(ast.parse("len(parts)", mode="eval").body, sys._getframe())
+        UNKNOWN
+    """
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        return name_in(node.id, frame)
+    if isinstance(node, ast.NamedExpr):
+        return value_of(node.value, frame)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = value_of(node.operand, frame)
+        return -value if type(value) in (int, float) else UNKNOWN
+    if isinstance(node, ast.Attribute):
+        return attribute_of(value_of(node.value, frame), node.attr)
+    if isinstance(node, ast.Subscript):
+        return _element(value_of(node.value, frame), value_of(node.slice, frame))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_in_place(node.func.attr):
+        value = value_of(node.func.value, frame)
+        return value if is_a(value, torch.Tensor) else UNKNOWN
+    return UNKNOWN
+
+
+def is_a(value: Any, kind: type | tuple[type, ...]) -> bool:
+    """``isinstance`` that doesn't ask the object for its ``__class__``: a proxy runs code then."""
+    return issubclass(type(value), kind)
+
+
+def is_in_place(name: str) -> bool:
+    """Whether a method of this name changes its tensor, by torch's convention."""
+    return name.endswith("_") and not name.endswith("__")
+
+
+def name_in(name: str, frame: FrameType) -> Any:
+    """A variable of the frame: local, global or builtin."""
+    for scope in (frame.f_locals, frame.f_globals, vars(builtins)):
+        if name in scope:
+            return scope[name]
+    return UNKNOWN
+
+
+def attribute_of(value: Any, name: str) -> Any:
+    """``value.name`` where it simply lies there, else ``UNKNOWN``."""
+    if value is UNKNOWN:
+        return UNKNOWN
+    if is_a(value, types.ModuleType):
+        return vars(value).get(name, UNKNOWN)
+    if is_a(value, type):
+        return of_class(value, name)
+    if name == "grad" and is_a(value, torch.Tensor) and (value.retains_grad or not compat.has_history(value)):
+        return value.grad
+    own = contents(value)
+    if name in own:
+        return own[name]
+    if is_a(value, torch.nn.Module):
+        for registry in ("_parameters", "_buffers", "_modules"):
+            if name in own.get(registry, {}):
+                return own[registry][name]
+    if is_a(value, torch.Tensor):
+        return UNKNOWN  # .data, .T, .real: new tensors
+    found = of_class(type(value), name)
+    if is_a(found, _FIELDS):
+        try:
+            return found.__get__(value, type(value))
+        except AttributeError:  # a slot that was never set
+            return UNKNOWN
+    return found if isinstance(found, types.FunctionType) else UNKNOWN
+
+
+def contents(value: Any) -> dict[str, Any]:
+    """The instance's own ``__dict__``, without running code of its class."""
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return found if type(found) is dict else {}
+
+
+def of_class(kind: type, name: str) -> Any:
+    for base in type.__dict__["__mro__"].__get__(kind):
+        if name in vars(base):
+            found = vars(base)[name]
+            return found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
+    return UNKNOWN
+
+
+def _element(value: Any, key: Any) -> Any:
+    if type(key) not in (int, str, bool):
+        return UNKNOWN
+    if is_a(value, _CONTAINERS):
+        value, key = value._modules, str(key)
+        if key.startswith("-") and key[1:].isdigit():
+            key = str(len(value) + int(key))
+    if type(value) not in (list, tuple, dict) and not is_a(value, dict):
+        return UNKNOWN
+    try:
+        return value[key]
+    except (KeyError, IndexError, TypeError):
+        return UNKNOWN
+
+
+def function_of(value: Any) -> types.FunctionType | None:
+    """The Python function that calling ``value`` runs, past torch's own decorators; None if unsure.
+
+    A module without hooks runs its ``forward``.
+    """
+    if is_a(value, torch.nn.Module):
+        own = contents(value)
+        if "forward" in own or any(own.get(hooks) for hooks in ("_forward_hooks", "_forward_pre_hooks")):
+            return None
+        value = of_class(type(value), "forward")
+    if is_a(value, types.MethodType):
+        value = value.__func__
+    while is_a(value, types.FunctionType) and _is_grad_mode_wrapper(value):
+        value = value.__wrapped__
+    if not is_a(value, types.FunctionType) or hasattr(value, "__wrapped__"):
+        return None
+    function: types.FunctionType = value
+    return function
+
+
+def _is_grad_mode_wrapper(function: Callable[..., Any]) -> bool:
+    """``@torch.no_grad()`` and ``@torch.inference_mode()`` hand through what the function returns."""
+    return hasattr(function, "__wrapped__") and function.__code__.co_filename.endswith("_contextlib.py")
