@@ -20,6 +20,7 @@ from conflict_programs import PROGRAMS, Run
 import unclobber
 from unclobber import _session, _telling
 from unclobber._session import Session
+from unclobber.ledger import Ledger
 from unclobber.model import Report
 
 BOUNDARY = frozenset(
@@ -35,6 +36,25 @@ MODES: dict[str, Callable[[], Any]] = {
     "fingerprint": lambda: unclobber.watch(fingerprint=1.0),
     "audit": lambda: None,
 }
+
+
+@contextmanager
+def warm(*works: Callable[[], object]) -> Iterator[None]:
+    """Kernels are laid once, and what ``works`` load is no garbage to look through at each run.
+
+    The kernels by a ledger alone: a session around the programs would be told of them, too, and warn of some.
+    """
+    ledger = Ledger()
+    _session._installation.acquire(ledger)
+    try:
+        for work in works:
+            work()
+            gc.collect()
+            gc.freeze()
+        yield
+    finally:
+        _session._installation.release(ledger)
+        gc.unfreeze()
 
 
 def inside(frame: FrameType | None) -> bool:

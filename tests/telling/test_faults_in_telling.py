@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import linecache
 from functools import cache, partial
@@ -15,12 +14,11 @@ import planted_faults
 import pytest
 import torch
 from conflict_programs import PAST_TORCH, PROGRAMS, source_of
-from planted_faults import FAULTS, MODES, Ended, called_in, functions, planted, run
+from planted_faults import FAULTS, MODES, Ended, called_in, functions, planted, run, warm
 
 import unclobber
 from surroundings import surroundings
 from unclobber import _session, _telling
-from unclobber.ledger import Ledger
 from unclobber.model import Report
 from unclobber.report import FORMATS, RenderOptions
 
@@ -38,26 +36,12 @@ OF_THE_SENTENCE = (
 
 @pytest.fixture(scope="module", autouse=True)
 def _warm():
-    """Kernels are laid once, and what the first stories load is no garbage to look through.
-
-    By a ledger alone: a session around the programs would be told of them, too, and warn of some.
-    """
+    """What the first stories load and torch makes at its first use is there before anything is compared."""
     for name, text in TEXTS.items():
         linecache.cache[f"<telling {name}>"] = (1, None, source_of(text).splitlines(keepends=True), name)
     torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)  # torch wraps `step` at the first use
-    ledger = Ledger()
-    _session._installation.acquire(ledger)
-    try:
-        run("watch", "optimizer")
-        gc.collect()
-        gc.freeze()
-        told_by()
-        gc.collect()
-        gc.freeze()
+    with warm(lambda: run("watch", "optimizer"), told_by):
         yield
-    finally:
-        _session._installation.release(ledger)
-        gc.unfreeze()
 
 
 @cache
