@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from ..model import Reached
 from ..observe import _frames, _view_writes
 from ..observe import _torch_compat as compat
 from ..observe._content import same_bits
@@ -682,6 +683,18 @@ class Ledger:
             before = [(event, False) for event, _ in events if event is not swap.event]
             after = [] if swap.to is None else self.history(swap.to)
             return [*before, (swap.event, self._standing(saved).swapped), *after]
+
+    def reached(self, saved: SavedTensor, event: WriteEvent) -> Reached:
+        """Where one of the writes of its ``history`` went."""
+        if any(event is other for other in self._elsewhere_counted(saved)):
+            return "other"
+        filing = saved.filing
+        if filing is not None and filing.book is not None and filing.swap is not None:
+            swap = filing.swap
+            own = any(event is other for other in filing.book.writes)
+            if own and event is not swap.event and not _keeps_memory(saved, swap):
+                return "former"
+        return "same" if event.region is not None else "none"
 
     def counters(self, saved: SavedTensor, events: Sequence[WriteEvent]) -> list[int] | None:
         """Version counter of ``saved`` before each of the writes of its ``history``, and now.

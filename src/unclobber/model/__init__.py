@@ -12,7 +12,7 @@ from ._refusal import FreedEvidence, ModuleHook, RefusalEvidence, StaleEvidence
 from ._report import Outcome, Report, Totals
 from ._save import Save
 from ._site import Frame, Site
-from ._write import Write
+from ._write import Reached, Write
 
 __all__ = [
     "CODES",
@@ -27,6 +27,7 @@ __all__ = [
     "Outcome",
     "ProcessEnd",
     "RankEnd",
+    "Reached",
     "RefusalEvidence",
     "Report",
     "Save",
