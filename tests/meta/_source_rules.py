@@ -17,7 +17,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "report": ("model", "parsing"),
     "derivatives": _FACTS,
     "source": (*_FACTS, "derivatives"),
-    "record": ("torch_internals", "source"),
+    "record": ("model", "torch_internals", "source"),
     "hooks": ("torch_internals", "source", "record"),
     "evidence": (*_FACTS, "derivatives", "source", "record", "hooks"),
     "judge": _FACTS,

@@ -114,7 +114,10 @@ def test_guard_with_nothing_to_do(shell):
     """Guard says so on stderr; stdout is the program's."""
     shell.write("clean.py", "print('hello')")
     result = shell.unclobber("run", "--guard", "clean.py")
-    assert (result.stdout, result.stderr) == ("hello\n", "guard: nothing to restore, nothing kept\n")
+    assert (result.stdout, result.stderr) == (
+        "hello\n",
+        "guard: nothing had to be restored, nothing was kept\n",
+    )
 
 
 def test_json(broken):

@@ -19,6 +19,7 @@ from conflict_programs import PROGRAMS, Run
 
 import unclobber
 from unclobber.model import Report
+from unclobber.record import Ledger
 from unclobber.session import session, telling
 from unclobber.session.session import Session
 
@@ -34,6 +35,25 @@ MODES: dict[str, Callable[[], Any]] = {
     "fingerprint": lambda: unclobber.watch(fingerprint=1.0),
     "audit": lambda: None,
 }
+
+
+@contextmanager
+def warm(*works: Callable[[], object]) -> Iterator[None]:
+    """Kernels are laid once, and what ``works`` load is no garbage to look through at each run.
+
+    The kernels by a ledger alone: a session around the programs would be told of them, too, and warn of some.
+    """
+    ledger = Ledger()
+    session._installation.acquire(ledger)
+    try:
+        for work in works:
+            work()
+            gc.collect()
+            gc.freeze()
+        yield
+    finally:
+        session._installation.release(ledger)
+        gc.unfreeze()
 
 
 def inside(frame: FrameType | None) -> bool:

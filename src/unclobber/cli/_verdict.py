@@ -38,21 +38,23 @@ def guard_line(report: Report) -> str:
 
     Example:
         >>> guard_line(Report("clean"))
-        'guard: nothing to restore, nothing kept'
+        'guard: nothing had to be restored, nothing was kept'
     """
     # UC1..: a value that backward needs was overwritten; the others' programs are refused by torch.
     overwritten = [finding for finding in report.findings if finding.code.startswith("UC1")]
     places = sum(finding.repaired for finding in overwritten)
-    kept = _size(report.totals.kept_bytes) + " kept at peak" if report.totals.kept_bytes else "nothing kept"
+    size = _size(report.totals.kept_bytes) if report.totals.kept_bytes else ""
+    kept = f", {size} kept at peak" if size else ", nothing kept"
     if not overwritten:
-        restored = "nothing to restore"
+        restored = "nothing had to be restored"
+        kept = f" ({size} kept in case)" if size else ", nothing was kept"
     elif places < len(overwritten):
         # The ledger counts conflicts of both kinds together, so how often each was met is not known.
         restored = f"overwritten values restored at {places} of {_count(len(overwritten), 'place')}"
     else:
         times = _count(max(report.totals.conflicts, places), "overwritten value")
         restored = f"{times} restored for backward ({_count(places, 'place')})"
-    return f"guard: {restored}, {kept}"
+    return f"guard: {restored}{kept}"
 
 
 def _count(number: int, noun: str) -> str:

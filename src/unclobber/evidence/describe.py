@@ -295,6 +295,7 @@ def _write(
         bumps_version=bumped,
         overlaps_needed=overlaps,
         shape_only=event.operation in METADATA_ONLY and not standing.swapped,
+        reached=ledger.reached(standing.saved, event),
         version_before=before if bumped else None,
         version_after=after if bumped else None,
         expression=_spelling.spell_write(site, event.operation, event.stack),

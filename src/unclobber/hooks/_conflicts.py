@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 
@@ -19,8 +19,8 @@ class Conflicts(Protocol):
     def repairs(self) -> bool:
         """Whether code is to be given the values as they were."""
 
-    def stale(self, saved: SavedTensor) -> Standing | None:
-        """How ``saved`` stands if its values are known to have changed, else None."""
+    def stale(self, saved: SavedTensor, held: Literal["ctx", "recompute"]) -> Standing | None:
+        """How ``saved`` stands if its values are known to have changed, else None; ``held`` by whom."""
 
     def stale_on_ctx(self, standing: Standing, attribute: str, node: str) -> None:
         """``backward`` of a custom Function reads ``ctx.x`` that has changed."""

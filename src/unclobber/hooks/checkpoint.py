@@ -89,7 +89,7 @@ class _Recomputed:
         conflicts = self._conflicts
         stale = []
         for tensor, saved in self._reached:
-            standing = conflicts.stale(saved)
+            standing = conflicts.stale(saved, "recompute")
             if standing is None or not compat.is_plain(tensor):
                 continue
             before = standing.value if standing.value is not None else saved.alias

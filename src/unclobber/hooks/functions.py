@@ -169,7 +169,7 @@ def _patch_backward(name: str) -> Callable[[], None]:
         stale = [
             (stashed, standing)
             for stashed in ctx.__dict__.get(_STASH, ())
-            if (standing := stashed.conflicts.stale(stashed.saved)) is not None
+            if (standing := stashed.conflicts.stale(stashed.saved, "ctx")) is not None
         ]
         hooks = saves.innermost()
         conflicts = None if hooks is None else hooks.conflicts

@@ -15,7 +15,7 @@ from ._refusal import FreedEvidence, ModuleHook, RefusalEvidence, StaleEvidence
 from ._report import Outcome, Report, Totals
 from ._save import Save
 from ._site import Frame, Site
-from ._write import Write
+from ._write import Reached, Write
 from .faults import asked
 from .text import listing
 
@@ -35,6 +35,7 @@ __all__ = [
     "Outcome",
     "ProcessEnd",
     "RankEnd",
+    "Reached",
     "RefusalEvidence",
     "Report",
     "Save",

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from ._site import Site
+
+Reached = Literal["same", "other", "former", "none"]
+"""What a write reached: the storage of the saved tensor; other memory, that has the same version counter
+since ``.data =``; the memory that the saved tensor had before such a change; a tensor without elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,7 @@ class Write:
     """How it got past torch's counter, where it did: ``.data``, ``detach()``, a fused optimizer."""
     shape_only: bool = False
     """No element was written: the operation changed shape and strides (``t_``, ``squeeze_``)."""
+    reached: Reached = "same"
 
     @property
     def library(self) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from ..model import Reached
 from ..source import frames
 from ..torch_internals import compat
 from . import view_writes
@@ -120,6 +121,8 @@ class Ledger:
         """Where two storages may lie over one memory; None while no such save is known."""
         self.misread: Callable[[str, frames.Stack], None] | None = None
         """Told of an operation that is about to read what it has overwritten itself."""
+        self.unrecorded: Callable[[Exception], str] = str
+        """Told of a fault of ours while a write was recorded; gives the sentence for what rests on it."""
         self.saved_bytes: SavedBytes | None = None
         """What each line keeps, where the session counts it."""
         self.transform: frames.Stack | None = None
@@ -190,33 +193,57 @@ class Ledger:
             bumps: Whether the kernel moves the version counter afterwards.
             args: The operation's arguments, for the elements that it selects.
         Returns:
-            The book of the storage, None where no live save shares it.
+            The book of the storage, None where no live save shares it, or the write could not be recorded.
         """
         try:
             storage = tensor.untyped_storage()
         except (RuntimeError, ValueError):
             return None  # no storage: autograd's saves of it are version-checked only
-        key: int = storage._cdata
-        borrowed = self.by_address is not None or not storage.resizable()
-        if not borrowed and compat.holders_at(key) == 2:
-            return None  # the tensor and ``storage``: a save's alias would hold it, too
-        if self.pending:
-            self._sort_pending()
-        if self.misread is not None and misreads(operation, tensor, key, args, kwargs):
-            self.misread(operation, frames.capture(3))
-        book = self._filed(key)
-        by_views = view_writes.concerns(tensor)
-        elsewhere = self._elsewhere(tensor, key, storage) if borrowed or self.by_address is not None else None
-        if book is None and not by_views and not elsewhere:
+        try:
+            key: int = storage._cdata
+            borrowed = self.by_address is not None or not storage.resizable()
+            if not borrowed and compat.holders_at(key) == 2:
+                return None  # the tensor and ``storage``: a save's alias would hold it, too
+            if self.pending:
+                self._sort_pending()
+            misread = None
+            if self.misread is not None and misreads(operation, tensor, key, args, kwargs):
+                misread = frames.capture(3)
+        except Exception as error:
+            self._not_recorded(tensor, error)
             return None
-        stack = frames.capture(3)
-        if elsewhere and operation not in METADATA_ONLY:
-            self._enter_elsewhere(tensor, elsewhere, operation, stack, frames.actor(3), args, kwargs)
-        if by_views:
-            view_writes.note(tensor, _version(tensor), operation, stack)
-        if book is None:
+        if self.misread is not None and misread is not None:
+            self.misread(operation, misread)  # may raise what the program is to get
+        try:
+            book = self._filed(key)
+            by_views = view_writes.concerns(tensor)
+            elsewhere = None
+            if borrowed or self.by_address is not None:
+                elsewhere = self._elsewhere(tensor, key, storage)
+            if book is None and not by_views and not elsewhere:
+                return None
+            stack = frames.capture(3)
+            if elsewhere and operation not in METADATA_ONLY:
+                self._enter_elsewhere(tensor, elsewhere, operation, stack, frames.actor(3), args, kwargs)
+            if by_views:
+                view_writes.note(tensor, _version(tensor), operation, stack)
+            if book is None:
+                return None
+            return self._enter(tensor, book, operation, stack, frames.actor(3), bumps, args, kwargs)
+        except Exception as error:
+            self._not_recorded(tensor, error)
             return None
-        return self._enter(tensor, book, operation, stack, frames.actor(3), bumps, args, kwargs)
+
+    def _not_recorded(self, tensor: torch.Tensor, error: Exception) -> None:
+        """A fault of ours while a write to ``tensor`` was recorded. The program goes on, but what is known of
+        the saves that share its memory is no longer certain."""
+        fault = self.unrecorded(error)
+        with self._lock:
+            queued = itertools.chain(self.pending.copy(), *self.watched.values())
+            alive = [saved for ref in queued if (saved := ref()) is not None]
+            for saved in (*alive, *self.live_saves()):
+                if self.by_address is not None or _may_share(saved.alias, tensor):
+                    _lose(saved, fault)
 
     def _enter(
         self,
@@ -322,9 +349,12 @@ class Ledger:
     def enter(self, tensor: torch.Tensor, book: StorageBook, operation: str, stack: frames.Stack) -> None:
         """Note a write that no kernel of ours could announce; what it destroyed is there again for now."""
         key = compat.storage_key_or_none(tensor)
-        if self.prints is not None and key is not None:
-            self.prints.before_write(key, lambda: Place(stack, False))
-        self._enter(tensor, book, operation, stack, None, False)
+        try:
+            if self.prints is not None and key is not None:
+                self.prints.before_write(key, lambda: Place(stack, False))
+            self._enter(tensor, book, operation, stack, None, False)
+        except Exception as error:
+            self._not_recorded(tensor, error)
 
     def _sort_pending(self) -> None:
         """Put every queued save that is still alive under its storage's key.
@@ -341,19 +371,24 @@ class Ledger:
                 except IndexError:
                     return  # another thread took the last
                 self._saves_taken += 1
-                saved = ref()
-                if saved is None:
-                    continue
                 try:
-                    storage = saved.alias.untyped_storage()
-                except (RuntimeError, ValueError):  # it has none
-                    saved.filing = Filing(None, 0, 0, 1, False)
-                    continue
-                key: int = storage._cdata
-                if self.by_address is not None or not storage.resizable():
-                    known = self.look_by_address()
-                    if known.everything or not storage.resizable():
-                        known.add(saved)
+                    saved = ref()
+                    if saved is None:
+                        continue
+                    try:
+                        storage = saved.alias.untyped_storage()
+                    except (RuntimeError, ValueError):  # it has none
+                        saved.filing = Filing(None, 0, 0, 1, False)
+                        continue
+                    key: int = storage._cdata
+                    if self.by_address is not None or not storage.resizable():
+                        known = self.look_by_address()
+                        if known.everything or not storage.resizable():
+                            known.add(saved)
+                except Exception:
+                    pending.append(ref)  # a write must not find the queue without it
+                    self._saves_taken -= 1
+                    raise
                 if key in watched:
                     watched[key].append(ref)
                 else:
@@ -381,10 +416,13 @@ class Ledger:
     def _file(self, key: int) -> None:
         """The storage is about to be written to: enter the saves that share it into its book."""
         with self._lock:
-            for ref in self.watched.pop(key, ()):
+            for ref in self.watched.get(key, ()):
                 saved = ref()
                 if saved is None:
                     continue
+                filing = saved.filing
+                if filing is not None:
+                    continue  # what is known of it was lost
                 if not compat.is_plain(saved.alias):
                     saved.filing = Filing(None, 0, 0, 1, False)
                     continue
@@ -392,6 +430,7 @@ class Ledger:
                     self._book(key).add(saved)
                 if self._keeps_originals and saved.filing is not None:
                     note_original(saved, saved.filing)
+            self.watched.pop(key, None)  # last: after a fault they are still to be found
 
     def _book(self, key: int) -> StorageBook:
         """The storage's book; its saves are all that keeps it."""
@@ -474,9 +513,12 @@ class Ledger:
                     stack = frames.capture(4)
                     return WriteEvent(0, operation, stack, None, _version(tensor), True, frames.actor(4))
 
-                key = compat.storage_key_or_none(tensor) if bumps else None
-                if key is not None:
-                    counters.written(tensor, key, event)
+                try:
+                    key = compat.storage_key_or_none(tensor) if bumps else None
+                    if key is not None:
+                        counters.written(tensor, key, event)
+                except Exception as error:
+                    self._not_recorded(tensor, error)
                 return before_write(tensor, operation, bumps, *rest)
 
             # On the object: programs that exchange no memory pay nothing for this.
@@ -545,9 +587,12 @@ class Ledger:
 
         def before_write_printed(tensor: torch.Tensor, *rest: Any) -> StorageBook | None:
             with prints.quiet():
-                key = compat.storage_key_or_none(tensor)
-                if key is not None:  # without storage there is no fingerprint either
-                    prints.before_write(key, lambda: Place(frames.capture(3), False))
+                try:
+                    key = compat.storage_key_or_none(tensor)
+                    if key is not None:  # without storage there is no fingerprint either
+                        prints.before_write(key, lambda: Place(frames.capture(3), False))
+                except Exception as error:
+                    self._not_recorded(tensor, error)
                 return before_write(tensor, *rest)
 
         # On the object: sessions without fingerprints pay nothing for this.
@@ -640,6 +685,18 @@ class Ledger:
             after = [] if swap.to is None else self.history(swap.to)
             return [*before, (swap.event, self._standing(saved).swapped), *after]
 
+    def reached(self, saved: SavedTensor, event: WriteEvent) -> Reached:
+        """Where one of the writes of its ``history`` went."""
+        if any(event is other for other in self._elsewhere_counted(saved)):
+            return "other"
+        filing = saved.filing
+        if filing is not None and filing.book is not None and filing.swap is not None:
+            swap = filing.swap
+            own = any(event is other for other in filing.book.writes)
+            if own and event is not swap.event and not _keeps_memory(saved, swap):
+                return "former"
+        return "same" if event.region is not None else "none"
+
     def counters(self, saved: SavedTensor, events: Sequence[WriteEvent]) -> list[int] | None:
         """Version counter of ``saved`` before each of the writes of its ``history``, and now.
 
@@ -691,6 +748,24 @@ def _newest_operations_stack() -> frames.Stack | None:
     """The stack of the operation whose node is this thread's newest; None if it has saved nothing."""
     number, stack = frames.newest.save
     return stack if number == compat.next_sequence_number() else None
+
+
+def _may_share(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors lie in one storage, or that can't be told."""
+    try:
+        key = compat.storage_key_or_none(one)
+        return key is None or key == compat.storage_key_or_none(other)
+    except Exception:
+        return True
+
+
+def _lose(saved: SavedTensor, fault: str) -> None:
+    """From now on nothing is known of ``saved`` but its version counter."""
+    filing = saved.filing
+    if filing is None:
+        filing = saved.filing = Filing(None, 0, 0, 1, True)
+    filing.book = filing.cell = filing.moment = None
+    filing.lost = fault
 
 
 def _version(tensor: torch.Tensor) -> int:

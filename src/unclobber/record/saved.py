@@ -68,8 +68,8 @@ class Filing:
     """Where a save stands in the log of its storage."""
 
     __slots__ = (
-        "book", "bumps", "cell", "detached", "history", "moment", "nth", "original", "sealed", "since",
-        "swap", "unseen",
+        "book", "bumps", "cell", "detached", "history", "lost", "moment", "nth", "original", "sealed",
+        "since", "swap", "unseen",
     )  # fmt: skip
 
     def __init__(self, book: StorageBook | None, since: int, bumps: int, nth: int, unseen: bool) -> None:
@@ -94,6 +94,8 @@ class Filing:
         """Version counter when the session ended, if it has ended."""
         self.original: torch.Tensor | None = None
         """What torch would keep alive and show, where later operations may become part of its history."""
+        self.lost: str | None = None
+        """The fault of ours that kept a write to its memory from being recorded, as a sentence."""
         self.history: History | None = None
         """Whose result it was, for those who can't ask the node that saved it."""
 

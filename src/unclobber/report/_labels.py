@@ -62,6 +62,15 @@ def made_label(finding: Finding) -> str:
     return override(finding, "made") or "it was made here"
 
 
+_UNNEEDED = {
+    "same": "to other elements of the same memory",
+    "other": "in other memory that has the same version counter",
+    "former": "in the memory that the saved tensor had before",
+    "none": "in a tensor without elements",
+}
+"""How a write missed every needed element, by what it reached."""
+
+
 def write_label(finding: Finding, write: Write, *, again: bool = False) -> str:
     """``overwritten here (fill_, version 0 -> 1)``; ``again`` for all writes but the first."""
     if (text := override(finding, "write")) is not None:
@@ -71,7 +80,7 @@ def write_label(finding: Finding, write: Write, *, again: bool = False) -> str:
     if write.shape_only and not write.overlaps_needed:
         text = "changed in shape or strides here, not in any element"
     elif not write.overlaps_needed:
-        text = "written here, to other elements of the same memory"
+        text = f"written here, {_UNNEEDED[write.reached]}"
     elif finding.harmless and overwrites(finding.writes) == 1:
         text = "written here, without a change to a needed value"
     elif finding.harmless:

@@ -54,7 +54,8 @@ def _harmless(finding: Finding) -> str:
     if any(write.operation == "detach_" for write in finding.writes):
         return f"{same}: torch refuses although the gradient would be right"
     if any(write.bumps_version for write in finding.writes) and not finding.repaired:
-        return f"{same}: torch counts writes per storage, and refuses although the gradient would be right"
+        per = "version counter" if all(write.reached == "other" for write in finding.writes) else "storage"
+        return f"{same}: torch counts writes per {per}, and refuses although the gradient would be right"
     return f"{same}: the gradient is right"
 
 

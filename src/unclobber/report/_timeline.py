@@ -212,6 +212,12 @@ def _of_save(save: Save) -> list[tuple[str, str | None, bool]]:
     ]
 
 
+def _missed(write: Write) -> str:
+    if write.shape_only or write.reached == "none":
+        return "no element"
+    return {"same": "other elements only", "other": "other memory", "former": "former memory"}[write.reached]
+
+
 def _of_write(write: Write, *, refused: bool) -> list[tuple[str, str | None, bool]]:
     if refused:
         return [("written", write.expression, True), ("operation", write.operation, True)]
@@ -223,7 +229,7 @@ def _of_write(write: Write, *, refused: bool) -> list[tuple[str, str | None, boo
         ("written", write.expression, True),
         ("operation", write.operation, True),
         ("version", version, False),
-        ("touches", "needed elements" if write.overlaps_needed else "other elements only", False),
+        ("touches", "needed elements" if write.overlaps_needed else _missed(write), False),
         ("times", words.plural(write.count, "write") if write.count > 1 else None, False),
         ("optimizer", write.optimizer, True),
         ("parameters", words.listing(write.parameters), True),

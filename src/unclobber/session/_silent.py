@@ -8,21 +8,27 @@ described, judged and handed to the session's policy: ``watch`` warns or, if str
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
 from ..evidence import describe, reads, stretch
 from ..hooks.unmarked import Unmarked
 from ..hooks.write_log import Written
-from ..judge import judge, judge_dirty, judge_gradient, judge_misread, judge_unmarked
+from ..judge import judge, judge_dirty, judge_gradient, judge_misread, judge_unmarked, judge_untold
 from ..model import Finding, Need, Save, Write, asked
 from ..record import Fingerprint, Ledger, SavedTensor, Standing
 from ..source import Stack, frames, sites, spelling
-from .telling import Certain
+from .telling import Certain, fault_in
 
 if TYPE_CHECKING:
     from .session import Session
+
+UNSURE = "whether a tensor that backward needs was overwritten is not known"
+"""What is refused where a fault of ours leaves no more to be said."""
+
+_CODES = {"ctx": "UC103", "recompute": "UC105"}
+"""By who held the tensor."""
 
 
 class SilentConflicts:
@@ -37,14 +43,34 @@ class SilentConflicts:
         """Whether code is to be given the values as they were: ``guard`` and ``audit``."""
         return self._session.policy != "watch" and self._session.active
 
-    def stale(self, saved: SavedTensor) -> Standing | None:
-        """How ``saved`` stands if its values are known to have changed, else None."""
-        if not self._session.active:
+    def stale(self, saved: SavedTensor, held: Literal["ctx", "recompute"]) -> Standing | None:
+        """How ``saved`` stands if its values are known to have changed, else None.
+
+        Raises:
+            InplaceError: a fault of ours hides whether they have, and ``watch`` isn't what was asked for.
+        """
+        session = self._session
+        if not session.active:
             return None
-        if saved.filing is None and saved.alias._version == saved.version:
+        filing = saved.filing
+        if filing is None and saved.alias._version == saved.version:
             return None
-        standing = self.ledger.standing(saved)
-        return standing if standing.changed else None
+        fault = None if filing is None else filing.lost
+        if fault is None:
+            try:
+                standing = self.ledger.standing(saved)
+            except Exception as error:
+                fault = fault_in("what became of a tensor could not be told", error)
+            else:
+                return standing if standing.changed else None
+        session.name_fault(fault)
+        written = saved.alias._version != saved.version or (filing is not None and filing.written)
+        if written and session.policy != "watch":
+            certain = Certain(_CODES[held], message=UNSURE)
+            finding = judge_untold(certain.code, fault, message=UNSURE)
+            kept = session.keep(lambda: (certain.code, fault), lambda: finding, lambda: certain, again=True)
+            session.tell(kept, refuse=True)
+        return None
 
     def stale_on_ctx(self, standing: Standing, attribute: str, node: str) -> None:
         """UC103: ``backward`` reads ``ctx.x`` that has changed."""

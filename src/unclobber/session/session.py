@@ -42,7 +42,7 @@ from ..model import Finding, InplaceError, Report, SilentWriteWarning, Site, Tot
 from ..record import Fingerprints, Ledger, SavedBytes, SavedTensor, Standing, view_writes
 from ..source import compiled
 from ..torch_internals import compat
-from ._silent import SilentConflicts
+from ._silent import UNSURE, SilentConflicts
 from .telling import Certain, error_of, fault_in, told
 
 Policy = Literal["watch", "guard", "audit"]
@@ -111,6 +111,7 @@ class Session:
         self._lock = threading.RLock()
         self._silent = SilentConflicts(self)
         self.ledger.misread = self._silent.misread
+        self.ledger.unrecorded = self._unrecorded
         self._begun = compiled.now()
         self.backwards_before = 0
         """Backward calls of the process before this session."""
@@ -171,12 +172,14 @@ class Session:
         """Backward asks for ``saved`` and something may have happened to it."""
         if reads.asking():
             return saved.alias
-        try:
-            verdict = self._verdict(saved)
-        except Exception as error:
-            fault = fault_in("what became of a saved tensor could not be told", error)
-        else:
-            return self._followed(verdict)
+        fault = None if saved.filing is None else saved.filing.lost
+        if fault is None:
+            try:
+                verdict = self._verdict(saved)
+            except Exception as error:
+                fault = fault_in("what became of a saved tensor could not be told", error)
+            else:
+                return self._followed(verdict)
         return self._by_versions(saved, fault)
 
     def _verdict(self, saved: SavedTensor) -> _Verdict:
@@ -222,14 +225,25 @@ class Session:
             InplaceError: torch would refuse, or ``guard`` has seen a write and can't tell what it did.
         """
         version, filing = saved.alias._version, saved.filing
-        self._faults[fault] = None
+        self.name_fault(fault)
         torch_message = sentence.shortest(saved, version)
         if torch_message is None and self.policy == "watch" and _is_detached(saved):
             torch_message = compat.DETACHED_SENTENCE
         written = version != saved.version or (filing is not None and filing.written)
         if torch_message is None and (self.policy == "watch" or not written):
             return saved.alias
-        raise error_of(self._kept(judge_untold("UC101", fault, torch_message=torch_message)))
+        message = UNSURE if torch_message is None else None
+        raise error_of(self._kept(judge_untold("UC101", fault, message=message, torch_message=torch_message)))
+
+    def name_fault(self, fault: str) -> None:
+        """Have the report name a fault of ours, once."""
+        self._faults[fault] = None
+
+    def _unrecorded(self, error: Exception) -> str:
+        """The sentence for a fault of ours while a write was recorded."""
+        fault = fault_in("a write could not be recorded", error)
+        self.name_fault(fault)
+        return fault
 
     def _refusal(self, standing: Standing) -> InplaceError:
         finding = self._note(standing, repaired=False, again=True)
@@ -371,7 +385,7 @@ class Session:
         try:
             return look()
         except Exception as error:
-            self._faults[fault_in(what, error)] = None
+            self.name_fault(fault_in(what, error))
         return otherwise
 
     def report(self, *, exit_code: int = 0, script_failed: bool = False) -> Report:

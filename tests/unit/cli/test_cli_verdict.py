@@ -74,8 +74,8 @@ def test_unrepaired():
             8,
             "1 overwritten value restored for backward (1 place), 8 bytes kept at peak",
         ),
-        ((REFUSED,), 0, 0, "nothing to restore, nothing kept"),
-        ((), 0, 8, "nothing to restore, 8 bytes kept at peak"),
+        ((REFUSED,), 0, 0, "nothing had to be restored, nothing was kept"),
+        ((), 0, 8, "nothing had to be restored (8 bytes kept in case)"),
     ],
 )
 def test_guard_line(findings, conflicts, kept, expected):

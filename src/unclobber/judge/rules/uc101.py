@@ -7,7 +7,7 @@ changed is said beside it (``harmless``).
 
 from __future__ import annotations
 
-from ...model import Evidence, Finding, Fix, culprit, listing
+from ...model import Evidence, Finding, Fix, Write, culprit, listing
 from ...torch_internals.inplace_modules import INPLACE_POSITION
 from .. import _own_writes
 from .._words import after_backward, line, sentence
@@ -20,7 +20,7 @@ def judge(evidence: Evidence) -> Finding | None:
     harmless = kept and not evidence.changed_too
     how = "was overwritten"
     if kept and not evidence.changed:
-        how = "shares its storage with memory that was written"
+        how = f"shares its {_shared(evidence.writes)} with memory that was written"
     if not evidence.writes:
         how = "was modified"
     return Finding(
@@ -36,6 +36,10 @@ def judge(evidence: Evidence) -> Finding | None:
         kept_bytes=evidence.kept_bytes,
         repaired=evidence.repaired,
     )
+
+
+def _shared(writes: tuple[Write, ...]) -> str:
+    return "version counter" if all(write.reached == "other" for write in writes) else "storage"
 
 
 def _harmless(evidence: Evidence) -> bool:
