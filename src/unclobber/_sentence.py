@@ -20,7 +20,7 @@ from ._telling import asked
 from .knowledge.derivatives import by_operation
 from .ledger import SavedTensor, Standing, same_memory
 from .ledger._saved import History
-from .observe import _backward, _freed, _source
+from .observe import _backward, _frames, _freed, _sites, _source
 from .observe import _torch_compat as compat
 from .observe._operands import callee
 
@@ -150,13 +150,21 @@ def _operation_in_copy_slices(saved: SavedTensor, node: Any) -> str | None:
         return None
     if not node.name().endswith("CopySlices") or not saved.stack:
         return None
-    found = _source.locate(*saved.stack[:2])
+    found = _innermost_call(saved.stack)
     name = callee(found.node) if found is not None and isinstance(found.node, ast.Call) else None
     if name is None or not name.endswith("_"):
         return None
     nodes = {rule.node for rule in by_operation(name) if [kept.role for kept in rule.kept] == ["result"]}
     (one, *others) = nodes or {None}
     return None if one is None or others else _forward_name(one)
+
+
+def _innermost_call(stack: _frames.Stack) -> _source.Located | None:
+    """What called the operation; modes, ours for fingerprints among them, only pass its call on."""
+    for code, lasti in _sites.pairs(stack):
+        if not _sites.is_plumbing(code) and not _sites.is_ours(code):
+            return _source.locate(code, lasti)
+    return None
 
 
 def _view_is_followed(saved: SavedTensor, node: Any) -> bool:
@@ -185,8 +193,9 @@ def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str 
     if unpacked is None or producer is None:
         if unpacked is not None and saved.requires_grad:
             raise _AnotherError(f"A view was {compat.NO_GRAD_VIEW_SENTENCE}")
-        base = saved.base()
-        return "AsStrided" if base is not None and base.requires_grad else None
+        base = saved.base()  # a leaf may itself be a view, of a tensor without history
+        follows = saved.requires_grad or (base is not None and base.requires_grad)
+        return "AsStrided" if follows else None
     first = _before_views(node)
     if forward_name(first) in _SEVERAL_VIEWS:
         raise _AnotherError(f"Output {unpacked.output_nr} of {producer} {compat.STALE_VIEW_SENTENCE}")

@@ -236,6 +236,26 @@ def test_a_view_that_is_gone_is_no_other_view_of_its_base():
     assert sentence(body, unclobber.watch()) == sentence(body, nullcontext())
 
 
+@pytest.mark.parametrize("call", ["y[0].tanh_()", "F.elu(y[0], inplace=True)"])
+def test_fingerprints_change_no_sentence(call):
+    """The operation is found below the mode that they need."""
+    body = f"y = torch.ones(2, 3, requires_grad=True) * 1; {call}; y.add_(1); y.sum().backward()"
+    assert sentence(body, unclobber.watch(fingerprint=1.0)) == sentence(body, nullcontext()) is not None
+
+
+def test_a_view_of_a_leaf_that_is_a_view_itself():
+    """Its base has no history, but it has: torch makes that anew."""
+    body = """\
+        x = torch.rand(6).view(2, 3).requires_grad_()
+        y = x.exp()
+        y[0].mul_(x[0])
+        x.detach().add_(1)
+        y.sum().backward()
+    """
+    assert "output 0 of AsStrided," in sentence(body, nullcontext())
+    assert unlike(body) is None
+
+
 def test_a_stale_view_is_told_as_one():
     """Where torch fails before it compares versions, the finding is of that, too."""
     text = "y = torch.rand(2, 2, requires_grad=True).exp(); s = (y.unbind(0)[1] ** 2).sum(); y.add_(1)"
