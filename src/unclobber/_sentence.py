@@ -188,12 +188,15 @@ def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str 
     """
     node = None if unpacked is None else compat.grad_fn(unpacked)
     producer = forward_name(node)
-    if saved.base is None:
+    handed_on = _backward.ran_below(saved.stack) and _VIEWS.fullmatch(producer or "") is not None
+    if saved.base is None and not handed_on:
         return producer
     if unpacked is None or producer is None:
         if unpacked is not None and saved.requires_grad:
             raise _AnotherError(f"A view was {compat.NO_GRAD_VIEW_SENTENCE}")
-        base = saved.base()  # a leaf may itself be a view, of a tensor without history
+        base = (
+            None if saved.base is None else saved.base()
+        )  # a leaf may itself be a view, of a tensor without history
         follows = saved.requires_grad or (base is not None and base.requires_grad)
         return "AsStrided" if follows else None
     first = _before_views(node)

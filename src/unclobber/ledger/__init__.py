@@ -5,9 +5,9 @@ need; it decides nothing. Everything in it dies with the graph nodes that autogr
 """
 
 from ._fingerprints import Fingerprint, Fingerprints, Place
-from ._ledger import Ledger, Standing, same_memory
+from ._ledger import Ledger, Standing
 from ._region import Region, overlap, region_of
-from ._saved import SavedTensor
+from ._saved import SavedTensor, same_memory
 from ._saved_bytes import SavedBytes
 from ._writes import WriteEvent
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from ..observe import _backward
 from ..observe import _torch_compat as compat
 from ..observe._frames import Stack
 
@@ -116,13 +117,20 @@ class History(NamedTuple):
     output: int
 
 
-def note_original(saved: SavedTensor, filing: Filing) -> None:
+def note_original(saved: SavedTensor, filing: Filing, target: torch.Tensor | None = None) -> None:
     """Keep the tensor that torch would keep in place of our alias, or what that is a view of.
+
+    Where backward has saved again what it was handed, torch would have handed it the tensor itself: that may
+    be ``target``, which is about to be written, or what that is a view of.
 
     Not of a leaf that requires grad, nor of a view that does: the history can be told without them. And not
     an operation's own result, which would be kept alive by itself.
     """
     tensor = saved.origin()
+    if tensor is None and target is not None and saved.requires_grad and _backward.ran_below(saved.stack):
+        tensor = _handed_on(saved, target)
+        if tensor is not None:
+            saved.origin = weakref.ref(tensor)
     if not saved.requires_grad:
         filing.original = saved.base() if tensor is None and saved.base is not None else tensor
         return
@@ -138,3 +146,31 @@ def note_original(saved: SavedTensor, filing: Filing) -> None:
     filing.history = History(weakref.ref(life), tensor.output_nr)
     if keeps:
         filing.original = tensor
+
+
+def _handed_on(saved: SavedTensor, target: torch.Tensor) -> torch.Tensor | None:
+    """Which of ``target`` and its base ``saved`` is, by memory; None where it may be neither.
+
+    An operation's own result is not: torch hands out a new tensor each time.
+    """
+    found = [
+        t for t in (target, target._base) if t is not None and t.requires_grad and same_memory(t, saved.alias)
+    ]
+    if saved.base is not None or len(found) != 1:
+        return None
+    node: Any = compat.grad_fn(found[0])
+    if node is None or found[0]._version != saved.version:
+        return None
+    kept = [kept for _, kept in compat.raw_saved(node) if isinstance(kept, SavedTensor)]
+    return None if any(same_memory(own.alias, saved.alias) for own in kept) else found[0]
+
+
+def same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors have the same elements of the same storage, in the same order."""
+    return (
+        compat.storage_key_or_none(a) == compat.storage_key_or_none(b)
+        and a.storage_offset() == b.storage_offset()
+        and a.stride() == b.stride()
+        and a.shape == b.shape
+        and a.dtype == b.dtype
+    )
