@@ -194,9 +194,8 @@ def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str 
     if unpacked is None or producer is None:
         if unpacked is not None and saved.requires_grad:
             raise _AnotherError(f"A view was {compat.NO_GRAD_VIEW_SENTENCE}")
-        base = (
-            None if saved.base is None else saved.base()
-        )  # a leaf may itself be a view, of a tensor without history
+        # a leaf may itself be a view, of a tensor without history
+        base = None if saved.base is None else saved.base()
         follows = saved.requires_grad or (base is not None and base.requires_grad)
         return "AsStrided" if follows else None
     first = _before_views(node)

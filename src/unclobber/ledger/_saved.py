@@ -153,16 +153,16 @@ def _handed_on(saved: SavedTensor, target: torch.Tensor) -> torch.Tensor | None:
 
     An operation's own result is not: torch hands out a new tensor each time.
     """
-    found = [
-        t for t in (target, target._base) if t is not None and t.requires_grad and same_memory(t, saved.alias)
-    ]
+    both = [one for one in (target, target._base) if one is not None and one.requires_grad]
+    found = [one for one in both if same_memory(one, saved.alias)]
     if saved.base is not None or len(found) != 1:
         return None
-    node: Any = compat.grad_fn(found[0])
-    if node is None or found[0]._version != saved.version:
+    (tensor,) = found
+    node: Any = compat.grad_fn(tensor)
+    if node is None or tensor._version != saved.version:
         return None
-    kept = [kept for _, kept in compat.raw_saved(node) if isinstance(kept, SavedTensor)]
-    return None if any(same_memory(own.alias, saved.alias) for own in kept) else found[0]
+    own = [kept for _, kept in compat.raw_saved(node) if isinstance(kept, SavedTensor)]
+    return None if any(same_memory(kept.alias, saved.alias) for kept in own) else tensor
 
 
 def same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
