@@ -246,6 +246,13 @@ HARMLESS = {
     (p.real * 2).sum().backward()
     gradient = a.grad
 """,
+    "a part of a gradient whose other part somebody waits for": """\
+    a = leaf(1)
+    p = a * 1
+    p.register_hook(lambda g: g.mul_(2))
+    torch.cat([p, a]).square().sum().backward()
+    gradient = a.grad
+""",
     "a view of the gradient that backward begins with": """\
     a = leaf(1)
     p = a * 1

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..ledger._region import region_of
 from . import _backward, _saves
 from . import _torch_compat as compat
 from ._conflicts import Conflicts
@@ -128,6 +129,14 @@ def _lies_in_shared(gradient: torch.Tensor) -> bool:
     return compat.use_count(base) > alone + _backward.times_given(base)
 
 
+def _is_a_part(gradient: torch.Tensor) -> bool:
+    """Whether it leaves out some of what it is a view of: the others may have those parts alone, as the
+    operands of ``cat`` do, so that a change is undone where that can be, but never told."""
+    base = gradient._base
+    part, whole = (None if t is None else region_of(t) for t in (gradient, base))
+    return part is not None and whole is not None and not (part.dense and part[:2] == whole[:2])
+
+
 def _run_shared(
     conflicts: Conflicts,
     run: Callable[..., Any],
@@ -161,7 +170,7 @@ def _run_shared(
             if not unchanged and conflicts.repairs:
                 result = _separated(stands_for_none if result is None else result, gradient)
                 gradient.copy_(before)
-        if not unchanged:
+        if not unchanged and not _is_a_part(gradient):
             conflicts.gradient_written(gradient, writes, node)
     return result
 
