@@ -89,6 +89,16 @@ WRONG = {
     (y * y).backward()  # needed
     gradient = a.grad
 """,
+    "a part of a gradient that is another's as well": """\
+    a, b = leaf(), leaf()
+    q, p = a * 1, b * 1
+    def hook(g):
+        return g.mul_(2)  # write
+    p.register_hook(hook)
+    y = torch.cat([q + p, b])
+    (y * y).sum().backward()  # needed
+    gradient = a.grad
+""",
     "a gradient that is asked for on the way to another": """\
     x = leaf()
     h = x * 2
