@@ -179,13 +179,15 @@ def test_writes_to_metadata_change_no_value(write):
 
 
 @pytest.mark.parametrize("size", [4, 400], ids=["small", "large"])
-@pytest.mark.parametrize("how", ["as it is", "transposed", "channels last"])
+@pytest.mark.parametrize("how", ["as it is", "transposed", "channels last", "windows", "every other window"])
 def test_a_value_comes_back_in_its_layout(how, size):
     """Strides are those of what was saved, for kernels round differently for others."""
     layout = {
         "as it is": lambda a: a,
         "transposed": lambda a: a.t(),
         "channels last": lambda a: a.view(2, 2, 2, -1).permute(0, 3, 1, 2),
+        "windows": lambda a: a.unfold(0, 2, 1)[1:],
+        "every other window": lambda a: a.unfold(0, 3, 1)[::2],
     }[how]
     memory = torch.randn(8, size)
     saved = layout(memory)

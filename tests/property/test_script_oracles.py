@@ -171,6 +171,17 @@ SUMMED = Script(
 )
 """Where the parts of a gradient are added up in another order, its last bits are others."""
 ARRAY = Script((*SAVED.main[:2], "y.detach().numpy()[...] = 0.25", *SAVED.main[3:]))
+WRITTEN_PAST_TORCH = Script(
+    (
+        *SAVED.main[:2],
+        "s = (y * y).sum()",
+        "y.detach().numpy()[...] = 0.25",
+        "y[0] = y[0]",
+        "s.backward()",
+        "keep('main', x0.grad)",
+    )
+)
+"""What torch counts changes nothing, but without a hash nobody knows that NumPy has."""
 FLATTENED = Script(
     (
         "x0 = leaf(0, (2, 3, 3), torch.float64)",
@@ -208,6 +219,28 @@ CHECKPOINTED = Script(
     )
 )
 """What is saved outside of the checkpoint is overwritten, and yet the gradients are right."""
+RUN_AGAIN = Script(
+    (
+        "x0 = leaf(0, (3, 3), torch.float32)",
+        "m0 = nn.Sequential(nn.ReLU(), nn.Dropout(0.5, inplace=True), nn.Tanh())",
+        "y = checkpoint(m0, x0, use_reentrant=False)",
+        "y.square().mean().backward()",
+        "keep('main', x0.grad)",
+    )
+)
+"""The checkpoint's own code overwrites what it has saved, each time that it runs; the gradients are right."""
+TWICE = Script(
+    (
+        "x0 = leaf(0, (3,), torch.float64)",
+        "y = checkpoint(wave, x0, use_reentrant=True)",
+        "z = y.exp()",
+        "a, b = z.sum(), y.sum()",
+        "with torch.no_grad(): z.mul_(2)",
+        "a.backward()",
+        "b.backward()",
+    )
+)
+"""Where nothing else is refused, a reentrant checkpoint is: the first backward has freed it."""
 STOPPED = Script((*SILENT.main, "torch.ones(3).triu_()"))
 """The last statement is an error of its own."""
 
@@ -229,7 +262,13 @@ def test_copies_refuse_what_torch_refuses_to_write():
     assert truth(OVERLAPPING).ending.sentence == run(OVERLAPPING).sentence is not None
 
 
-@pytest.mark.parametrize("script", [SUMMED, ARRAY, FLATTENED, OVERLAPPING, REPAIRED, CHECKPOINTED, STOPPED])
+EXCUSED = (
+    *(SUMMED, ARRAY, WRITTEN_PAST_TORCH, FLATTENED, OVERLAPPING),
+    *(REPAIRED, CHECKPOINTED, RUN_AGAIN, TWICE, STOPPED),
+)
+
+
+@pytest.mark.parametrize("script", EXCUSED)
 def test_no_mode_is_blamed_for_what_it_can_not_help(script):
     assert judge(script).faults == []
 

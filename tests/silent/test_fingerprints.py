@@ -8,6 +8,7 @@ import torch
 from _programs import Program, assert_told, watched
 
 import unclobber
+from unclobber.report import to_text
 
 UNDISPATCHED = {
     "NumPy": """\
@@ -310,6 +311,51 @@ def test_a_seen_write_is_no_change_of_its_own():
         gradient = x.grad
     """)
     assert_told(program, watched(program, fingerprint=1.0), "UC101")
+
+
+PAST_TORCH_FIRST = {
+    "what torch refuses": ("s = (y * y).sum()", "y[0] = y[0]"),
+    "what was detached": ("s = (y * y).sum()", "y.detach_()"),
+    "another that backward needs": ("z = y * 1; s = (y ** 2).sum() + (z ** 2).sum()", "z[0] = z[0]"),
+}
+
+
+@pytest.mark.parametrize(("saved", "written"), PAST_TORCH_FIRST.values(), ids=PAST_TORCH_FIRST)
+def test_what_changed_past_torch_is_not_called_harmless(saved, written):
+    """What torch counts changes nothing, but NumPy had: a hash tells, and without one nobody denies it."""
+    body = f"""\
+        x = leaf()
+        y = x * 2
+        {saved}
+        y.detach().numpy()[1] = 5
+        with torch.no_grad(): {written}
+        s.backward()
+        gradient = x.grad
+    """
+    (finding,) = watched(Program.of(body), fingerprint=1.0).findings
+    assert (finding.code, finding.harmless) == ("UC101", False)
+    (unknown,) = watched(Program.of(body)).findings
+    assert unknown.harmless
+    text = to_text(unknown)
+    assert "no write that was seen changed an element" in text
+    assert "right" not in text
+
+
+def test_where_it_changed_past_torch_is_told_beside_the_write():
+    """The line that torch counts is not the one that did it, and guard has no value to give."""
+    body = """\
+        x = leaf()
+        y = x * 2
+        s = (y * y).sum()
+        y.detach().numpy()[1] = 5
+        y[0] = y[0]
+        s.backward()
+    """
+    (finding,) = watched(Program.of(body), fingerprint=1.0).findings
+    assert "probably line 8, `y.detach().numpy()[1] = 5`" in finding.notes[0]
+    assert not any("guard()" in fix.title for fix in finding.fixes)
+    unwritten = Program.of(body.replace("y.detach().numpy()[1] = 5", "y.detach().numpy()"))
+    assert watched(unwritten, fingerprint=1.0).findings[0].harmless
 
 
 def test_sampling_is_deterministic_and_proportional():

@@ -89,6 +89,16 @@ WRONG = {
     (y * y).backward()  # needed
     gradient = a.grad
 """,
+    "a part of a gradient that is another's as well": """\
+    a, b = leaf(), leaf()
+    q, p = a * 1, b * 1
+    def hook(g):
+        return g.mul_(2)  # write
+    p.register_hook(hook)
+    y = torch.cat([q + p, b])
+    (y * y).sum().backward()  # needed
+    gradient = a.grad
+""",
     "a gradient that is asked for on the way to another": """\
     x = leaf()
     h = x * 2
@@ -244,6 +254,13 @@ HARMLESS = {
     p = torch.complex(a, a)
     p.register_hook(lambda g: g.mul_(2))
     (p.real * 2).sum().backward()
+    gradient = a.grad
+""",
+    "a part of a gradient whose other part somebody waits for": """\
+    a = leaf(1)
+    p = a * 1
+    p.register_hook(lambda g: g.mul_(2))
+    torch.cat([p, a]).square().sum().backward()
     gradient = a.grad
 """,
     "a view of the gradient that backward begins with": """\

@@ -28,7 +28,7 @@ SCHEMA = json.loads((files("unclobber.report") / "schema.json").read_text(encodi
 TEXTS = {**{name: text for name, (_, text) in PROGRAMS.items()}, "past torch": PAST_TORCH}
 OF_THE_SENTENCE = (
     "unclobber.evidence.sentence", "unclobber.evidence.reads", "unclobber.torch_internals.compat",
-    "unclobber.session.session:Session._need", "unclobber.hooks.backward:ran_below",
+    "unclobber.session.session:Session._need", "unclobber.source.frames:ran_below",
     "unclobber.record.ledger:Standing",
 )  # fmt: skip
 """What makes torch's own sentence: a fault there leaves its beginning."""

@@ -194,18 +194,28 @@ SAVED_AGAIN = {
     "a result of tanh": ("y = x.tanh()", "(y ** 3).sum()", "y.mul_(x)"),
     "a buffer": ("y = torch.rand(2, 2)", "((x * x) * y).norm()", "y.copy_(x.detach())"),
     "a buffer, written with grad": ("y = torch.rand(2, 2)", "(x.exp() * y).norm()", "y.copy_(x)"),
+    "a power": ("y = x * 2", "y.pow(3).sum()", "y.add_(1)"),
+    "a power, written twice": ("y = x * 2", "y.pow(3).sum()", "y.add_(1); y.exp_()"),
+    "a power, gone": ("y = x * 2", "y.pow(3).sum()", "y.add_(1); del y"),
+    "a power of a view": ("b = x * 2; y = b[:, 1:]", "y.pow(3).sum()", "y.add_(1)"),
+    "a power of a view of what is written": ("b = x * 2; y = b[:, 1:]", "y.pow(3).sum()", "b.add_(1)"),
+    "a power, written through a view": ("y = x * 2", "y.pow(3).sum()", "y[0].mul_(2)"),
+    "a power of a result": ("y = x.tanh()", "y.pow(3).sum()", "y.add_(1)"),
     "third order": (
         "y = x * 2", "torch.autograd.grad(y.norm(), x, create_graph=True)[0].norm()", "y.mul_(x)"
     ),
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("first", ["l", "0"], ids=["alive", "dead"])
 @pytest.mark.parametrize(("made", "loss", "write"), SAVED_AGAIN.values(), ids=SAVED_AGAIN)
-def test_what_backward_saves_again_is_told_as_the_tensor_itself(made, loss, write):
-    """torch hands backward the very input that it keeps, and ``create_graph`` saves that."""
+def test_what_backward_saves_again_is_told_as_the_tensor_itself(made, loss, write, first):
+    """torch hands backward the very input that it keeps, and ``create_graph`` saves that; so, too, where what
+    saved it first is gone when backward needs it."""
     body = (
         f"x = torch.rand(2, 2, requires_grad=True)\n{made}\nl = {loss}\n"
-        f"g, = torch.autograd.grad(l, x, create_graph=True)\ns = (g * g).sum()\n{write}\ns.backward()"
+        f"g, = torch.autograd.grad(l, x, create_graph=True)\nl = {first}\n"
+        f"s = (g * g).sum()\n{write}\ns.backward()"
     )
     assert sentence(body, nullcontext()) is not None
     assert unlike(body) is None
@@ -234,6 +244,26 @@ def test_a_view_that_is_gone_is_no_other_view_of_its_base():
     """
     assert "output 0 of Tanh," in sentence(body, nullcontext())
     assert sentence(body, unclobber.watch()) == sentence(body, nullcontext())
+
+
+@pytest.mark.parametrize("call", ["y[0].tanh_()", "F.elu(y[0], inplace=True)"])
+def test_fingerprints_change_no_sentence(call):
+    """The operation is found below the mode that they need."""
+    body = f"y = torch.ones(2, 3, requires_grad=True) * 1; {call}; y.add_(1); y.sum().backward()"
+    assert sentence(body, unclobber.watch(fingerprint=1.0)) == sentence(body, nullcontext()) is not None
+
+
+def test_a_view_of_a_leaf_that_is_a_view_itself():
+    """Its base has no history, but it has: torch makes that anew."""
+    body = """\
+        x = torch.rand(6).view(2, 3).requires_grad_()
+        y = x.exp()
+        y[0].mul_(x[0])
+        x.detach().add_(1)
+        y.sum().backward()
+    """
+    assert "output 0 of AsStrided," in sentence(body, nullcontext())
+    assert unlike(body) is None
 
 
 def test_a_stale_view_is_told_as_one():

@@ -17,13 +17,13 @@ from ..hooks import backward
 from ..hooks import kernels as _writes_table
 from ..hooks.graph import reachable
 from ..model import Evidence, GradientMemory, Need, Save, Site, Write
-from ..record import METADATA_ONLY, Ledger, SavedTensor, Standing, WriteEvent
+from ..record import METADATA_ONLY, Fingerprint, Ledger, Place, SavedTensor, Standing, WriteEvent
 from ..source import frames as _frames
 from ..source import owners, sites
 from ..source import spelling as _spelling
 from ..torch_internals import compat
 from ..torch_internals.own_writes import syncs_buffers, written_by_backward
-from . import reads, sentence
+from . import reads, sentence, stretch
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,7 @@ def evidence(
         repaired=repaired,
         kind="saved" if held is None else held.kind,
         stretch=stretch,
+        past_torch=_past_torch(saved, ledger) if stretch is None else None,
         written=written,
         read=read,
         gradient_memory=None if gradient is None else GradientMemory(*gradient),
@@ -105,6 +106,23 @@ def _went_before(node: Any) -> bool:
     return same and compat.sequence_number(node) < before.before
 
 
+def _has_changed(saved: SavedTensor, ledger: Ledger) -> bool:
+    seen = saved.filing is not None and ledger.standing(saved).changed
+    return seen or _changed_past_torch(saved, ledger) is not None
+
+
+def _past_torch(saved: SavedTensor, ledger: Ledger) -> str | None:
+    """Where its content changed although no write was seen, if a fingerprint of it tells."""
+    changed = _changed_past_torch(saved, ledger)
+    return None if changed is None else stretch.between(changed.good, changed.bad)
+
+
+def _changed_past_torch(saved: SavedTensor, ledger: Ledger) -> Fingerprint | None:
+    if ledger.prints is None:
+        return None
+    return ledger.prints.changed(saved, lambda: Place(_frames.capture(2), False))
+
+
 def _changed_too(saved: SavedTensor, ledger: Ledger) -> tuple[Site | None, ...]:
     """Where the other tensors were saved that the running backward has yet to read, and that have changed."""
     call = backward.current()
@@ -115,9 +133,8 @@ def _changed_too(saved: SavedTensor, ledger: Ledger) -> tuple[Site | None, ...]:
         for _, kept in compat.raw_saved(node)
         if isinstance(kept, SavedTensor)
         and kept is not saved
-        and kept.filing is not None
+        and _has_changed(kept, ledger)
         and not reads.never_read(kept, ledger, node)
-        and ledger.standing(kept).changed
     )
 
 

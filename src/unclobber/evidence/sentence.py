@@ -20,7 +20,7 @@ from ..hooks import backward
 from ..hooks.graph import reachable
 from ..model import asked
 from ..record import History, SavedTensor, Standing, same_memory
-from ..source import syntax
+from ..source import frames, sites, syntax
 from ..source.operands import callee
 from ..torch_internals import compat
 from . import reads
@@ -108,7 +108,7 @@ def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTenso
     that the tensor had when it was saved, and stays as it is when that is written to.
     """
     book = None if saved.filing is None else saved.filing.book
-    if unpacked is None or book is None or not backward.ran_below(saved.stack):
+    if unpacked is None or book is None or not frames.ran_below(saved.stack):
         return saved
     node = compat.grad_fn(unpacked)
     alike = [other for other in book.saves() if _is_same(other, saved)]
@@ -151,13 +151,21 @@ def _operation_in_copy_slices(saved: SavedTensor, node: Any) -> str | None:
         return None
     if not node.name().endswith("CopySlices") or not saved.stack:
         return None
-    found = syntax.locate(*saved.stack[:2])
+    found = _innermost_call(saved.stack)
     name = callee(found.node) if found is not None and isinstance(found.node, ast.Call) else None
     if name is None or not name.endswith("_"):
         return None
     nodes = {rule.node for rule in by_operation(name) if [kept.role for kept in rule.kept] == ["result"]}
     (one, *others) = nodes or {None}
     return None if one is None or others else _forward_name(one)
+
+
+def _innermost_call(stack: frames.Stack) -> syntax.Located | None:
+    """What called the operation; modes, ours for fingerprints among them, only pass its call on."""
+    for code, lasti in sites.pairs(stack):
+        if not sites.is_plumbing(code) and not sites.is_ours(code):
+            return syntax.locate(code, lasti)
+    return None
 
 
 def _view_is_followed(saved: SavedTensor, node: Any) -> bool:
@@ -181,13 +189,16 @@ def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str 
     """
     node = None if unpacked is None else compat.grad_fn(unpacked)
     producer = forward_name(node)
-    if saved.base is None:
+    handed_on = frames.ran_below(saved.stack) and _VIEWS.fullmatch(producer or "") is not None
+    if saved.base is None and not handed_on:
         return producer
     if unpacked is None or producer is None:
         if unpacked is not None and saved.requires_grad:
             raise _AnotherError(f"A view was {compat.NO_GRAD_VIEW_SENTENCE}")
-        base = saved.base()
-        return "AsStrided" if base is not None and base.requires_grad else None
+        # a leaf may itself be a view, of a tensor without history
+        base = None if saved.base is None else saved.base()
+        follows = saved.requires_grad or (base is not None and base.requires_grad)
+        return "AsStrided" if follows else None
     first = _before_views(node)
     if forward_name(first) in _SEVERAL_VIEWS:
         raise _AnotherError(f"Output {unpacked.output_nr} of {producer} {compat.STALE_VIEW_SENTENCE}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
@@ -186,18 +186,10 @@ def last_two() -> tuple[Mark, ...]:
 
 def call_in(frame: FrameType) -> BackwardCall | None:
     """The call that a frame of the wrapper below is making; None for any other frame."""
-    if frame.f_code is not _code[0]:
+    if frame.f_code is not frames.of_backward[0]:
         return None
     call = frame.f_locals.get("call")
     return call if isinstance(call, BackwardCall) else None
-
-
-def ran_below(stack: Stack) -> bool:
-    """Whether a backward ran when ``stack`` was taken: what was saved then is ``create_graph``'s."""
-    return any(code is _code[0] for code in stack[::2])
-
-
-_code: list[CodeType | None] = [None]
 
 
 def _leave_mark(roots: Sequence[Any], mark: Mark) -> None:
@@ -252,5 +244,5 @@ def _wrapped(original: Any) -> Any:
             _thread.calls.pop()
             _running.remove(call)
 
-    _code[0] = run_backward.__code__
+    frames.of_backward[0] = run_backward.__code__
     return run_backward

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..record import region_of
 from ..torch_internals import compat
 from . import backward as _backward
 from . import saves
@@ -100,7 +101,16 @@ def watched(conflicts: Conflicts, backward: Callable[..., Any], gradients: tuple
     return _run_shared(conflicts, backward, gradients, shared, compat.current_node())
 
 
-def _shared(gradients: Iterable[Any], alone: int | None) -> list[torch.Tensor]:
+class _Shared(NamedTuple):
+    """A gradient that somebody else is still to get, or that is a view of such a one."""
+
+    gradient: torch.Tensor
+    certain: bool
+    """False where the others may have other parts alone of what it is a view of, as ``cat``'s operands do:
+    then a change is undone where that can be, but never told."""
+
+
+def _shared(gradients: Iterable[Any], alone: int | None) -> list[_Shared]:
     """Those that somebody else is still to get.
 
     Args:
@@ -110,14 +120,15 @@ def _shared(gradients: Iterable[Any], alone: int | None) -> list[torch.Tensor]:
     # With create_graph the nodes of the second graph hold gradients, too: the count says nothing.
     if alone is None or torch.is_grad_enabled():
         return []
-    return [
-        gradient
-        for gradient in gradients
-        if isinstance(gradient, torch.Tensor)
-        and (
-            compat.use_count(gradient) > alone + _backward.times_given(gradient) or _lies_in_shared(gradient)
-        )
-    ]
+    found = []
+    for gradient in gradients:
+        if not isinstance(gradient, torch.Tensor):
+            continue
+        if compat.use_count(gradient) > alone + _backward.times_given(gradient):
+            found.append(_Shared(gradient, True))
+        elif _lies_in_shared(gradient):
+            found.append(_Shared(gradient, not _is_a_part(gradient)))
+    return found
 
 
 def _lies_in_shared(gradient: torch.Tensor) -> bool:
@@ -129,11 +140,18 @@ def _lies_in_shared(gradient: torch.Tensor) -> bool:
     return compat.use_count(base) > alone + _backward.times_given(base)
 
 
+def _is_a_part(gradient: torch.Tensor) -> bool:
+    """Whether it leaves out some of what it is a view of."""
+    base = gradient._base
+    part, whole = (None if t is None else region_of(t) for t in (gradient, base))
+    return part is not None and whole is not None and not (part.dense and part[:2] == whole[:2])
+
+
 def _run_shared(
     conflicts: Conflicts,
     run: Callable[..., Any],
     arguments: tuple[Any, ...],
-    shared: list[torch.Tensor],
+    shared: list[_Shared],
     node: Any,
     *,
     stands_for_none: Any = None,
@@ -148,11 +166,11 @@ def _run_shared(
         node: Whom the gradients were on the way to; None for nobody that the program knows.
         stands_for_none: What the callback passes on by returning None.
     """
-    with WriteLog(shared, keep=lambda _: True) as log:
+    with WriteLog([gradient for gradient, _ in shared], keep=lambda _: True) as log:
         result = run(*arguments)
     if not log.writes:
         return result
-    for gradient in shared:
+    for gradient, certain in shared:
         writes = [write for write in log.writes if write.key == compat.storage_key(gradient)]
         before = next((write.before for write in writes if write.before is not None), None)
         if before is None:
@@ -162,7 +180,7 @@ def _run_shared(
             if not unchanged and conflicts.repairs:
                 result = _separated(stands_for_none if result is None else result, gradient)
                 gradient.copy_(before)
-        if not unchanged:
+        if certain and not unchanged:
             conflicts.gradient_written(gradient, writes, node)
     return result
 

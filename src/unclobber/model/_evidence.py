@@ -63,6 +63,8 @@ class Evidence:
     """Where the content changed although no write was seen, as one sentence; None where it didn't."""
     written: Write | None = None
     """The one statement that can have changed it then."""
+    past_torch: str | None = None
+    """The same sentence, where it changed past torch besides the writes that are shown."""
     unchecked: bool = False
     """Saved-tensor hooks kept the tensor: torch compared no version counters."""
     gradient_memory: GradientMemory | None = None

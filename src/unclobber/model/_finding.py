@@ -59,7 +59,8 @@ class Finding:
     freed: Need | None = None
     """UC301 only: the backward that freed the graph."""
     harmless: bool = False
-    """No element that the derivative needs was changed by any write."""
+    """No write that was seen changed an element that the derivative needs, nor did a fingerprint of it
+    change."""
     fixes: tuple[Fix, ...] = ()
     notes: tuple[str, ...] = ()
     """Further true sentences for the reader, without a trailing full stop."""

@@ -8,9 +8,9 @@ from ._region import Region, overlap, region_of
 from ._write_event import WriteEvent
 from .content import differing, same_bits
 from .fingerprints import Fingerprint, Fingerprints, Place
-from .ledger import METADATA_ONLY, Ledger, Standing, same_memory
+from .ledger import METADATA_ONLY, Ledger, Standing
 from .misread import LARGEST_COPY
-from .saved import History, SavedTensor, UncheckedSave
+from .saved import History, SavedTensor, UncheckedSave, same_memory
 from .saved_bytes import SavedBytes
 from .selection import select
 

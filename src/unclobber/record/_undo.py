@@ -207,10 +207,21 @@ class Cell:
     def _copied(self, base: torch.Tensor) -> torch.Tensor:
         """A copy laid out as what was saved: kernels round differently for another layout."""
         region = self.region
-        if not region.dense or self.whole_only or 0 in region.strides:
+        if self.whole_only:
+            return self._windows(base)
+        if not region.dense or 0 in region.strides:
             return base.clone()
         value = torch.empty_strided(region.sizes, region.strides, dtype=base.dtype, device=base.device)
         return value.copy_(base)
+
+    def _windows(self, base: torch.Tensor) -> torch.Tensor:
+        """The same for windows that share elements: those have the same value in all of them."""
+        region = self.region
+        count = (region.hi - region.lo) // region.itemsize
+        places = torch.arange(count, device=base.device).as_strided(region.sizes, region.strides)
+        memory = torch.empty(count, dtype=base.dtype, device=base.device)
+        memory[places.reshape(-1)] = base.reshape(-1)
+        return memory.as_strided(region.sizes, region.strides)
 
     def _replay(self, base: torch.Tensor, records: list[Record]) -> torch.Tensor:
         """Lay ``records`` (oldest first) over ``base``, in a buffer that holds all their regions."""

@@ -32,7 +32,7 @@ from ._write_event import WriteEvent
 from .content import same_bits
 from .fingerprints import Fingerprints, Place
 from .misread import LARGEST_COPY, misreads
-from .saved import Filing, SavedTensor, Swap, note_original
+from .saved import Filing, SavedTensor, Swap, note_original, same_memory
 from .saved_bytes import SavedBytes
 from .selection import select
 
@@ -215,7 +215,7 @@ class Ledger:
         if self.misread is not None and misread is not None:
             self.misread(operation, misread)  # may raise what the program is to get
         try:
-            book = self._filed(key)
+            book = self._filed(key, tensor)
             by_views = view_writes.concerns(tensor)
             elsewhere = None
             if borrowed or self.by_address is not None:
@@ -406,14 +406,15 @@ class Ledger:
                 else:
                     del self.watched[key]
 
-    def _filed(self, key: int) -> StorageBook | None:
-        """The book of a storage that is about to be written to; None where no live save shares it."""
+    def _filed(self, key: int, target: torch.Tensor | None = None) -> StorageBook | None:
+        """The book of a storage that is about to be written to, through ``target`` if that is known; None
+        where no live save shares it."""
         if key in self.watched:
-            self._file(key)
+            self._file(key, target)
         ref = self.books.get(key)
         return None if ref is None else ref()
 
-    def _file(self, key: int) -> None:
+    def _file(self, key: int, target: torch.Tensor | None = None) -> None:
         """The storage is about to be written to: enter the saves that share it into its book."""
         with self._lock:
             for ref in self.watched.get(key, ()):
@@ -429,7 +430,7 @@ class Ledger:
                 with compat.unseen_by_torch():
                     self._book(key).add(saved)
                 if self._keeps_originals and saved.filing is not None:
-                    note_original(saved, saved.filing)
+                    note_original(saved, saved.filing, target)
             self.watched.pop(key, None)  # last: after a fault they are still to be found
 
     def _book(self, key: int) -> StorageBook:
@@ -797,17 +798,6 @@ def _memory_of(saved: SavedTensor, swap: Swap) -> torch.Tensor:
 def _keeps_memory(saved: SavedTensor, swap: Swap) -> bool:
     """Whether a tensor was given the memory that it had already, as ``w.data -= 1`` does."""
     return swap.to is not None and same_memory(swap.to.alias, saved.alias)
-
-
-def same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors have the same elements of the same storage, in the same order."""
-    return (
-        compat.storage_key_or_none(a) == compat.storage_key_or_none(b)
-        and a.storage_offset() == b.storage_offset()
-        and a.stride() == b.stride()
-        and a.shape == b.shape
-        and a.dtype == b.dtype
-    )
 
 
 def _in_memory(tensor: torch.Tensor) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from ..source import Stack
+from ..source import Stack, frames
 from ..torch_internals import compat
 
 if TYPE_CHECKING:
@@ -118,13 +118,20 @@ class History(NamedTuple):
     output: int
 
 
-def note_original(saved: SavedTensor, filing: Filing) -> None:
+def note_original(saved: SavedTensor, filing: Filing, target: torch.Tensor | None = None) -> None:
     """Keep the tensor that torch would keep in place of our alias, or what that is a view of.
+
+    Where backward has saved again what it was handed, torch would have handed it the tensor itself: that may
+    be ``target``, which is about to be written, or what that is a view of.
 
     Not of a leaf that requires grad, nor of a view that does: the history can be told without them. And not
     an operation's own result, which would be kept alive by itself.
     """
     tensor = saved.origin()
+    if tensor is None and target is not None and saved.requires_grad and frames.ran_below(saved.stack):
+        tensor = _handed_on(saved, target)
+        if tensor is not None:
+            saved.origin = weakref.ref(tensor)
     if not saved.requires_grad:
         filing.original = saved.base() if tensor is None and saved.base is not None else tensor
         return
@@ -140,3 +147,31 @@ def note_original(saved: SavedTensor, filing: Filing) -> None:
     filing.history = History(weakref.ref(life), tensor.output_nr)
     if keeps:
         filing.original = tensor
+
+
+def _handed_on(saved: SavedTensor, target: torch.Tensor) -> torch.Tensor | None:
+    """Which of ``target`` and its base ``saved`` is, by memory; None where it may be neither.
+
+    An operation's own result is not: torch hands out a new tensor each time.
+    """
+    both = [one for one in (target, target._base) if one is not None and one.requires_grad]
+    found = [one for one in both if same_memory(one, saved.alias)]
+    if saved.base is not None or len(found) != 1:
+        return None
+    (tensor,) = found
+    node: Any = compat.grad_fn(tensor)
+    if node is None or tensor._version != saved.version:
+        return None
+    own = [kept for _, kept in compat.raw_saved(node) if isinstance(kept, SavedTensor)]
+    return None if any(same_memory(kept.alias, saved.alias) for kept in own) else tensor
+
+
+def same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors have the same elements of the same storage, in the same order."""
+    return (
+        compat.storage_key_or_none(a) == compat.storage_key_or_none(b)
+        and a.storage_offset() == b.storage_offset()
+        and a.stride() == b.stride()
+        and a.shape == b.shape
+        and a.dtype == b.dtype
+    )

@@ -84,7 +84,7 @@ def write_label(finding: Finding, write: Write, *, again: bool = False) -> str:
     elif finding.harmless and overwrites(finding.writes) == 1:
         text = "written here, without a change to a needed value"
     elif finding.harmless:
-        text = "written here; backward finds the saved values all the same"
+        text = "written here; in the end all needed values were as before"
     else:
         text = "and overwritten here" if again else "overwritten here"
     if write.optimizer:

@@ -48,15 +48,15 @@ def place(site: Site | None) -> str:
 
 
 def _harmless(finding: Finding) -> str:
-    same = "no element that backward needs was changed"
+    same = "no write that was seen changed an element that backward needs"
     if overwrites(finding.writes) > 1:
-        same = "every element that backward needs holds its saved value"
+        same = "the writes that were seen left every element that backward needs as it was"
     if any(write.operation == "detach_" for write in finding.writes):
-        return f"{same}: torch refuses although the gradient would be right"
+        return f"{same}: torch refuses all the same"
     if any(write.bumps_version for write in finding.writes) and not finding.repaired:
         per = "version counter" if all(write.reached == "other" for write in finding.writes) else "storage"
-        return f"{same}: torch counts writes per {per}, and refuses although the gradient would be right"
-    return f"{same}: the gradient is right"
+        return f"{same}: torch counts writes per {per}, and refuses all the same"
+    return same
 
 
 def _silent(finding: Finding) -> list[str]:

@@ -158,3 +158,12 @@ def _calling_codes() -> tuple[frozenset[CodeType], frozenset[CodeType]]:
             yield from (const for const in code.co_consts if isinstance(const, CodeType))
 
     return frozenset(named(Module, "_call_impl")), frozenset(named(Optimizer, "profile_hook_step"))
+
+
+def ran_below(stack: Stack) -> bool:
+    """Whether a backward ran when ``stack`` was taken: what was saved then is ``create_graph``'s."""
+    return any(code is of_backward[0] for code in stack[::2])
+
+
+of_backward: list[CodeType | None] = [None]
+"""The code that stands around the engine while a session is open; set by the wrapper of its entry."""

@@ -86,12 +86,18 @@ class Facts:
         """Whether backward asked for anything that had been overwritten with other values."""
         if (self.checkpointed or self.swaps) and not self.right_already:
             return True
-        text = str(self.script).splitlines()
+        writes = self.truth.writes or [[]] * len(self.truth.needs)
         return any(
-            need.changed
-            for need in self.truth.needs
-            if not any("checkpoint(" in text[line - 1] for line in need.saved.lines)  # what is run again
+            need.changed and (not lines or any(lines & set(write.lines) for write in written))
+            for need, written in zip(self.truth.needs, writes, strict=True)
+            for lines in [self._run_again(need)]
         )
+
+    def _run_again(self, need: Need) -> set[int]:
+        """The checkpoint's lines under which the tensor was saved: run again, the code saves it anew, and
+        only what that code writes itself can reach it."""
+        text = str(self.script).splitlines()
+        return {line for line in need.saved.lines if "checkpoint(" in text[line - 1]}
 
     def unread(self, needs: list[Need]) -> bool:
         """Whether for one of these no gradient is another when backward gets the memory as it is."""

@@ -61,6 +61,8 @@ class _Check:
             return
         self._check_writes(spoilt)
         self._check_names(spoilt)
+        if self.mode != "fingerprint" and facts.past_torch:
+            return  # only a hash can tell that NumPy wrote before the writes that were seen
         if finding.harmless and all(need.changed for need in spoilt) and not facts.unread(spoilt):
             self.blame("findings", "called harmless")
 

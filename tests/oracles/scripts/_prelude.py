@@ -136,16 +136,19 @@ def gate(x, y):
 
 COPYING = {
     # A reentrant one has a backward of its own: what it gives is summed up before anything is added to it.
+    # Its inputs go with the graph, though what was computed from them is kept here.
     "checkpoint": """
 class Reentrant(torch.autograd.Function):
     @staticmethod
     def forward(ctx, function, *args):
+        ctx.save_for_backward(torch.ones(()))
         ctx.inputs = [a.detach().requires_grad_(a.requires_grad) for a in args]
         with torch.enable_grad():
             ctx.result = function(*ctx.inputs)
         return ctx.result.detach()
     @staticmethod
     def backward(ctx, gradient):
+        ctx.saved_tensors
         for a in ctx.inputs:
             a.grad = None
         torch.autograd.backward(ctx.result, gradient, retain_graph=True)

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from unclobber.derivatives import by_node, by_operation, table, why
-from unclobber.derivatives import table as derivatives
+from unclobber.derivatives import torch_table as derivatives
 
 
 def kept_roles(result: torch.Tensor) -> dict[str, object]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from unclobber.derivatives import _table_cache, table
+from unclobber.derivatives import _table_cache, torch_table
 
 
 @pytest.fixture(scope="module")
 def rules():
-    return table.table()
+    return torch_table.table()
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ def judge(evidence: Evidence) -> Finding | None:
     if not evidence.moved or evidence.stretch is not None:
         return None
     kept = _harmless(evidence)
-    harmless = kept and not evidence.changed_too
+    harmless = kept and not evidence.changed_too and evidence.past_torch is None
     how = "was overwritten"
     if kept and not evidence.changed:
         how = f"shares its {_shared(evidence.writes)} with memory that was written"
@@ -43,18 +43,18 @@ def _shared(writes: tuple[Write, ...]) -> str:
 
 
 def _harmless(evidence: Evidence) -> bool:
-    """No needed element changed, and every write that moved the counter was seen."""
+    """No write that was seen changed a needed element, and every one that moved the counter was seen."""
     if evidence.unread:
         return bool(evidence.writes)
     return evidence.value_known and not evidence.changed and not evidence.unseen and bool(evidence.writes)
 
 
 def _notes(evidence: Evidence) -> tuple[str, ...]:
-    notes = []
+    notes = [] if evidence.past_torch is None else [evidence.past_torch]
     if evidence.changed_too and _harmless(evidence):
         notes.append(
-            "no element that backward needs of this tensor was changed, but the same backward needs what "
-            f"{_others(evidence)} saved, too, and that was"
+            "no write that was seen changed an element that backward needs of this tensor, but the same "
+            f"backward needs what {_others(evidence)} saved, too, and that has changed"
         )
     if evidence.unseen:
         notes.append(
@@ -96,5 +96,6 @@ def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
         fixes.append(Fix(copy))
     else:
         fixes.append(Fix("write into a new tensor instead of this memory, or clone it before it is saved"))
-    fixes.append(Fix("or keep the program as it is and run it under unclobber.guard()"))
+    if evidence.past_torch is None:  # else guard would have to know what was there
+        fixes.append(Fix("or keep the program as it is and run it under unclobber.guard()"))
     return tuple(fixes)

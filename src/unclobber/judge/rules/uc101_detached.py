@@ -26,7 +26,10 @@ def judge(evidence: Evidence) -> Finding | None:
         saved=evidence.save,
         writes=(write,),
         needed=evidence.need,
-        harmless=evidence.value_known and not evidence.changed and not evidence.moved,
+        harmless=evidence.value_known
+        and not evidence.changed
+        and not evidence.moved
+        and evidence.past_torch is None,
         fixes=(way_out,),
         notes=("torch asks a tensor that it has saved for its history, which `detach_` has dropped",),
         torch_message=evidence.torch_message,
