@@ -40,8 +40,7 @@ def guard_line(report: Report) -> str:
         >>> guard_line(Report("clean"))
         'guard: nothing to restore, nothing kept'
     """
-    # UC1..: a value that backward needs was overwritten; the others' programs are refused by torch.
-    overwritten = [finding for finding in report.findings if finding.code.startswith("UC1")]
+    overwritten = [finding for finding in report.findings if finding.entry.stage == "backward"]
     places = sum(finding.repaired for finding in overwritten)
     kept = _size(report.totals.kept_bytes) + " kept at peak" if report.totals.kept_bytes else "nothing kept"
     if not overwritten:

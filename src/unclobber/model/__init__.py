@@ -7,7 +7,7 @@
 from ._about import PACKAGE, VERSION
 from ._errors import InplaceError, SilentWriteWarning, UnclobberError
 from ._evidence import Evidence, GradientMemory
-from ._finding import CODES, Finding, Fix, Severity
+from ._finding import Finding, Fix
 from ._need import Need
 from ._overwriting import culprit, overwrites, touching
 from ._ranks import ProcessEnd, RankEnd
@@ -15,7 +15,8 @@ from ._refusal import FreedEvidence, ModuleHook, RefusalEvidence, StaleEvidence
 from ._report import Outcome, Report, Totals
 from ._save import Save
 from ._site import Frame, Site
-from ._write import Write
+from ._write import PastCounter, Write
+from .codes import CODES, Code, Reading, Severity, Stage, Subject, Variant
 from .faults import asked
 from .text import listing
 
@@ -23,6 +24,7 @@ __all__ = [
     "CODES",
     "PACKAGE",
     "VERSION",
+    "Code",
     "Evidence",
     "Finding",
     "Fix",
@@ -33,17 +35,22 @@ __all__ = [
     "ModuleHook",
     "Need",
     "Outcome",
+    "PastCounter",
     "ProcessEnd",
     "RankEnd",
+    "Reading",
     "RefusalEvidence",
     "Report",
     "Save",
     "Severity",
     "SilentWriteWarning",
     "Site",
+    "Stage",
     "StaleEvidence",
+    "Subject",
     "Totals",
     "UnclobberError",
+    "Variant",
     "Write",
     "asked",
     "culprit",

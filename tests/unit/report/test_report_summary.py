@@ -36,29 +36,28 @@ def _beside_the_sources(monkeypatch):
     monkeypatch.chdir(SOURCES)
 
 
-@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("code", WORDS)
 def test_wording(code):
     """Code, name, the offending line and the line it clashes with."""
     freed = PLAIN.needed if code == "UC301" else None
     finding = dataclasses.replace(
         PLAIN, code=code, freed=freed, writes=() if code == "UC301" else PLAIN.writes
     )
-    assert summary_line(finding) == f"SUMMARY: {code} {CODES[code]} {WORDS[code]}"
+    assert summary_line(finding) == f"SUMMARY: {code} {CODES[code].name} {WORDS[code]}"
 
 
 @pytest.mark.parametrize("code", CODES)
 def test_nothing_known(code):
     """A line is never invented, and nothing of the template shows."""
     line = summary_line(Finding(code, "m", needed=Need(None)))
-    assert line.startswith(f"SUMMARY: {code} {CODES[code]} an unknown line ")
+    assert line.startswith(f"SUMMARY: {code} {CODES[code].name} an unknown line ")
     assert ".py" not in line
     assert "{" not in line
 
 
 def test_an_input_that_is_overwritten_unmarked():
-    """Nothing was kept on ctx there: what is held has no role."""
-    saved = dataclasses.replace(PLAIN.saved, role=None)
-    assert summary_line(dataclasses.replace(PLAIN, code="UC103", saved=saved)) == (
+    """Nothing was kept on ctx there."""
+    assert summary_line(dataclasses.replace(PLAIN, code="UC103", variant="unmarked")) == (
         "SUMMARY: UC103 saved-on-ctx train.py:14 overwrites what train.py:12 handed to it, without mark_dirty"
     )
 
