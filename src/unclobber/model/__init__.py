@@ -1,7 +1,8 @@
 """Facts handed between stages: frozen, picklable, no torch, no logic.
 
-``observe`` and ``ledger`` produce them, ``judge`` joins them into findings, ``report`` and
-``repair`` read them. Nothing here imports anything else of this package.
+``evidence`` and ``session`` produce them, ``judge`` joins them into findings, ``report`` and ``repair``
+read them. ``codes`` is the table of all that is said of a code. Nothing here imports anything else of this
+package.
 """
 
 from ._about import PACKAGE, VERSION

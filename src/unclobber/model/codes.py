@@ -217,7 +217,7 @@ CODES: dict[str, Code] = {
         untold="one of several views that one call returned was to be written in place, or was used after "
         "that",
         summary="{write} writes to one of several views[ made at {saved}]",
-        refusals=(  # torch adds it to the sentence about no_grad
+        refusals=(
             Refusal(
                 "This view is the output of a function that returns multiple views", "one of several views"
             ),

@@ -102,7 +102,8 @@ def text_of(finding: Finding, *, width: int = 80, colour: bool = False) -> str:
         return to_text(finding, width=width, colour=colour)
     except Exception as error:
         plainer = without_places(finding, fault_in(_NOT_SHOWN, error))
-    head = f"{plainer.severity}[{plainer.code}]: {plainer.message}"
+    severity = asked(lambda: plainer.severity, "error")
+    head = f"{severity}[{plainer.code}]: {plainer.message}"
     plainest = "\n".join([head, *(f"  = note: {note}" for note in plainer.notes)])
     return asked(lambda: to_text(plainer, width=width, colour=colour), plainest)
 
