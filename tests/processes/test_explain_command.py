@@ -27,7 +27,7 @@ def test_lists_every_code_on_one_line():
     done = explain()
     lines = done.stdout.splitlines()
     assert done.returncode == 0
-    assert [line.split()[:2] for line in lines] == [[code, name] for code, name in CODES.items()]
+    assert [line.split()[:2] for line in lines] == [[code, entry.name] for code, entry in CODES.items()]
     assert max(map(len, lines)) <= 80
 
 

@@ -30,7 +30,7 @@ def test_told(name):
     assert finding.code == "UC102"
     assert finding.writes[0].operation == name
     assert finding.writes[0].site.source.startswith(f"c.{name}(")
-    assert name in finding.writes[0].through
+    assert finding.writes[0].past_counter == "elementwise"
 
 
 @pytest.mark.parametrize("name", WRITES)

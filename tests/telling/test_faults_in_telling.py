@@ -127,10 +127,11 @@ def test_all_that_tells_is_found():
     """The functions are from every part that describes, judges and shows, the programs of every code."""
     modules = {function.partition(":")[0].removeprefix("unclobber.") for function in told_by()}
     assert {
-        "_describe", "_refused", "_spent", "_silent", "_sentence", "_reads", "_stretch", "_texts",
-        "judge", "judge._words", "judge.rules.uc101", "judge.rules.uc301", "report._text", "report._snippet",
-        "observe._sites", "observe._source", "observe._spelling", "observe._owners", "observe._origins",
-        "observe._targets", "observe._freed", "knowledge.words",
+        "evidence.describe", "evidence.refused", "evidence._spent", "session._silent", "evidence.sentence",
+        "evidence.reads", "evidence.stretch", "parsing.texts", "judge", "judge._words", "judge.rules.uc101",
+        "judge.rules.uc301", "report._text", "report._snippet", "source.sites", "source.syntax",
+        "source.spelling", "source.owners", "source.origins", "evidence._targets", "evidence.freed",
+        "derivatives._words",
     } <= modules  # fmt: skip
     assert len(told_by()) > 200
     assert {code for code, _ in PROGRAMS.values()} == set(unclobber.model.CODES)

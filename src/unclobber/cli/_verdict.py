@@ -40,8 +40,7 @@ def guard_line(report: Report) -> str:
         >>> guard_line(Report("clean"))
         'guard: nothing had to be restored, nothing was kept'
     """
-    # UC1..: a value that backward needs was overwritten; the others' programs are refused by torch.
-    overwritten = [finding for finding in report.findings if finding.code.startswith("UC1")]
+    overwritten = [finding for finding in report.findings if finding.entry.stage == "backward"]
     places = sum(finding.repaired for finding in overwritten)
     size = _size(report.totals.kept_bytes) if report.totals.kept_bytes else ""
     kept = f", {size} kept at peak" if size else ", nothing kept"

@@ -31,7 +31,7 @@ def command(*, code: str | None) -> int:
 
 
 def _known(given: str) -> str:
-    by_name = {name: code for code, name in CODES.items()}
+    by_name = {entry.name: code for code, entry in CODES.items()}
     code = by_name.get(given.lower(), given.upper())
     if code not in CODES:
         raise UsageError(f"there is no code {given!r}", f"The codes are {', '.join(CODES)}.")
@@ -40,7 +40,7 @@ def _known(given: str) -> str:
 
 def _listed() -> str:
     """One line a code; the widest has 80 columns."""
-    longest = max(map(len, CODES.values()))
+    longest = max(len(entry.name) for entry in CODES.values())
     return "".join(f"{one.code}  {one.name:<{longest}}  {one.gist}\n" for one in pages())
 
 

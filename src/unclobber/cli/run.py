@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..model import UnclobberError
+from ..report import FORMATS
 from ._delivery import Delivery
 from ._errors import InternalError, UsageError
 from ._program import Ending, die_interrupted, run, wait_for_children, wait_for_threads
@@ -64,7 +65,7 @@ class _RunCommand(click.Command):
     "--format",
     "format_",
     default="text",
-    metavar="text|json|sarif|github|html",
+    metavar="|".join(FORMATS),
     help="How to report; text is the default.",
 )
 @click.option("--output", metavar="FILE", help="Write the report to FILE.")

@@ -16,13 +16,13 @@ import torch
 from ..hooks import backward
 from ..hooks import kernels as _writes_table
 from ..hooks.graph import reachable
-from ..model import Evidence, GradientMemory, Need, Save, Site, Write
+from ..model import Evidence, GradientMemory, Need, PastCounter, Save, Site, Write
 from ..record import METADATA_ONLY, Fingerprint, Ledger, Place, SavedTensor, Standing, WriteEvent
 from ..source import frames as _frames
 from ..source import owners, sites
 from ..source import spelling as _spelling
 from ..torch_internals import compat
-from ..torch_internals.own_writes import syncs_buffers, written_by_backward
+from ..torch_internals.own_writes import adds_gradients, syncs_buffers
 from . import reads, sentence, stretch
 
 
@@ -64,7 +64,7 @@ def evidence(
     torch_message = None if held is not None else sentence.of(standing, node, role, goes_on=goes_on)
     save = _save(saved, node, role, frames) if held is None else _held(saved, held, frames)
     writes = _writes(standing, ledger, frames)
-    by_backward = standing.unseen or any(map(written_by_backward, writes))
+    by_backward = standing.unseen or any(write.by == "backward" for write in writes)
     gradient = owners.gradient_owner(saved.alias, frames) if by_backward else None
     unread = held is None and reads.never_read(saved, ledger)
     return Evidence(
@@ -320,8 +320,17 @@ def _write(
         optimizer=optimizer,
         parameters=parameters,
         module=module,
-        through=None if bumped else _way_past_the_counter(event, site),
+        by=_by_itself(event, site),
+        past_counter=None if bumped else _way_past_the_counter(event, site),
+        undeclared=None if bumped else _undeclared(event),
     )
+
+
+def _by_itself(event: WriteEvent, site: Site | None) -> Literal["backward", "buffer broadcast"] | None:
+    """What of torch's own wrote, by the frames below the user's line."""
+    if adds_gradients(site):
+        return "backward"
+    return "buffer broadcast" if event.operation == "broadcast_" and syncs_buffers(site) else None
 
 
 def _step_label(site: Site | None, optimizer: torch.optim.Optimizer) -> str:
@@ -352,22 +361,23 @@ def user_place(stack: _frames.Stack) -> Any:
     return None if index is None else _frames.spot(stack[2 * index :])
 
 
-def _way_past_the_counter(event: WriteEvent, site: Site | None) -> str:
+def _way_past_the_counter(event: WriteEvent, site: Site | None) -> PastCounter:
     """How a write that we saw left the saved tensor's counter where it was."""
     if event.operation.startswith("_fused_"):
-        return "a fused optimizer, which moves no version counter"
+        return "fused"
     if event.operation in compat.WRITES_PAST_OPERATIONS:
-        return f"{event.operation}, which runs a Python function on each element and moves no version counter"
+        return "elementwise"
     if event.operation == "set_data":
-        return ".data =, which leaves the version counter as it is"
-    for name, packet in _writes_table.caught.items():
-        if packet == event.operation:
-            return f"the operation {name}, whose schema declares no write"
+        return "set data"
+    if _undeclared(event) is not None:
+        return "undeclared"
     if _writes_table.is_undeclared(event.operation):
-        return "the kernel itself, which updates running statistics and no version counter"
-    text = "" if site is None else site.statement
+        return "statistics"
     if syncs_buffers(site):
-        return "DistributedDataParallel's broadcast of buffers, which sets the version counter back"
-    if ".data" in text:
-        return ".data, which has a version counter of its own"
-    return "an alias with a version counter of its own, or the counter was set back"
+        return "broadcast"
+    return "data" if site is not None and ".data" in site.statement else "alias"
+
+
+def _undeclared(event: WriteEvent) -> str | None:
+    """The operator of the program's own that was caught at a write which its schema doesn't declare."""
+    return next((name for name, packet in _writes_table.caught.items() if packet == event.operation), None)

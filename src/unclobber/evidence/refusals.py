@@ -10,58 +10,35 @@ words is somebody's own.
 from __future__ import annotations
 
 import dis
-from enum import Enum
 from functools import lru_cache
 from types import CodeType, TracebackType
+from typing import NamedTuple
 
+from ..model import CODES, Subject, Variant
 from ..source.origins import Level
 from ..source.sites import is_ours, starts_program
 
 
-class Kind(Enum):
-    """What torch refused; the value is the code that tells of it."""
+class Kind(NamedTuple):
+    """What torch refused."""
 
-    LEAF = "UC201"
-    LEAF_VIEW = "UC202"
-    MULTI_VIEW = "UC203"
-    NO_GRAD_VIEW = "UC204 no_grad"
-    INFERENCE_VIEW = "UC204 inference_mode"
-    FUNCTION_VIEW = "UC205"
-    INFERENCE_WRITE = "UC206 write"
-    INFERENCE_SAVE = "UC206 save"
-    INFERENCE_LEAF = "UC206 leaf"
-    SELF_OVERLAP = "UC207 self"
-    INPUT_OVERLAP = "UC207 input"
-    VIEW_DETACHED = "UC208"
-    FREED = "UC301"
-    VERSION = "UC101"
-
-    @property
-    def code(self) -> str:
-        return self.value.partition(" ")[0]
+    code: str
+    """The code that tells of it."""
+    subject: Subject | None = None
+    """What kind of tensor torch speaks of."""
+    variant: Variant | None = None
+    """Which of the code's sentences it is, where it has several."""
 
 
-_SENTENCES: tuple[tuple[str, Kind], ...] = (
-    # several views at once comes first: torch adds it to the sentence about no_grad
-    ("This view is the output of a function that returns multiple views", Kind.MULTI_VIEW),
-    ("This view was created inside a custom Function", Kind.FUNCTION_VIEW),
-    ("created in no_grad mode and", Kind.NO_GRAD_VIEW),
-    ("created in inference mode and", Kind.INFERENCE_VIEW),
-    ("a view of a leaf Variable that requires grad is being used in an in-place operation", Kind.LEAF_VIEW),
-    ("a leaf Variable that requires grad is being used in an in-place operation", Kind.LEAF),
-    ("a leaf Variable that requires grad has been used in an in-place operation", Kind.LEAF),
-    ("Inplace update to inference tensor outside InferenceMode", Kind.INFERENCE_WRITE),
-    ("Inference tensors cannot be saved for backward", Kind.INFERENCE_SAVE),
-    ("Setting requires_grad=True on inference tensor outside InferenceMode", Kind.INFERENCE_LEAF),
-    ("more than one element of the written-to tensor refers to a single memory location", Kind.SELF_OVERLAP),
-    ("some elements of the input tensor and the written-to tensor refer to a single", Kind.INPUT_OVERLAP),
-    ("Can't detach views in-place", Kind.VIEW_DETACHED),
-    ("Trying to backward through the graph a second time", Kind.FREED),
+_SENTENCES: list[tuple[str, Kind]] = sorted(
     (
-        "one of the variables needed for gradient computation has been modified by an inplace operation",
-        Kind.VERSION,
+        (refusal.sentence, Kind(code, refusal.subject, refusal.variant))
+        for code, entry in CODES.items()
+        for refusal in entry.refusals
     ),
+    key=lambda known: -len(known[0]),
 )
+"""The longest first: one may be a part of another."""
 
 
 def kind_of(error: BaseException) -> Kind | None:

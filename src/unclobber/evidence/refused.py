@@ -13,7 +13,16 @@ from typing import Any
 import torch
 
 from ..hooks import module_hooks
-from ..model import FreedEvidence, ModuleHook, RefusalEvidence, Save, StaleEvidence, Write
+from ..model import (
+    CODES,
+    FreedEvidence,
+    ModuleHook,
+    RefusalEvidence,
+    Save,
+    StaleEvidence,
+    Subject,
+    Write,
+)
 from ..record import view_writes
 from ..source import origins, owners, sites, syntax
 from ..source.origins import Finder, Level, Origin, Place
@@ -36,9 +45,10 @@ def evidence(
     if kind is None:
         return None
     levels = levels_of(error)
-    if kind is Kind.FREED:
+    stage = CODES[kind.code].stage
+    if stage == "graph":
         return _spent.evidence(error, levels, backwards_before)
-    if kind is Kind.VERSION:
+    if stage == "backward":
         transform = any(compat.runs_transform(level.frame.f_code) for level in levels)
         return StaleEvidence(str(error), _spent.need(levels, backwards_before), transform)
     return _Refused(error, kind, levels).evidence()
@@ -65,7 +75,7 @@ class _Refused:
         tensor = None if target is None else target.tensor
         made = None if origin is None else self._made(origin.stack, origin.how, target, tensor)
         module_hook = None
-        if self.kind is Kind.FUNCTION_VIEW:
+        if self.kind.subject == "view of a Function":
             tensor = self._written_by_library() if tensor is None else tensor
             call = None if tensor is None else module_hooks.of(tensor)
             if call is not None or compat.MODULE_HOOK in str(self.error):
@@ -74,6 +84,7 @@ class _Refused:
         write = self._write(target)
         return RefusalEvidence(
             code=self.kind.code,
+            variant=self.kind.variant,
             torch_message=str(self.error),
             write=write,
             made=made,
@@ -81,11 +92,7 @@ class _Refused:
             leaf=self._leaf_name(tensor),
             leaf_shown=leaf_shown,
             module_hook=module_hook,
-            grad_off=self._grad_off(),
-            saving=self.kind is Kind.INFERENCE_SAVE,
-            saver=self._saver(write, tensor) if self.kind is Kind.INFERENCE_SAVE else None,
-            trainable=self.kind is Kind.INFERENCE_LEAF,
-            input_overlaps=self.kind is Kind.INPUT_OVERLAP,
+            saver=self._saver(write, tensor) if self.kind.variant == "saved" else None,
             out_of_place=None if target is None else self._out_of_place(target),
             parameter=isinstance(tensor, torch.nn.Parameter),
             expanded=target is not None and _is_expanded(target),
@@ -101,21 +108,18 @@ class _Refused:
         site = None if wrote is None else sites.resolve(wrote.stack)
         return RefusalEvidence(
             code=self.kind.code,
+            variant=self.kind.variant,
             torch_message=str(self.error),
             write=None if wrote is None or site is None else Write(site, wrote.operation, True, True),
             made=None if origin is None else self._made(origin.stack, origin.how, target, view),
             how=None if origin is None else origin.how,
-            grad_off=self._grad_off(),
             used=_spent.need(self.levels, 0),
         )
-
-    def _grad_off(self) -> str | None:
-        return self.kind.value.partition(" ")[2] if self.kind.code == "UC204" else None
 
     # --- the refused operation --------------------------------------------------------------------
 
     def _target(self) -> Target | None:
-        if self.kind is Kind.INFERENCE_SAVE:
+        if self.kind.variant == "saved":
             return self._operand(torch.Tensor.is_inference)
         target = _targets.find(self.levels)
         return target if target is None or self._fits(target) else _without_tensor(target)
@@ -126,28 +130,22 @@ class _Refused:
         if tensor is None:
             return True
         base = tensor._base if tensor._is_view() else None
-        match self.kind:
-            case Kind.LEAF:
+        match self.kind.subject:
+            case "leaf":
                 return _is_wanting(tensor)
-            case Kind.LEAF_VIEW:
+            case "view of a leaf":
                 leaf = tensor if base is None else base
                 return _is_wanting(leaf) and (base is not None or target.made_here)
-            case (
-                Kind.MULTI_VIEW
-                | Kind.NO_GRAD_VIEW
-                | Kind.INFERENCE_VIEW
-                | Kind.FUNCTION_VIEW
-                | Kind.VIEW_DETACHED
-            ):
+            case "view" | "one of several views" | "view of a Function":
                 return base is not None or target.made_here
-            case Kind.INFERENCE_WRITE | Kind.INFERENCE_LEAF:
+            case "inference":
                 return tensor.is_inference()
             case _:
                 return True
 
     def _is_wanted_leaf(self, tensor: torch.Tensor | None) -> bool:
         return (
-            self.kind is Kind.LEAF_VIEW
+            self.kind.subject == "view of a leaf"
             and tensor is not None
             and not compat.has_history(tensor)
             and not tensor._is_view()
@@ -188,7 +186,7 @@ class _Refused:
         operation = target.operation if target is not None else None
         if operation is None:
             inner = syntax.locate(self.levels[0].frame.f_code, self.levels[0].lasti)
-            unknown = _UNNAMED if self.kind in _WRITES_NOTHING else "write"
+            unknown = _UNNAMED if self.kind.variant in _WRITES_NOTHING else "write"
             operation = _operation(inner.node) if inner is not None and depth == 0 else unknown
         return Write(
             site=site,
@@ -270,11 +268,11 @@ class _Refused:
     # --- where it was made ------------------------------------------------------------------------
 
     def _origin(self, target: Target, leaf_shown: bool) -> Origin | None:
-        accepts = origins.leaf if leaf_shown else _ACCEPTED.get(self.kind)
-        if accepts is None:
+        if self.kind.subject is None:
             return None
+        accepts = origins.leaf if leaf_shown else _ACCEPTED[self.kind.subject]
         of_a_view = "a view of a view" in str(self.error)
-        finder = Finder(self.levels, accepts, through_views=self.kind in _THROUGH_VIEWS or of_a_view)
+        finder = Finder(self.levels, accepts, through_views=self.kind.subject in _THROUGH_VIEWS or of_a_view)
         place = finder.place(target.depth)
         if place is None:
             return None
@@ -323,7 +321,7 @@ class _Refused:
         return not tensor._is_view() and not compat.has_history(tensor)
 
     def _leaf_name(self, tensor: torch.Tensor | None) -> str | None:
-        if tensor is None or self.kind not in (Kind.LEAF, Kind.LEAF_VIEW):
+        if tensor is None or self.kind.subject not in ("leaf", "view of a leaf"):
             return None
         leaf = tensor._base if tensor._is_view() else tensor
         if leaf is None:
@@ -396,34 +394,21 @@ def _operation(node: ast.AST) -> str:
 _WRITTEN_BEFORE = "its base or another view of its base has been modified inplace"
 """torch says so of a view that is merely used: the write was earlier, and went unnoticed."""
 
-_ACCEPTED: dict[Kind, origins.Accepts] = {
-    Kind.LEAF: origins.leaf,
-    Kind.LEAF_VIEW: origins.view,
-    Kind.MULTI_VIEW: origins.multi_view,
-    Kind.NO_GRAD_VIEW: origins.view,
-    Kind.INFERENCE_VIEW: origins.view,
-    Kind.FUNCTION_VIEW: origins.custom_function,
-    Kind.INFERENCE_WRITE: origins.anything,
-    Kind.INFERENCE_SAVE: origins.anything,
-    Kind.INFERENCE_LEAF: origins.anything,
-    Kind.SELF_OVERLAP: origins.expanded,
-    Kind.VIEW_DETACHED: origins.view,
+_ACCEPTED: dict[Subject, origins.Accepts] = {
+    "leaf": origins.leaf,
+    "view of a leaf": origins.view,
+    "view": origins.view,
+    "one of several views": origins.multi_view,
+    "view of a Function": origins.custom_function,
+    "inference": origins.anything,
+    "expanded": origins.expanded,
 }
-"""What made the tensor that each kind speaks of."""
+"""What makes the tensor that torch speaks of."""
 
-_THROUGH_VIEWS = frozenset(
-    {
-        Kind.MULTI_VIEW,
-        Kind.FUNCTION_VIEW,
-        Kind.SELF_OVERLAP,
-        Kind.INFERENCE_WRITE,
-        Kind.INFERENCE_SAVE,
-        Kind.INFERENCE_LEAF,
-    }
-)
-"""Kinds in which a view of the tensor may be meant: what matters is where the tensor itself was made."""
+_THROUGH_VIEWS = frozenset(("one of several views", "view of a Function", "inference", "expanded"))
+"""Where a view of the tensor may be meant: what matters is where the tensor itself was made."""
 
-_WRITES_NOTHING = (Kind.INFERENCE_SAVE, Kind.INFERENCE_LEAF)
+_WRITES_NOTHING = ("saved", "trained")
 """Refusals of operations that only read, or ask for a gradient."""
 
 _UNNAMED = "the operation"

@@ -26,7 +26,7 @@ def write_at(stack: Stack) -> Write:
         operation=called(locate(stack[0], stack[1])) or "no operation of torch",
         bumps_version=False,
         overlaps_needed=True,
-        through="memory that was handed out of torch",
+        past_counter="handed out",
     )
 
 

@@ -1,8 +1,8 @@
 """Decide which writes spoilt which saved tensors.
 
 A judgement is a pure function of facts: no torch, no clock, no files. What can only be seen while
-a program runs was written down by ``observe`` and ``ledger``; wording belongs to ``report``.
-One file in ``rules/`` is one way to be wrong; ``RULES`` is the order in which they are asked.
+a program runs was written down in ``evidence``; layout belongs to ``report``. One file in ``rules/`` is
+one way to be wrong.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..model import Evidence, Finding
 from ._outcome import outcome
 from ._untold import judge_untold, without_places
-from .rules import RULES
+from .rules import OVERWRITTEN
 from .rules.frozen import judge_frozen
 from .rules.uc102_misread import judge_misread
 from .rules.uc103 import judge_dirty, judge_unmarked
@@ -33,7 +33,7 @@ __all__ = [
 
 def judge(evidence: Evidence) -> Finding | None:
     """The finding that the evidence supports, or None: the program is allowed to do this."""
-    for rule in RULES:
+    for rule in OVERWRITTEN.values():
         finding = rule(evidence)
         if finding is not None:
             return finding

@@ -6,7 +6,6 @@ Known from the frames below the user's line and from who owns the memory, never 
 from __future__ import annotations
 
 from ..model import Evidence, Fix
-from ..torch_internals.own_writes import broadcasts_buffers, written_by_backward
 
 
 def notes(evidence: Evidence) -> tuple[str, ...]:
@@ -54,8 +53,8 @@ def ways_out(evidence: Evidence) -> tuple[Fix, ...]:
 
 
 def _overwritten_by_backward(evidence: Evidence) -> bool:
-    return any(write.overlaps_needed and written_by_backward(write) for write in evidence.writes)
+    return any(write.overlaps_needed and write.by == "backward" for write in evidence.writes)
 
 
 def _overwritten_by_broadcast(evidence: Evidence) -> bool:
-    return any(write.overlaps_needed and broadcasts_buffers(write) for write in evidence.writes)
+    return any(write.overlaps_needed and write.by == "buffer broadcast" for write in evidence.writes)

@@ -4,24 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..model import Finding, Need, Save
-
-_SENTENCES = {
-    "UC101": "a saved tensor was overwritten before backward needed it",
-    "UC102": "a saved tensor was overwritten unseen by torch",
-    "UC103": "a tensor that a custom Function left on ctx for backward was overwritten",
-    "UC104": "a gradient was changed in place while another consumer still needs it",
-    "UC105": "a tensor was overwritten between a checkpoint's forward and its recomputation, which reads it",
-    "UC201": "a leaf that requires grad was to be written in place",
-    "UC202": "a view of a leaf that requires grad was to be written in place",
-    "UC203": "one of several views that one call returned was to be written in place, or was used after that",
-    "UC204": "a view made with grad mode off was to be written in place, or was used after that",
-    "UC205": "a view that a custom Function returned was to be written in place, or was used after that",
-    "UC206": "a tensor made in inference mode was used where autograd must know of it",
-    "UC207": "a tensor of which several elements share memory was to be written in place",
-    "UC208": "a view was to be detached in place",
-    "UC301": "this backward goes on into a graph that is freed already",
-}
+from ..model import CODES, Finding, Need, Save, Variant
 
 
 def judge_untold(
@@ -32,6 +15,7 @@ def judge_untold(
     saved: Save | None = None,
     torch_message: str | None = None,
     repaired: bool = False,
+    variant: Variant | None = None,
 ) -> Finding:
     """The finding for what is known to have happened.
 
@@ -42,10 +26,12 @@ def judge_untold(
         saved: Shape, type and version of the tensor in question, its places unknown.
         torch_message: What torch says.
         repaired: Whether backward was handed the value as it was saved.
+        variant: In which of several ways the code came about.
     """
     return Finding(
         code=code,
-        message=message or _SENTENCES[code],
+        variant=variant,
+        message=message or CODES[code].untold,
         saved=saved,
         notes=(fault,),
         torch_message=torch_message,

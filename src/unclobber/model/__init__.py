@@ -1,13 +1,14 @@
 """Facts handed between stages: frozen, picklable, no torch, no logic.
 
-``observe`` and ``ledger`` produce them, ``judge`` joins them into findings, ``report`` and
-``repair`` read them. Nothing here imports anything else of this package.
+``evidence`` and ``session`` produce them, ``judge`` joins them into findings, ``report`` and ``repair``
+read them. ``codes`` is the table of all that is said of a code. Nothing here imports anything else of this
+package.
 """
 
 from ._about import PACKAGE, VERSION
 from ._errors import InplaceError, SilentWriteWarning, UnclobberError
 from ._evidence import Evidence, GradientMemory
-from ._finding import CODES, Finding, Fix, Severity
+from ._finding import Finding, Fix
 from ._need import Need
 from ._overwriting import culprit, overwrites, touching
 from ._ranks import ProcessEnd, RankEnd
@@ -15,7 +16,8 @@ from ._refusal import FreedEvidence, ModuleHook, RefusalEvidence, StaleEvidence
 from ._report import Outcome, Report, Totals
 from ._save import Save
 from ._site import Frame, Site
-from ._write import Reached, Write
+from ._write import PastCounter, Reached, Write
+from .codes import CODES, Code, Reading, Severity, Stage, Subject, Variant
 from .faults import asked
 from .text import listing
 
@@ -23,6 +25,7 @@ __all__ = [
     "CODES",
     "PACKAGE",
     "VERSION",
+    "Code",
     "Evidence",
     "Finding",
     "Fix",
@@ -33,18 +36,23 @@ __all__ = [
     "ModuleHook",
     "Need",
     "Outcome",
+    "PastCounter",
     "ProcessEnd",
     "RankEnd",
     "Reached",
+    "Reading",
     "RefusalEvidence",
     "Report",
     "Save",
     "Severity",
     "SilentWriteWarning",
     "Site",
+    "Stage",
     "StaleEvidence",
+    "Subject",
     "Totals",
     "UnclobberError",
+    "Variant",
     "Write",
     "asked",
     "culprit",

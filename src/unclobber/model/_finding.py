@@ -8,26 +8,7 @@ from typing import Literal
 from ._need import Need
 from ._save import Save
 from ._write import Write
-
-Severity = Literal["error", "warning"]
-
-CODES: dict[str, str] = {
-    "UC101": "saved-overwritten",
-    "UC102": "saved-overwritten-silently",
-    "UC103": "saved-on-ctx",
-    "UC104": "gradient-overwritten",
-    "UC105": "recompute-differs",
-    "UC201": "leaf-written",
-    "UC202": "leaf-view-written",
-    "UC203": "multi-view-written",
-    "UC204": "no-grad-view-written",
-    "UC205": "function-view-written",
-    "UC206": "inference-tensor",
-    "UC207": "overlapping-memory",
-    "UC208": "view-detached",
-    "UC301": "graph-freed",
-}
-"""Every code with its name; stable."""
+from .codes import CODES, Code, Severity, Variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +23,8 @@ class Fix:
     backward call; False: not run."""
     code: str | None = None
     """The one line to write, where there is one: ``d = torch.zeros_like(d)``."""
+    guard: bool = False
+    """It is to run the program as it is under ``guard``; reports add what that costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +34,8 @@ class Finding:
     code: str
     message: str
     """One sentence, in the user's names."""
-    severity: Severity = "error"
+    variant: Variant | None = None
+    """In which of several ways the code came about; None for the usual one."""
     saved: Save | None = None
     writes: tuple[Write, ...] = ()
     """Oldest first, only those between the save and the need."""
@@ -82,5 +66,14 @@ class Finding:
     """UC206 only: where the tensor was made, if ``saved`` is the operation that was to save it."""
 
     @property
-    def name(self) -> str:
+    def entry(self) -> Code:
+        """What is said of its code wherever that is met."""
         return CODES[self.code]
+
+    @property
+    def name(self) -> str:
+        return self.entry.name
+
+    @property
+    def severity(self) -> Severity:
+        return self.entry.severity

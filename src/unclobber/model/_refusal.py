@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ._need import Need
 from ._save import Save
 from ._write import Write
+from .codes import Variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +24,15 @@ class ModuleHook:
 
 @dataclass(frozen=True, slots=True)
 class RefusalEvidence:
-    """Facts for the codes UC201 to UC208: torch has raised, and this is what it left out."""
+    """Facts for a refusal on the spot: torch has raised, and this is what it left out."""
 
     code: str
     """The code that torch's message belongs to."""
     torch_message: str
     write: Write | None
-    """The refused operation; for UC206 it may be one that only reads."""
+    """The refused operation; it may be one that only reads."""
+    variant: Variant | None = None
+    """Which of the code's sentences it is, where it has several."""
     made: Save | None = None
     """Where the leaf or the view was made; None where that isn't certain."""
     how: str | None = None
@@ -40,18 +43,10 @@ class RefusalEvidence:
     """``made`` is the leaf itself, because the refused line makes the view."""
     module_hook: ModuleHook | None = None
     """UC205: the Function is torch's own, for a module's full backward hooks."""
-    grad_off: str | None = None
-    """What was off where the view was made: ``no_grad`` or ``inference_mode``."""
     used: Need | None = None
     """The line that only used a view whose memory had been written before; the write is not known."""
-    saving: bool = False
-    """UC206: the tensor was to be saved for backward, not written."""
     saver: Save | None = None
-    """UC206: the operation that was to save it."""
-    trainable: bool = False
-    """UC206: the tensor was to require grad, not to be written."""
-    input_overlaps: bool = False
-    """UC207: it is an input that shares memory with what is written."""
+    """The operation that was to save it, if that is what was refused."""
     out_of_place: str | None = None
     """The refused statement as one that makes a new tensor: ``h = h.clamp(0)``."""
     parameter: bool = False

@@ -11,6 +11,20 @@ Reached = Literal["same", "other", "former", "none"]
 """What a write reached: the storage of the saved tensor; other memory, that has the same version counter
 since ``.data =``; the memory that the saved tensor had before such a change; a tensor without elements."""
 
+PastCounter = Literal[
+    "data", "set data", "fused", "elementwise", "undeclared", "statistics", "broadcast", "handed out", "alias"
+]
+"""How a write left the saved tensor's version counter where it was:
+
+- ``data``: through ``.data``; ``set data``: by ``.data =``.
+- ``fused``: by a fused optimizer; ``elementwise``: by a method that runs a Python function on each element.
+- ``undeclared``: by an operator whose schema hides the write; ``statistics``: by a kernel of torch's that
+  updates running statistics.
+- ``broadcast``: by DistributedDataParallel, which sets the counter back.
+- ``handed out``: by foreign code that was given the memory, such as NumPy.
+- ``alias``: through another tensor with a counter of its own, or the counter was set back.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Write:
@@ -35,8 +49,13 @@ class Write:
     """Module paths of all parameters which that optimizer step wrote and live graphs needed."""
     module: str | None = None
     """The module that wrote: ``trunk.2 (Dropout)``."""
-    through: str | None = None
-    """How it got past torch's counter, where it did: ``.data``, ``detach()``, a fused optimizer."""
+    by: Literal["backward", "buffer broadcast"] | None = None
+    """What of torch's own wrote it, where no line of the program asked for the write: backward, which adds
+    gradients up in place, or DistributedDataParallel at the beginning of a forward."""
+    past_counter: PastCounter | None = None
+    """How it got past torch's version counter, where it did and that is known."""
+    undeclared: str | None = None
+    """The operator whose schema declares no write, with its namespace: ``mylib::scale``."""
     shape_only: bool = False
     """No element was written: the operation changed shape and strides (``t_``, ``squeeze_``)."""
     reached: Reached = "same"

@@ -5,46 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..model import Finding
+from ..model import Finding, Reading
 
-AS_WRITTEN = "as written"
-NOT_RECORDED = "with the write not recorded"
-RECORDED = "with the write recorded"
-ONE_BY_ONE = "with each view taken on its own"
-VIEW_RECORDED = "with the view taken in normal mode"
-COPIED_OUTPUT = "with the custom Function's output copied"
-NO_GRAD = "with no_grad for inference_mode"
-VIEW_DETACHED = "with the view detached alone"
-KEPT_ON_CTX = "with the tensors on ctx as they were in forward"
-WRITTEN_BACK = "with the custom Function run on a copy and its result written back"
-CUT = "with the gradient stopped at the graph that was freed"
-KEPT = "with every graph kept"
-OWN_MEMORY = "with memory of its own for what is expanded"
-
-READINGS = {
-    "UC101": AS_WRITTEN,
-    "UC102": AS_WRITTEN,
-    "UC103": KEPT_ON_CTX,
-    "UC201": RECORDED,
-    "UC202": RECORDED,
-    "UC203": ONE_BY_ONE,
-    "UC204": VIEW_RECORDED,
-    "UC205": COPIED_OUTPUT,
-    "UC206": NO_GRAD,
-    "UC207": OWN_MEMORY,
-    "UC208": VIEW_DETACHED,
-    "UC301": CUT,
-}
-"""What a program is taken to mean where torch refuses it, by code. Every reading is run from the
-program as it is, under ``guard``, without the candidate's edits. Codes that are not here have no
-reading that could be run, so nothing can be proved for them."""
+AS_WRITTEN: Reading = "as written"
+NOT_RECORDED: Reading = "with the write not recorded"
+RECORDED: Reading = "with the write recorded"
+ONE_BY_ONE: Reading = "with each view taken on its own"
+VIEW_RECORDED: Reading = "with the view taken in normal mode"
+COPIED_OUTPUT: Reading = "with the custom Function's output copied"
+NO_GRAD: Reading = "with no_grad for inference_mode"
+VIEW_DETACHED: Reading = "with the view detached alone"
+KEPT_ON_CTX: Reading = "with the tensors on ctx as they were in forward"
+WRITTEN_BACK: Reading = "with the custom Function run on a copy and its result written back"
+CUT: Reading = "with the gradient stopped at the graph that was freed"
+KEPT: Reading = "with every graph kept"
+OWN_MEMORY: Reading = "with memory of its own for what is expanded"
 
 
-def reading_of(finding: Finding) -> str | None:
+def reading_of(finding: Finding) -> Reading | None:
     """What the program is taken to mean where torch refuses it, or is wrong, in this way."""
-    if finding.code == "UC103" and finding.saved is not None and finding.saved.role is None:
-        return WRITTEN_BACK  # an input that was overwritten unmarked: nothing is kept on ctx
-    return READINGS.get(finding.code)
+    return WRITTEN_BACK if finding.variant == "unmarked" else finding.entry.reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +36,7 @@ class Proposal:
     """A phrase that says what the edit does: ``write `d` out of place``."""
     texts: Mapping[str, str]
     """Absolute path to the whole new text."""
-    reading: str | None = None
+    reading: Reading | None = None
     """The reading it is meant for, where it isn't the usual one of the finding's code."""
     offered: bool = False
     """It changes what the program computes: shown, never written."""

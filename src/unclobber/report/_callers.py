@@ -26,7 +26,7 @@ def callers(finding: Finding) -> list[str]:
     shown = {(site.path, site.line) for site in (saved, *(write.site for write in finding.writes)) if site}
     if finding.needed is not None and finding.needed.site is not None:
         shown.add((finding.needed.site.path, finding.needed.site.line))
-    if finding.code.startswith("UC2") or len(calls) == 1:
+    if finding.entry.stage == "write" or len(calls) == 1:
         return [
             f"{words.tick(name)} was called from {_place(frame)}"
             for name, frame in calls

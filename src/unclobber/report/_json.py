@@ -11,6 +11,7 @@ from typing import Any
 
 from ..model import VERSION, Finding, Fix, Frame, Need, ProcessEnd, RankEnd, Report, Save, Site, Write
 from ._options import RenderOptions
+from ._past_counter import through
 
 SCHEMA = 1
 
@@ -157,7 +158,7 @@ def _write(write: Write) -> Object:
         "optimizer": write.optimizer,
         "parameters": list(write.parameters),
         "module": write.module,
-        "through": write.through,
+        "through": through(write),
     }
 
 

@@ -8,16 +8,6 @@ from __future__ import annotations
 from ..model import Finding, Need, Save, Write, overwrites
 from . import _words as words
 
-_MADE = {
-    "UC201": "a leaf that requires grad",
-    "UC204": "a view made where grad mode was off",
-    "UC205": "a view made inside a custom Function",
-    "UC206": "an inference tensor",
-    "UC207": "several of its elements share memory",
-    "UC208": "a view",
-}
-"""What the tensor of ``Finding.saved`` is, for the errors raised at the write."""
-
 
 def override(finding: Finding, place: str) -> str | None:
     """The text that the finding brings itself for ``made``, ``saved``, ``write``, ``needed`` or ``freed``."""
@@ -37,8 +27,8 @@ def saved_label(finding: Finding, save: Save) -> str:
     """``matmul saved `d` (1x1 float32) here: grad of `w2` is dᵀ @ grad``."""
     if (text := override(finding, "saved")) is not None:
         return text
-    if finding.code.startswith("UC2"):
-        made = _MADE.get(finding.code)
+    if finding.entry.stage == "write":
+        made = finding.entry.label
         expression = words.tick(save.expression) if save.expression else None
         subject = (words.tick(save.name) if save.name else expression) or "the tensor"
         return f"{subject} was made here" + (f": {made}" if made else "")
@@ -75,7 +65,7 @@ def write_label(finding: Finding, write: Write, *, again: bool = False) -> str:
     """``overwritten here (fill_, version 0 -> 1)``; ``again`` for all writes but the first."""
     if (text := override(finding, "write")) is not None:
         return f"and here ({write.operation})" if again else text
-    if finding.code.startswith("UC2"):
+    if finding.entry.stage == "write":
         return f"written in place here ({write.operation})"
     if write.shape_only and not write.overlaps_needed:
         text = "changed in shape or strides here, not in any element"
@@ -100,8 +90,7 @@ def write_label(finding: Finding, write: Write, *, again: bool = False) -> str:
 
 def _version(write: Write) -> str:
     if not write.bumps_version:
-        kept = "" if write.version_before is None else f", version stays {write.version_before}"
-        return f"unseen by torch{kept}"
+        return "unseen by torch"
     if write.version_before is None or write.version_after is None:
         return ""
     return f"version {write.version_before} -> {write.version_after}"
@@ -111,7 +100,7 @@ def needed_label(finding: Finding, need: Need) -> str:
     """``needed here``, with the number of the backward call where it isn't the first."""
     if (text := override(finding, "needed")) is not None:
         return text
-    if finding.code == "UC301":
+    if finding.entry.stage == "graph":
         return f"needed again here, by the {words.ordinal(need.nth)} backward"
     return "needed here" if need.nth == 1 else f"needed here, by the {words.ordinal(need.nth)} backward"
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ..model import Finding, Fix, Frame, Site, Write, overwrites
 from . import _words as words
 from ._callers import callers
+from ._past_counter import why_unseen
 from ._ranks import in_processes, on_ranks
 from .story import made_at, refused_at
 
@@ -51,7 +52,7 @@ def _harmless(finding: Finding) -> str:
     same = "no write that was seen changed an element that backward needs"
     if overwrites(finding.writes) > 1:
         same = "the writes that were seen left every element that backward needs as it was"
-    if any(write.operation == "detach_" for write in finding.writes):
+    if finding.variant == "detached":
         return f"{same}: torch refuses all the same"
     if any(write.bumps_version for write in finding.writes) and not finding.repaired:
         per = "version counter" if all(write.reached == "other" for write in finding.writes) else "storage"
@@ -62,20 +63,10 @@ def _harmless(finding: Finding) -> str:
 def _silent(finding: Finding) -> list[str]:
     """How each write got past torch's counter."""
     return [
-        f"torch does not see the write at {place(write.site)}: {_past_the_counter(write.through)}"
+        f"torch does not see the write at {place(write.site)}: {why_unseen(write)}"
         for write in finding.writes
         if not write.bumps_version
     ]
-
-
-def _past_the_counter(through: str | None) -> str:
-    if through is None:
-        return "it does not count in the tensor's version"
-    if through == ".data":
-        return "`.data` shares the memory, but not the version counter that torch compares"
-    if "counter" in through:  # it brings its own explanation
-        return f"it goes through {through}"
-    return f"it goes through {through}, which does not move the version counter"
 
 
 def _optimizer(finding: Finding) -> list[str]:
@@ -100,8 +91,8 @@ def _library(finding: Finding) -> list[str]:
     if (refused := refused_at(finding)) and refused.below:
         texts.append(f"the operation is in {_chain(refused.below)}")
     # what a recomputation reads again was saved by nobody
-    if finding.code != "UC105" and (made := made_at(finding)) and made.below:
-        verb = "made" if finding.code.startswith("UC2") else "saved"
+    if finding.variant != "recomputed" and (made := made_at(finding)) and made.below:
+        verb = "made" if finding.entry.stage == "write" else "saved"
         texts.append(f"the tensor is {verb} in {_chain(made.below)}")
     for write in finding.writes:
         if write.site and write.site.library:
@@ -124,7 +115,7 @@ def _chain(below: Sequence[Frame]) -> str:
 def _unknown(finding: Finding) -> list[str]:
     texts = []
     if finding.saved and finding.saved.site is None:
-        verb = "made" if finding.code.startswith("UC2") else "saved"
+        verb = "made" if finding.entry.stage == "write" else "saved"
         texts.append(f"the line where it was {verb} is not known")
     if any(write.site is None for write in finding.writes):
         texts.append("the line that overwrote it is not known")
@@ -138,13 +129,11 @@ def _unknown(finding: Finding) -> list[str]:
 def helps(finding: Finding) -> list[Fix]:
     """The finding's fixes, with guard as the last one where it is a cure, and what it costs."""
     cost = _cost(finding)
-    fixes = [
-        replace(fix, title=fix.title + cost) if fix.title.endswith("unclobber.guard()") else fix
-        for fix in finding.fixes
-    ]
-    curable = finding.code == "UC101" or (finding.code == "UC102" and finding.kept_bytes > 0)
-    curable = curable and not (finding.saved is not None and finding.saved.operation == "freeze")
-    if curable and not finding.repaired and not any("guard" in fix.title for fix in fixes):
+    fixes = [replace(fix, title=fix.title + cost) if fix.guard else fix for fix in finding.fixes]
+    offered = finding.entry.guard
+    curable = offered == "offered" or (offered == "offered where kept" and finding.kept_bytes > 0)
+    curable = curable and finding.variant not in ("frozen", "unwatched")
+    if curable and not finding.repaired and not any(fix.guard for fix in fixes):
         start = "or keep" if fixes else "keep"
         fixes.append(Fix(f"{start} the program as it is and run it under unclobber.guard(){cost}"))
     return fixes

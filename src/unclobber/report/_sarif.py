@@ -16,7 +16,6 @@ from urllib.parse import quote
 
 from ..model import CODES, VERSION, Finding, Report, Save, Site, Write
 from . import _words as words
-from ._about import ABOUT
 from ._cells import clean
 from ._notes import helps, notes
 from ._options import RenderOptions
@@ -68,17 +67,17 @@ def to_sarif_text(report: Report, options: RenderOptions | None = None) -> str:
 
 
 def _rule(code: str) -> Object:
-    meaning, advice = ABOUT[code]
+    entry = CODES[code]
     return {
         "id": code,
-        "name": "".join(word.capitalize() for word in CODES[code].split("-")),
-        "shortDescription": {"text": CODES[code]},
-        "fullDescription": {"text": meaning},
+        "name": "".join(word.capitalize() for word in entry.name.split("-")),
+        "shortDescription": {"text": entry.name},
+        "fullDescription": {"text": entry.meaning},
         "help": {
-            "text": f"{meaning} {advice} More: unclobber explain {code}",
-            "markdown": f"{meaning}\n\n{advice}\n\nMore: `unclobber explain {code}`",
+            "text": f"{entry.meaning} {entry.advice} More: unclobber explain {code}",
+            "markdown": f"{entry.meaning}\n\n{entry.advice}\n\nMore: `unclobber explain {code}`",
         },
-        "defaultConfiguration": {"level": "error"},
+        "defaultConfiguration": {"level": entry.severity},
         "properties": {"tags": ["pytorch", "autograd", "correctness"], "precision": "very-high"},
     }
 

@@ -9,6 +9,7 @@ from typing import Literal
 from ..model import Finding, Need, Save, Site, Write
 from . import _words as words
 from ._cells import clean, clip
+from ._past_counter import through
 from .story import Kind, refused_at, shown_writes
 
 State = Literal["intact", "overwritten", "freed"]
@@ -147,7 +148,7 @@ def _is_refused(finding: Finding, fact: Save | Write | Need) -> bool:
 def _event(finding: Finding, number: int, kind: Kind, fact: Save | Write | Need, at: float) -> Event:
     site = fact.site
     title = {"made": "made", "saved": "saved", "write": "written", "freed": "freed", "needed": "needed"}[kind]
-    if finding.code.startswith("UC2"):
+    if finding.entry.stage == "write":
         title = {"saved": "made", "write": "refused"}.get(kind, title)
         if _is_refused(finding, fact):
             title = "refused"
@@ -186,7 +187,7 @@ def _details(finding: Finding, fact: Save | Write | Need) -> list[Detail]:
     if isinstance(fact, Save):
         found = _of_save(fact)
     elif isinstance(fact, Write):
-        found = _of_write(fact, refused=finding.code.startswith("UC2"))
+        found = _of_write(fact, refused=finding.entry.stage == "write")
     else:
         found = [("backward", f"the {words.ordinal(fact.nth)} call", False), ("node", fact.node, True)]
     if fact.site is not None:
@@ -234,5 +235,5 @@ def _of_write(write: Write, *, refused: bool) -> list[tuple[str, str | None, boo
         ("optimizer", write.optimizer, True),
         ("parameters", words.listing(write.parameters), True),
         ("module", write.module, True),
-        ("through", write.through, False),
+        ("through", through(write), False),
     ]

@@ -48,7 +48,7 @@ def offending(finding: Finding) -> Site | None:
 
 def refused_at(finding: Finding) -> Site | None:
     """The line at which torch refused an inference tensor that nobody wrote to; None for all else."""
-    return offending(finding) if finding.code == "UC206" and not finding.writes else None
+    return offending(finding) if finding.variant in ("saved", "trained") else None
 
 
 def made_at(finding: Finding) -> Site | None:
@@ -92,7 +92,7 @@ def places(finding: Finding, sources: Sources) -> list[Place]:
         found.append(Place("freed", freed, freed.site, span, labels.freed_label(finding, freed)))
     if (needed := finding.needed) and needed.site:
         # else some write is to blame, even if its line is not known
-        primary = finding.code == "UC301" or refused_at(finding) is needed.site
+        primary = finding.entry.stage == "graph" or refused_at(finding) is needed.site
         span = sources.locate(needed.site)
         label = labels.needed_label(finding, needed)
         found.append(Place("needed", needed, needed.site, span, label, primary))

@@ -164,7 +164,7 @@ class SilentConflicts:
 
         def certain() -> Certain:
             message = f"{function}.forward marks a tensor dirty but returns another"
-            return Certain("UC103", torch_message=str(error), message=message)
+            return Certain("UC103", torch_message=str(error), message=message, variant="dirty")
 
         finding = session.keep(lambda: ("UC103", frames.spot(stack)), make, certain, again=True)
         session.tell(finding, refuse=True, cause=error)
@@ -198,9 +198,8 @@ class SilentConflicts:
             return "UC103", "unmarked", frames.spot(unmarked.stack), frames.spot(unmarked.writes[0].stack)
 
         def certain() -> Certain:
-            return Certain(
-                "UC103", message=f"{unmarked.function}.forward overwrites an input without mark_dirty"
-            )
+            message = f"{unmarked.function}.forward overwrites an input without mark_dirty"
+            return Certain("UC103", message=message, variant="unmarked")
 
         # The derivative of what was written is nowhere to be had, so guard has nothing to give.
         session.tell(session.keep(key, make, certain), refuse=session.policy == "guard")
@@ -218,7 +217,7 @@ class SilentConflicts:
         finding = session.keep(
             lambda: ("UC102", "misread", describe.user_place(stack)),
             make,
-            lambda: Certain("UC102", message=message),
+            lambda: Certain("UC102", message=message, variant="misread"),
         )
         session.tell(finding)
 

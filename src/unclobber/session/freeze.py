@@ -173,7 +173,7 @@ def _refusal(entry: _Entry, operation: str) -> InplaceError:
         return judge_frozen(replace(save, site=sites.resolve(entry.stack), expression=written), write)
 
     message = "a tensor was written to while it is frozen"
-    finding = told(make, lambda: Certain("UC101", message=message, saved=save))
+    finding = told(make, lambda: Certain("UC101", message=message, saved=save, variant="frozen"))
     assert finding is not None
     return error_of(finding)
 

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import NamedTuple, TypeVar
 
 from ..judge import judge_untold, without_places
-from ..model import PACKAGE, Finding, InplaceError, Report, Save, asked
+from ..model import PACKAGE, Finding, InplaceError, Report, Save, Variant, asked
 from ..report import RenderOptions, summary_line, to_text
 
 T = TypeVar("T")
@@ -38,6 +38,7 @@ class Certain(NamedTuple):
     saved: Save | None = None
     """Shape, type and version of the tensor, without places."""
     repaired: bool = False
+    variant: Variant | None = None
 
 
 def told(make: Callable[[], Finding | None], certain: Callable[[], Certain]) -> Finding | None:
@@ -59,6 +60,7 @@ def told(make: Callable[[], Finding | None], certain: Callable[[], Certain]) -> 
         saved=known.saved,
         torch_message=known.torch_message,
         repaired=known.repaired,
+        variant=known.variant,
     )
 
 
@@ -100,7 +102,8 @@ def text_of(finding: Finding, *, width: int = 80, colour: bool = False) -> str:
         return to_text(finding, width=width, colour=colour)
     except Exception as error:
         plainer = without_places(finding, fault_in(_NOT_SHOWN, error))
-    head = f"{plainer.severity}[{plainer.code}]: {plainer.message}"
+    severity = asked(lambda: plainer.severity, "error")
+    head = f"{severity}[{plainer.code}]: {plainer.message}"
     plainest = "\n".join([head, *(f"  = note: {note}" for note in plainer.notes)])
     return asked(lambda: to_text(plainer, width=width, colour=colour), plainest)
 

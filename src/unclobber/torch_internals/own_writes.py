@@ -5,15 +5,10 @@ Known from the frames below the user's line, by torch's files and functions, nev
 
 from __future__ import annotations
 
-from ..model import Site, Write
+from ..model import Site
 
 _ENGINE = ("torch/autograd/graph.py", "torch\\autograd\\graph.py")
 _HOME = ("torch/nn/parallel/distributed.py", "torch\\nn\\parallel\\distributed.py")
-
-
-def broadcasts_buffers(write: Write) -> bool:
-    """Whether a write is the broadcast of buffers at the beginning of a forward."""
-    return write.operation == "broadcast_" and syncs_buffers(write.site)
 
 
 def syncs_buffers(site: Site | None) -> bool:
@@ -24,9 +19,8 @@ def syncs_buffers(site: Site | None) -> bool:
     )
 
 
-def written_by_backward(write: Write) -> bool:
-    """Whether backward itself wrote: it adds gradients up in place."""
-    return write.site is not None and any(
-        frame.path.endswith(_ENGINE) and frame.function == "_engine_run_backward"
-        for frame in write.site.below[-1:]
+def adds_gradients(site: Site | None) -> bool:
+    """Whether what ran below the user's line was backward itself: it adds gradients up in place."""
+    return site is not None and any(
+        frame.path.endswith(_ENGINE) and frame.function == "_engine_run_backward" for frame in site.below[-1:]
     )

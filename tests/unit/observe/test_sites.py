@@ -272,10 +272,10 @@ def test_without_columns(tmp_path):
 
 def test_docstrings():
     """The examples in the modules run."""
-    from unclobber.derivatives import _formulas, _words, table
+    from unclobber.derivatives import _formulas, _words, torch_table
     from unclobber.source import spelling
 
-    for module in (_sites, syntax, spelling, _formulas, table, _words):
+    for module in (_sites, syntax, spelling, _formulas, torch_table, _words):
         result = doctest.testmod(module)
         assert result.failed == 0
         assert result.attempted > 0

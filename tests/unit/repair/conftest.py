@@ -19,7 +19,17 @@ def proposed(tmp_path: Path) -> Callable[..., list[str]]:
     finding whose places are the given expressions, or ``(expression, line)`` pairs."""
 
     def run(
-        cure, code, text, *, saved=None, write=None, needed=None, facts=None, write_facts=None, callers=()
+        cure,
+        code,
+        text,
+        *,
+        saved=None,
+        write=None,
+        needed=None,
+        facts=None,
+        write_facts=None,
+        callers=(),
+        variant=None,
     ):
         path = tmp_path / "program.py"
         path.write_text(dedent(text).lstrip("\n"))
@@ -36,6 +46,7 @@ def proposed(tmp_path: Path) -> Callable[..., list[str]]:
         finding = Finding(
             code,
             "a message",
+            variant=variant,
             saved=save(place(saved), **(facts or {})),
             writes=writes,
             needed=Need(place(needed)) if needed else None,

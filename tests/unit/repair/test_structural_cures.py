@@ -407,7 +407,7 @@ y = Double.apply(h, 1)
 
 
 def _marked(proposed, text, write="x.mul_(2)"):
-    return proposed(mark_dirty, "UC103", text, saved="Double.apply(h, 1)", write=write)
+    return proposed(mark_dirty, "UC103", text, saved="Double.apply(h, 1)", write=write, variant="unmarked")
 
 
 def test_an_input_is_marked_where_it_is_written(proposed):
@@ -451,7 +451,7 @@ def test_writes_that_mark_nothing(proposed, old, new):
 
 
 def test_tensors_on_ctx_are_not_marked(proposed):
-    """A finding with a role is about what was kept on ctx."""
+    """That is the usual finding of the code."""
     facts = {"role": "ctx.x"}
     found = proposed(mark_dirty, "UC103", IN_PLACE, saved="return x", write="x.mul_(2)", facts=facts)
     assert found == []

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 from sample_findings import SOURCES, examples
 
+from unclobber.judge import judge_untold
 from unclobber.model import CODES, Finding, Need
 from unclobber.report import summary_line
 
@@ -36,30 +37,41 @@ def _beside_the_sources(monkeypatch):
     monkeypatch.chdir(SOURCES)
 
 
-@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("code", WORDS)
 def test_wording(code):
     """Code, name, the offending line and the line it clashes with."""
     freed = PLAIN.needed if code == "UC301" else None
     finding = dataclasses.replace(
         PLAIN, code=code, freed=freed, writes=() if code == "UC301" else PLAIN.writes
     )
-    assert summary_line(finding) == f"SUMMARY: {code} {CODES[code]} {WORDS[code]}"
+    assert summary_line(finding) == f"SUMMARY: {code} {CODES[code].name} {WORDS[code]}"
 
 
 @pytest.mark.parametrize("code", CODES)
 def test_nothing_known(code):
     """A line is never invented, and nothing of the template shows."""
     line = summary_line(Finding(code, "m", needed=Need(None)))
-    assert line.startswith(f"SUMMARY: {code} {CODES[code]} an unknown line ")
+    assert line.startswith(f"SUMMARY: {code} {CODES[code].name} an unknown line ")
     assert ".py" not in line
     assert "{" not in line
 
 
 def test_an_input_that_is_overwritten_unmarked():
-    """Nothing was kept on ctx there: what is held has no role."""
-    saved = dataclasses.replace(PLAIN.saved, role=None)
-    assert summary_line(dataclasses.replace(PLAIN, code="UC103", saved=saved)) == (
+    """Nothing was kept on ctx there."""
+    assert summary_line(dataclasses.replace(PLAIN, code="UC103", variant="unmarked")) == (
         "SUMMARY: UC103 saved-on-ctx train.py:14 overwrites what train.py:12 handed to it, without mark_dirty"
+    )
+
+
+def test_a_story_that_could_not_be_told_takes_the_usual_words():
+    """That its role and its place are not known says nothing of what the Function did."""
+    saved = dataclasses.replace(PLAIN.saved, site=None, role=None)
+    for known in (saved, None):
+        assert summary_line(judge_untold("UC103", "a fault", saved=known)) == (
+            "SUMMARY: UC103 saved-on-ctx an unknown line overwrites what an unknown line kept on ctx"
+        )
+    assert summary_line(judge_untold("UC103", "a fault", variant="dirty")).endswith(
+        "an unknown line changes a tensor in place that is marked dirty and not returned"
     )
 
 

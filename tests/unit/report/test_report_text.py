@@ -120,7 +120,7 @@ def test_the_first_write_that_touched_a_needed_element_is_the_offending_line():
 def test_every_code_has_a_story(code):
     """A finding of any code with nothing but a message is told, with its name and its page."""
     text = to_text(Finding(code, "something is wrong"))
-    assert text.startswith(f"error[{code}] {CODES[code]}: something is wrong\n")
+    assert text.startswith(f"error[{code}] {CODES[code].name}: something is wrong\n")
     assert text.endswith(f"= more: unclobber explain {code}")
 
 
@@ -144,24 +144,31 @@ def test_guard_is_offered_only_where_it_helps(code, kept, repaired, offered):
 
 def test_guard_is_not_offered_twice():
     """Where a fix already speaks of it, ours is not added."""
-    finding = dataclasses.replace(EXAMPLES["plain"], fixes=(Fix("run it under unclobber.guard()"),))
+    fix = Fix("run it under unclobber.guard()", guard=True)
+    finding = dataclasses.replace(EXAMPLES["plain"], fixes=(fix,))
     assert to_text(finding).count("guard()") == 1
     assert "= help: run it under unclobber.guard() (keeps 4 bytes)\n" in to_text(finding)
 
 
 @pytest.mark.parametrize(
-    ("through", "words"),
+    ("way", "words"),
     [
         (None, "it does not count in the tensor's version"),
-        (".data", "`.data` shares the memory, but not the version counter that torch compares"),
-        ("a NumPy view", "it goes through a NumPy view, which does not move the version counter"),
-        ("an alias with a counter of its own", "it goes through an alias with a counter of its own"),
+        ("data", "it goes through .data, which has a version counter of its own"),
+        (
+            "handed out",
+            "it goes through memory that was handed out of torch, which does not move the version counter",
+        ),
+        (
+            "alias",
+            "it goes through an alias with a version counter of its own, or the counter was set back",
+        ),
     ],
 )
-def test_why_torch_does_not_see_a_write(through, words):
+def test_why_torch_does_not_see_a_write(way, words):
     """A silent write says how it got past the counter, once."""
     (write,) = EXAMPLES["silent"].writes
-    finding = dataclasses.replace(EXAMPLES["silent"], writes=(dataclasses.replace(write, through=through),))
+    finding = dataclasses.replace(EXAMPLES["silent"], writes=(dataclasses.replace(write, past_counter=way),))
     text = " ".join(to_text(finding).split())
     assert f"= note: torch does not see the write at silent.py:5: {words} = " in text
 
@@ -183,9 +190,10 @@ def test_report_ends_with_the_summary_of_the_first_finding():
     )
 
 
-def test_report_counts_several_findings():
+def test_report_counts_several_findings(monkeypatch):
     """With several findings the numbers of errors and warnings stand before the last line."""
-    report = Report("refused", tuple(EXAMPLES[n] for n in ("freed", "plain", "repaired")))
+    report = Report("refused", tuple(EXAMPLES[n] for n in ("freed", "plain", "silent")))
+    monkeypatch.setitem(CODES, "UC102", dataclasses.replace(CODES["UC102"], severity="warning"))
     *_, count, blank, last = render(report, "text").split("\n")
     assert (count, blank) == ("2 errors and 1 warning", "")
     assert last.startswith("SUMMARY: UC301 ")

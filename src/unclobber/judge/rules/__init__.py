@@ -1,16 +1,27 @@
-"""One file a code; this table is the order in which they are asked."""
+"""One file a code, found by the code's name; ``judge`` in it turns evidence into a finding.
+
+A code without a ``judge`` is told from something else than the evidence of its stage.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
+from typing import Any
 
-from ...model import Evidence, Finding
-from . import uc101, uc101_detached, uc102, uc103, uc105
+from ...model import CODES, Evidence, Finding, RefusalEvidence, Stage
 
-RULES: tuple[Callable[[Evidence], Finding | None], ...] = (
-    uc103.judge,
-    uc105.judge,
-    uc101_detached.judge,
-    uc101.judge,
-    uc102.judge,
-)
+
+def _judges(stage: Stage) -> dict[str, Any]:
+    modules = {
+        code: import_module(f".{code.lower()}", __name__)
+        for code, entry in CODES.items()
+        if entry.stage == stage
+    }
+    return {code: module.judge for code, module in modules.items() if hasattr(module, "judge")}
+
+
+OVERWRITTEN: dict[str, Callable[[Evidence], Finding | None]] = _judges("backward")
+"""For a saved tensor that backward asks for; no two of them find something in the same evidence."""
+REFUSED: dict[str, Callable[[RefusalEvidence], Finding]] = _judges("write")
+"""For what torch refuses on the spot."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...model import Finding, Fix, RefusalEvidence
+from ...model import CODES, Finding, Fix, RefusalEvidence
 from ...torch_internals.inplace_modules import INPLACE_POSITION
 
 
@@ -48,6 +48,7 @@ def finding(
     first, *others = fixes
     return Finding(
         code=evidence.code,
+        variant=evidence.variant,
         message=message,
         saved=evidence.made,
         writes=() if evidence.write is None else (evidence.write,),
@@ -58,17 +59,10 @@ def finding(
     )
 
 
-_VIEWS = {
-    "UC203": "one of several views that one call returned",
-    "UC204": "a view that was made with grad mode off",
-    "UC205": "a view that a custom Function returned",
-}
-
-
 def judge_use(evidence: RefusalEvidence) -> Finding:
     """A view is used after its memory was written: torch notices late, at the line that reads it."""
     view = subject(evidence)
-    kind = _VIEWS[evidence.code]
+    kind = CODES[evidence.code].used or "a view"
     named = view != "the tensor"
     if evidence.code == "UC203" and evidence.made is None:
         kind += " (unbind, split, chunk, a loop over a tensor)"
@@ -78,6 +72,7 @@ def judge_use(evidence: RefusalEvidence) -> Finding:
     )
     return Finding(
         code=evidence.code,
+        variant=evidence.variant,
         message=f"{view} is {kind}, used after its memory was written in place"
         if named
         else f"{kind} is used after its memory was written in place",

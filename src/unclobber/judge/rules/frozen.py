@@ -10,6 +10,7 @@ def judge_frozen(save: Save, write: Write) -> Finding:
     what = f"`{save.expression}`" if save.expression else "a tensor"
     return Finding(
         code="UC101",
+        variant="frozen",
         message=f"{what} was written to while it is frozen",
         saved=save,
         writes=(write,),

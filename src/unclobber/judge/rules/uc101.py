@@ -11,9 +11,14 @@ from ...model import Evidence, Finding, Fix, Write, culprit, listing
 from ...torch_internals.inplace_modules import INPLACE_POSITION
 from .. import _own_writes
 from .._words import after_backward, line, sentence
+from . import uc101_detached
 
 
 def judge(evidence: Evidence) -> Finding | None:
+    if evidence.kind != "saved":
+        return None
+    if evidence.detached is not None and not evidence.repaired:
+        return uc101_detached.judge(evidence, evidence.detached)
     if not evidence.moved or evidence.stretch is not None:
         return None
     kept = _harmless(evidence)
@@ -97,5 +102,5 @@ def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     else:
         fixes.append(Fix("write into a new tensor instead of this memory, or clone it before it is saved"))
     if evidence.past_torch is None:  # else guard would have to know what was there
-        fixes.append(Fix("or keep the program as it is and run it under unclobber.guard()"))
+        fixes.append(Fix("or keep the program as it is and run it under unclobber.guard()", guard=True))
     return tuple(fixes)

@@ -6,14 +6,12 @@ backward needs it. ``detach_`` has dropped that.
 
 from __future__ import annotations
 
-from ...model import Evidence, Finding, Fix
+from ...model import Evidence, Finding, Fix, Write
 from .._words import sentence
 
 
-def judge(evidence: Evidence) -> Finding | None:
-    write = evidence.detached
-    if write is None or evidence.repaired:
-        return None
+def judge(evidence: Evidence, write: Write) -> Finding:
+    """The finding for ``write``, the ``detach_()``."""
     tensor = write.expression or "x"
     alone = write.site is not None and write.site.statement == f"{tensor}.detach_()"
     way_out = Fix(
@@ -22,6 +20,7 @@ def judge(evidence: Evidence) -> Finding | None:
     )
     return Finding(
         code="UC101",
+        variant="detached",
         message=sentence(evidence.save, "was detached in place"),
         saved=evidence.save,
         writes=(write,),

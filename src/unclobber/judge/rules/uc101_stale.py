@@ -13,6 +13,7 @@ def judge(evidence: StaleEvidence) -> Finding:
         return _in_transform(evidence)
     return Finding(
         code="UC101",
+        variant="unwatched",
         message="a tensor that was saved before watching began was overwritten",
         needed=evidence.needed,
         fixes=(
@@ -29,6 +30,7 @@ def judge(evidence: StaleEvidence) -> Finding:
 def _in_transform(evidence: StaleEvidence) -> Finding:
     return Finding(
         code="UC101",
+        variant="unwatched",
         message="a tensor that was saved inside of a torch.func transform was overwritten",
         needed=evidence.needed,
         fixes=(

@@ -17,6 +17,8 @@ _UNCHECKED = (
 
 
 def judge(evidence: Evidence) -> Finding | None:
+    if evidence.kind != "saved":
+        return None
     if evidence.stretch is not None:
         return _by_content(evidence, evidence.stretch)
     if evidence.moved:
@@ -67,7 +69,7 @@ def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     if last is not None and last.optimizer:
         return (after_backward(last.optimizer, in_loop=evidence.went_before),)
     later = Fix("write after the backward that needs the old values, or clone the tensor before it is saved")
-    if last is None or last.library or last.through is None or not last.through.startswith(".data"):
+    if last is None or last.library or last.past_counter not in ("data", "set data"):
         return (later,)
     seen = Fix("write under torch.no_grad() instead of through .data: torch then sees it and refuses")
     return later, seen

@@ -24,6 +24,7 @@ def judge_misread(write: Write, read: Site | None) -> Finding:
     title = "read from a copy: clone the operand that shares the memory, or write out of place"
     return Finding(
         code="UC102",
+        variant="misread",
         message=f"{what} is overwritten by an operation that still reads the old values",
         writes=(write,),
         needed=Need(read),

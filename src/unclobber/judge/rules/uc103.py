@@ -56,6 +56,7 @@ def judge_dirty(writes: tuple[Write, ...], need: Need, *, function: str, torch_m
     what = f"`{written}`" if written else "a tensor"
     return Finding(
         code="UC103",
+        variant="dirty",
         message=f"{function}.forward marks {what} dirty but returns another tensor",
         writes=writes,
         needed=need,
@@ -87,6 +88,7 @@ def judge_unmarked(save: Save, writes: tuple[Write, ...], need: Need, *, returne
     )
     return Finding(
         code="UC103",
+        variant="unmarked",
         message=f"{held} was overwritten by {function}.forward without ctx.mark_dirty, and then read again",
         saved=save,
         writes=writes,

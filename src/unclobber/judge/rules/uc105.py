@@ -23,6 +23,7 @@ def judge(evidence: Evidence) -> Finding | None:
     fixes.append(Fix("or give the tensor to checkpoint as an argument: torch then checks its version"))
     return Finding(
         code="UC105",
+        variant="recomputed",
         message=f"{tensor_name(evidence.save)} {how} after the checkpoint's forward read it, "
         "and its recomputation reads it again",
         saved=evidence.save,

@@ -11,7 +11,7 @@ from ._refused import finding, operation, out_of_place, subject
 
 
 def judge(evidence: RefusalEvidence) -> Finding:
-    off = "inference mode" if evidence.grad_off == "inference_mode" else "no_grad"
+    off = "inference mode" if evidence.variant == "inference_mode" else "no_grad"
     view = subject(evidence)
     return finding(
         evidence,

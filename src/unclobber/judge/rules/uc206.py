@@ -14,17 +14,17 @@ from ._refused import finding, operation, subject
 
 def judge(evidence: RefusalEvidence) -> Finding:
     name = subject(evidence)
-    if evidence.saving:
+    if evidence.variant == "saved":
         did = f"{operation(evidence)} must save it for backward"
         written = f"to be saved for backward here, by {operation(evidence)}"
-    elif evidence.trainable:
+    elif evidence.variant == "trained":
         did = "is to require grad outside of it"
         written = "to require grad here"
     else:
         did = f"{operation(evidence)} writes to it outside of it"
         written = f"written here, outside of inference mode ({operation(evidence)})"
     made = None if evidence.made is None else f"{name} was made here, in inference mode"
-    link = " and " if evidence.trainable else ", and "
+    link = " and " if evidence.variant == "trained" else ", and "
     found = finding(
         evidence,
         f"{name} was made in inference mode{link}{did}",
@@ -37,10 +37,10 @@ def judge(evidence: RefusalEvidence) -> Finding:
         ),
     )
     # What is to save it, or to take its gradient, writes nothing.
-    if evidence.saving:
+    if evidence.variant == "saved":
         places = {"write": "saved", "saved": "made"}
         found = replace(found, saved=evidence.saver, made=evidence.made)
-    elif evidence.trainable:
+    elif evidence.variant == "trained":
         site = None if evidence.write is None else evidence.write.site
         places = {"write": "needed"}
         found = replace(found, needed=Need(site))

@@ -13,7 +13,7 @@ from ._refused import finding, operation, out_of_place, subject
 
 def judge(evidence: RefusalEvidence) -> Finding:
     name = subject(evidence)
-    if evidence.input_overlaps:
+    if evidence.variant == "input":
         return finding(
             evidence,
             f"{operation(evidence)} writes to {name} while it reads memory that overlaps it",

@@ -22,7 +22,7 @@ _MOST = 6
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
     """The saving expression with a clone of what it saves."""
-    if finding.saved is None or not finding.code.startswith(("UC10", "UC206")):
+    if finding.saved is None or not (finding.entry.stage == "backward" or finding.code == "UC206"):
         return
     for site, (path, source, statement) in saved_spots(finding, project):
         inside = source.expressions(site) or [n for n in walk(statement) if isinstance(n, cst.BaseExpression)]

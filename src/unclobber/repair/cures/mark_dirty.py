@@ -22,7 +22,7 @@ from .save_for_backward import after_docstring
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
     """The forward that wrote, with its input marked or copied."""
-    if finding.code != "UC103" or finding.saved is None or finding.saved.role is not None:
+    if finding.variant != "unmarked":
         return
     for _, (path, source, statement) in write_spots(finding, project):
         if not isinstance(statement, cst.BaseSmallStatement):

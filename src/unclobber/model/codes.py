@@ -1,0 +1,323 @@
+"""The codes: all that is said of each of them wherever it is met, one entry a code.
+
+A new code is one entry here, one rule (``judge/rules/uc….py``), one page (``judge/pages/UC….md``) and one
+program that is refused or wrong in that way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Severity = Literal["error", "warning"]
+
+Stage = Literal["backward", "write", "graph"]
+"""What goes wrong: ``backward`` needs a value that has been overwritten; torch refuses the ``write`` (or
+whatever else the line does) on the spot; the ``graph`` that backward goes through is freed."""
+
+Subject = Literal[
+    "leaf", "view of a leaf", "view", "one of several views", "view of a Function", "inference", "expanded"
+]
+"""What kind of tensor one of torch's sentences is about."""
+
+Variant = Literal[
+    "detached", "frozen", "unwatched",  # UC101
+    "misread",  # UC102
+    "dirty", "unmarked",  # UC103
+    "recomputed",  # UC105
+    "no_grad", "inference_mode",  # UC204
+    "saved", "trained",  # UC206
+    "input",  # UC207
+]  # fmt: skip
+"""In which of several ways a code came about, where the usual words don't fit all of them:
+
+- ``detached``: ``detach_()`` took the saved tensor's history; ``frozen``: the program has frozen it itself;
+  ``unwatched``: it was saved where nobody looked.
+- ``misread``: an operation overwrites what it still reads.
+- ``dirty``: a tensor that is marked dirty is not returned; ``unmarked``: an input is overwritten unmarked.
+- ``recomputed``: a recomputation reads what nobody saved.
+- ``no_grad``, ``inference_mode``: what was on where the view was made.
+- ``saved``, ``trained``: the inference tensor was to be saved or to require grad, not to be written.
+- ``input``: an input shares memory with what is written.
+"""
+
+Reading = Literal[
+    "as written",
+    "with the write not recorded",
+    "with the write recorded",
+    "with each view taken on its own",
+    "with the view taken in normal mode",
+    "with the custom Function's output copied",
+    "with no_grad for inference_mode",
+    "with the view detached alone",
+    "with the tensors on ctx as they were in forward",
+    "with the custom Function run on a copy and its result written back",
+    "with the gradient stopped at the graph that was freed",
+    "with every graph kept",
+    "with memory of its own for what is expanded",
+]
+"""What a program may be taken to mean that torch refuses, or that is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A sentence in which torch refuses."""
+
+    sentence: str
+    """A part of it that stands in no other error; of two that one message holds the longer one counts."""
+    subject: Subject | None = None
+    variant: Variant | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Code:
+    """What is said of one code."""
+
+    name: str
+    stage: Stage
+    gist: str
+    """In so few words that a list of all codes keeps to 80 columns."""
+    meaning: str
+    """In one sentence."""
+    advice: str
+    """What to do about it, in one sentence."""
+    untold: str
+    """What is certain although the story could not be told; no full stop."""
+    summary: str
+    """Which line does what to which, with places in braces; what stands in brackets is left out where its
+    place is not known."""
+    summaries: Mapping[Variant | Literal["harmless"], str] = field(default_factory=dict)
+    """The same for variants that it isn't true of, and for writes that changed no needed value."""
+    severity: Severity = "error"
+    refusals: tuple[Refusal, ...] = ()
+    """torch's own sentences, where it refuses."""
+    label: str | None = None
+    """What the refused tensor is, in a few words."""
+    used: str | None = None
+    """What the view is that torch refuses only at a later use, once its memory was written."""
+    reading: Reading | None = None
+    """What a program is taken to mean. It is run from the program as it is, under ``guard``, without a
+    candidate's edits; without a reading nothing can be proved."""
+    guard: Literal["offered", "offered where kept"] | None = None
+    """Whether to run it under ``guard`` is a way out: always, or where guard keeps the value."""
+
+
+CODES: dict[str, Code] = {
+    "UC101": Code(
+        name="saved-overwritten",
+        stage="backward",
+        gist="a saved tensor was overwritten, torch noticed",
+        meaning="A tensor that backward needs was overwritten in place after autograd had saved it.",
+        advice="Write into a new tensor, write before the operation that saves, or run under "
+        "unclobber.guard().",
+        untold="a saved tensor was overwritten before backward needed it",
+        summary="{write} overwrites what {saved} saved",
+        summaries={
+            "harmless": "{write} writes to the storage of what {saved} saved",
+            "detached": "{write} detaches what {saved} saved",
+        },
+        refusals=(
+            Refusal(
+                "one of the variables needed for gradient computation has been modified by an inplace "
+                "operation"
+            ),
+        ),
+        reading="as written",
+        guard="offered",
+    ),
+    "UC102": Code(
+        name="saved-overwritten-silently",
+        stage="backward",
+        gist="the same in a way that torch can't see",
+        meaning="A tensor that backward needs was overwritten in a way that PyTorch does not see, so the "
+        "gradient is wrong and nothing is raised.",
+        advice="Write after the backward that needs the old values, or clone the tensor before it is saved.",
+        untold="a saved tensor was overwritten unseen by torch",
+        summary="{write} overwrites what {saved} saved",
+        summaries={
+            "harmless": "{write} writes to the storage of what {saved} saved",
+            "misread": "{write} overwrites what it still reads",
+        },
+        reading="as written",
+        guard="offered where kept",
+    ),
+    "UC103": Code(
+        name="saved-on-ctx",
+        stage="backward",
+        gist="a tensor on ctx changed, or no mark_dirty",
+        meaning="A custom autograd Function reads in its backward a tensor from ctx that has changed since "
+        "forward, or overwrites its input in forward without saying so.",
+        advice="Keep tensors with ctx.save_for_backward, and declare inputs that are written with "
+        "ctx.mark_dirty.",
+        untold="a tensor that a custom Function left on ctx for backward was overwritten",
+        summary="{write} overwrites what {saved} kept on ctx",
+        summaries={
+            "dirty": "{write} changes a tensor in place that is marked dirty and not returned",
+            "unmarked": "{write} overwrites what {saved} handed to it, without mark_dirty",
+        },
+        reading="with the tensors on ctx as they were in forward",
+    ),
+    "UC104": Code(
+        name="gradient-overwritten",
+        stage="backward",
+        gist="a hook changed a gradient that is shared",
+        meaning="A hook or a backward changed in place a gradient that another consumer still needs.",
+        advice="Return a new tensor from the hook or the backward.",
+        untold="a gradient was changed in place while another consumer still needs it",
+        summary="{write} changes a gradient[ that {needed} still needs]",
+    ),
+    "UC105": Code(
+        name="recompute-differs",
+        stage="backward",
+        gist="a checkpoint recomputed other values",
+        meaning="The recomputation of a checkpoint saw other values than its forward did.",
+        advice="Write to the checkpoint's inputs after backward, or pass a clone to the checkpoint.",
+        untold="a tensor was overwritten between a checkpoint's forward and its recomputation, which reads "
+        "it",
+        summary="{needed} recomputes other values[ than {saved} saved]",
+    ),
+    "UC201": Code(
+        name="leaf-written",
+        stage="write",
+        gist="in-place on a leaf that requires grad",
+        meaning="A leaf that requires grad was written in place.",
+        advice="Write under torch.no_grad(), or call requires_grad_() after the write.",
+        untold="a leaf that requires grad was to be written in place",
+        summary="{write} writes to a leaf that requires grad[, made at {saved}]",
+        refusals=(
+            Refusal("a leaf Variable that requires grad is being used in an in-place operation", "leaf"),
+            Refusal("a leaf Variable that requires grad has been used in an in-place operation", "leaf"),
+        ),
+        label="a leaf that requires grad",
+        reading="with the write recorded",
+    ),
+    "UC202": Code(
+        name="leaf-view-written",
+        stage="write",
+        gist="in-place on a view of such a leaf",
+        meaning="A view of a leaf that requires grad was written in place.",
+        advice="Write under torch.no_grad(), or to a clone of the leaf.",
+        untold="a view of a leaf that requires grad was to be written in place",
+        summary="{write} writes to a view of a leaf that requires grad[, made at {saved}]",
+        refusals=(
+            Refusal(
+                "a view of a leaf Variable that requires grad is being used in an in-place operation",
+                "view of a leaf",
+            ),
+        ),
+        reading="with the write recorded",
+    ),
+    "UC203": Code(
+        name="multi-view-written",
+        stage="write",
+        gist="in-place on one of the views of a split",
+        meaning="One of the several views that unbind, split or chunk returns was written in place.",
+        advice="Index the views one by one, or write into a new tensor.",
+        untold="one of several views that one call returned was to be written in place, or was used after "
+        "that",
+        summary="{write} writes to one of several views[ made at {saved}]",
+        refusals=(
+            Refusal(
+                "This view is the output of a function that returns multiple views", "one of several views"
+            ),
+        ),
+        used="one of several views that one call returned",
+        reading="with each view taken on its own",
+    ),
+    "UC204": Code(
+        name="no-grad-view-written",
+        stage="write",
+        gist="in-place on a view made under no_grad",
+        meaning="A view that was made where grad mode was off was written in place where it is on.",
+        advice="Make the view and write to it in the same mode.",
+        untold="a view made with grad mode off was to be written in place, or was used after that",
+        summary="{write} writes to a view made with grad mode off[ at {saved}]",
+        refusals=(
+            Refusal("created in no_grad mode and", "view", "no_grad"),
+            Refusal("created in inference mode and", "view", "inference_mode"),
+        ),
+        label="a view made where grad mode was off",
+        used="a view that was made with grad mode off",
+        reading="with the view taken in normal mode",
+    ),
+    "UC205": Code(
+        name="function-view-written",
+        stage="write",
+        gist="in-place on a view from a custom Function",
+        meaning="A view that a custom autograd Function returned was written in place.",
+        advice="Return a clone from the Function, or write into a new tensor.",
+        untold="a view that a custom Function returned was to be written in place, or was used after that",
+        summary="{write} writes to a view from a custom Function[, made at {saved}]",
+        refusals=(Refusal("This view was created inside a custom Function", "view of a Function"),),
+        label="a view made inside a custom Function",
+        used="a view that a custom Function returned",
+        reading="with the custom Function's output copied",
+    ),
+    "UC206": Code(
+        name="inference-tensor",
+        stage="write",
+        gist="an inference tensor was saved or written",
+        meaning="A tensor made in inference mode was saved for backward, or written outside of inference "
+        "mode.",
+        advice="Clone the tensor outside of inference mode, or use torch.no_grad() in its place.",
+        untold="a tensor made in inference mode was used where autograd must know of it",
+        summary="{offending} uses an inference tensor[ made at {made}]",
+        refusals=(
+            Refusal("Inplace update to inference tensor outside InferenceMode", "inference"),
+            Refusal("Inference tensors cannot be saved for backward", "inference", "saved"),
+            Refusal(
+                "Setting requires_grad=True on inference tensor outside InferenceMode", "inference", "trained"
+            ),
+        ),
+        label="an inference tensor",
+        reading="with no_grad for inference_mode",
+    ),
+    "UC207": Code(
+        name="overlapping-memory",
+        stage="write",
+        gist="in-place on an expanded tensor",
+        meaning="A tensor of which several elements share memory, such as an expanded one, was written in "
+        "place.",
+        advice="Clone the tensor before the write.",
+        untold="a tensor of which several elements share memory was to be written in place",
+        summary="{write} writes to an expanded tensor[, made at {saved}]",
+        refusals=(
+            Refusal(
+                "more than one element of the written-to tensor refers to a single memory location",
+                "expanded",
+            ),
+            Refusal(
+                "some elements of the input tensor and the written-to tensor refer to a single",
+                variant="input",
+            ),
+        ),
+        label="several of its elements share memory",
+        reading="with memory of its own for what is expanded",
+    ),
+    "UC208": Code(
+        name="view-detached",
+        stage="write",
+        gist="detach_() on a view",
+        meaning="A view was detached in place.",
+        advice="Use the out-of-place detach(): it gives a tensor of its own that shares the memory.",
+        untold="a view was to be detached in place",
+        summary="{write} detaches a view in place[, made at {saved}]",
+        refusals=(Refusal("Can't detach views in-place", "view"),),
+        label="a view",
+        reading="with the view detached alone",
+    ),
+    "UC301": Code(
+        name="graph-freed",
+        stage="graph",
+        gist="backward through a graph that was freed",
+        meaning="Backward went through a graph whose saved tensors an earlier backward had freed.",
+        advice="Compute the shared part anew, add up the losses and call backward once, or detach what ties "
+        "the graphs together.",
+        untold="this backward goes on into a graph that is freed already",
+        summary="{needed} needs the graph that {freed} freed",
+        refusals=(Refusal("Trying to backward through the graph a second time"),),
+        reading="with the gradient stopped at the graph that was freed",
+    ),
+}
+"""Every code; names and meanings are stable."""
