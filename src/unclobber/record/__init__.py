@@ -4,10 +4,11 @@ One ``Ledger`` belongs to one session. It is fed by ``hooks`` and asked by the s
 need; it decides nothing. Everything in it dies with the graph nodes that autograd frees.
 """
 
+from ._fingerprint import Fingerprint, Place
 from ._region import Region, overlap, region_of
 from ._write_event import WriteEvent
 from .content import differing, same_bits
-from .fingerprints import Fingerprint, Fingerprints, Place
+from .fingerprints import Fingerprints
 from .ledger import METADATA_ONLY, Ledger, Standing, same_memory
 from .misread import LARGEST_COPY
 from .saved import History, SavedTensor, UncheckedSave

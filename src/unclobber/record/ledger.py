@@ -23,13 +23,14 @@ from ..torch_internals import compat
 from . import view_writes
 from ._by_address import SavesByAddress
 from ._doubt import Doubt, Input
+from ._fingerprint import Place
 from ._region import overlap, region_of
 from ._shared_counters import SharedCounters
 from ._storage import StorageBook
 from ._undo import Account
 from ._write_event import WriteEvent
 from .content import same_bits
-from .fingerprints import Fingerprints, Place
+from .fingerprints import Fingerprints
 from .misread import LARGEST_COPY, misreads
 from .saved import Filing, SavedTensor, Swap, note_original
 from .saved_bytes import SavedBytes
@@ -317,7 +318,7 @@ class Ledger:
                     continue
                 with torch.no_grad(), compat.unseen_by_torch():
                     inputs.append(Input(tensor, tensor.clone(), book, book.serial))
-        return Doubt(self, operation, inputs) if inputs else None
+        return Doubt(self.enter, operation, inputs) if inputs else None
 
     def enter(self, tensor: torch.Tensor, book: StorageBook, operation: str, stack: frames.Stack) -> None:
         """Note a write that no kernel of ours could announce; what it destroyed is there again for now."""

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ..torch_internals import compat
-
-if TYPE_CHECKING:
-    from ._ending import Ending
+from ._agreement import Difference, agree
 
 Key = tuple[Any, ...]
 
@@ -177,30 +175,6 @@ def _node_of(root: Any) -> Any:
 
 # --- comparing ------------------------------------------------------------------------------------
 
-ROUNDING = 32
-"""Two values agree if they differ by at most so many machine epsilons of the tensor's largest
-element: room for another order of summation, and for nothing else."""
-
-
-@dataclass
-class Story:
-    """All that one run has recorded."""
-
-    records: list[Record]
-    ending: Ending | None = None
-    """What it left behind, if it went to its end."""
-
-
-@dataclass
-class Difference:
-    """How two runs differ."""
-
-    why: str = ""
-    compared: int = 0
-    leaves: int = 0
-    gradients: int = 0
-    largest: float = 0.0
-
 
 def compare(reference: list[Record], candidate: list[Record], until: int) -> Difference:
     """Compare backward calls: all up to ``until``, which both must have reached, and those after it
@@ -264,32 +238,3 @@ def _by_key(record: Record) -> dict[Key, list[torch.Tensor | None]]:
 
 def _counts(gradient: torch.Tensor | None) -> bool:
     return gradient is not None and bool(gradient.to_dense().count_nonzero())
-
-
-def agree(one: torch.Tensor | None, other: torch.Tensor | None, found: Difference) -> bool:
-    if one is None or other is None:
-        return one is other
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    one, other = one.to_dense().cpu(), other.to_dense().cpu()
-    if torch.equal(one, other):
-        return True
-    if not (one.is_floating_point() or one.is_complex()):
-        return False
-    if not torch.equal(one.isfinite(), other.isfinite()):
-        return False
-    if not torch.equal(one.isnan(), other.isnan()):
-        return False
-    finite = one.isfinite()
-    if not torch.equal(one[~finite].nan_to_num(), other[~finite].nan_to_num()):
-        return False
-    wide = torch.complex128 if one.is_complex() else torch.float64
-    a, b = one[finite].to(wide), other[finite].to(wide)
-    if not a.numel():
-        return True
-    scale = float(torch.maximum(a.abs().max(), b.abs().max()))
-    relative = float((a - b).abs().max()) / scale if scale else 0.0
-    if relative > ROUNDING * torch.finfo(one.dtype).eps:
-        return False
-    found.largest = max(found.largest, relative)
-    return True

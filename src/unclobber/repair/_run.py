@@ -22,12 +22,13 @@ import torch
 from ..model import Finding
 from ..session.session import Session
 from . import _ending, _leftovers, _overlay, _proposal, _readings
-from ._ending import Ending, compare_endings
+from ._agreement import Difference
+from ._ending import Ending, Story, compare_endings
 from ._holders import Holders
 from ._job import Comparison, Different, Job, Ran
 from ._living import Living
 from ._probes import instrumented
-from ._recorder import Difference, Enough, Recorder, Story, compare
+from ._recorder import Enough, Recorder, compare
 from .project import Project, root_of
 
 SEED = 0
