@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from ..torch_internals import compat
+from ..torch_internals.engine import EngineCall
 from ._agreement import Difference, agree
 
 Key = tuple[Any, ...]
@@ -34,8 +35,20 @@ class Record:
     """What ``autograd.grad`` handed back."""
 
 
+class _Begun(NamedTuple):
+    """One call that is running."""
+
+    nth: int
+    recorded: bool
+    nodes: list[Any]
+    before: list[torch.Tensor]
+    """Copies of its roots."""
+    spends: bool
+    """Whether the graph counts as freed when it is done."""
+
+
 class Recorder:
-    """Wraps torch's backward from ``install`` to the end of the process.
+    """Told of backward calls from ``engine.subscribe`` on, in a run to the end of the process.
 
     Args:
         stop_after: Raise ``Enough`` after so many calls.
@@ -62,45 +75,42 @@ class Recorder:
         self.failed_at: int | None = None
         self._leaves: dict[int, tuple[torch.Tensor, Key]] = {}
 
-    def install(self) -> None:
-        for home, name in compat.backward_homes():
-            setattr(home, name, self._wrapped(getattr(home, name)))
+    def begin(self, call: EngineCall) -> _Begun | None:
+        """A backward is about to run."""
+        if call.in_transform:
+            return None
+        self.begun += 1
+        recorded = self.stop_after is None or self.begun <= self.stop_after
+        nodes = _graph(call.roots) if recorded or self.cut else []
+        before: list[torch.Tensor] = []
+        if recorded:
+            with compat.unseen_by_torch():
+                before = [root.detach().clone() for root in call.roots if isinstance(root, torch.Tensor)]
+            self._learn(nodes)
+        begun = _Begun(self.begun, recorded, nodes, before, spends=self.cut and not call.keeps_graph)
+        if self.cut:
+            call.keep_graph()
+            _stop_at_spent(nodes)
+        return begun
 
-    def _wrapped(self, original: Any) -> Any:
-        def run_backward(outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-            if compat.in_transform(outputs):
-                return original(outputs, *args, **kwargs)
-            self.begun += 1
-            nth = self.begun
-            recorded = self.stop_after is None or nth <= self.stop_after
-            nodes = _graph(outputs) if recorded or self.cut else []
-            before: list[torch.Tensor] = []
-            if recorded:
-                with compat.unseen_by_torch():
-                    before = [root.detach().clone() for root in outputs if isinstance(root, torch.Tensor)]
-                self._learn(nodes)
-            kept = True
-            if self.cut:
-                # positional in torch: grad_tensors, retain_graph, create_graph, inputs
-                kept = bool(args[1]) if len(args) > 1 else bool(kwargs.get("retain_graph"))
-                if len(args) > 1:
-                    args = (args[0], True, *args[2:])
-                _stop_at_spent(nodes)
-            try:
-                answer = original(outputs, *args, **kwargs)
-            except BaseException:
-                if self.failed_at is None:
-                    self.failed_at = nth
-                raise
-            if not kept:
-                _mark_spent(nodes)
-            if recorded:
-                self._write(before, answer)
-            if self._after_each(nth) or (nth == self.stop_after and not self._go_on()):
-                raise Enough
-            return answer
+    def end(self, begun: _Begun | None, call: EngineCall) -> None:
+        """A backward has ended.
 
-        return run_backward
+        Raises:
+            Enough: the run need not go on.
+        """
+        if begun is None:
+            return
+        if not call.done:
+            if self.failed_at is None:
+                self.failed_at = begun.nth
+            return
+        if begun.spends:
+            _mark_spent(begun.nodes)
+        if begun.recorded:
+            self._write(begun.before, call.answer)
+        if self._after_each(begun.nth) or (begun.nth == self.stop_after and not self._go_on()):
+            raise Enough
 
     def _learn(self, nodes: list[Any]) -> None:
         for node in nodes:

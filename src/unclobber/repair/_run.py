@@ -21,6 +21,7 @@ import torch
 
 from ..model import Finding
 from ..session.session import Session
+from ..torch_internals.engine import engine
 from . import _ending, _leftovers, _overlay, _proposal, _readings
 from ._agreement import Difference
 from ._ending import Ending, Story, compare_endings
@@ -71,7 +72,7 @@ class Run:
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.session)
             # Entering a session may probe torch with backward calls of its own.
-            self.recorder.install()
+            engine.subscribe(self.recorder)
             if job.probes:
                 self.holders.install()
             _seed()
