@@ -9,7 +9,7 @@ from ._region import Region, overlap, region_of
 from ._write_event import WriteEvent
 from .content import differing, same_bits
 from .fingerprints import Fingerprints
-from .ledger import METADATA_ONLY, Ledger, Standing, same_memory
+from .ledger import METADATA_ONLY, FingerprintedLedger, Ledger, Standing, same_memory
 from .misread import LARGEST_COPY
 from .saved import History, SavedTensor, UncheckedSave
 from .saved_bytes import SavedBytes
@@ -19,6 +19,7 @@ __all__ = [
     "LARGEST_COPY",
     "METADATA_ONLY",
     "Fingerprint",
+    "FingerprintedLedger",
     "Fingerprints",
     "History",
     "Ledger",

@@ -539,21 +539,6 @@ class Ledger:
             self.watched.clear()
             return False
 
-    def take_fingerprints(self, prints: Fingerprints) -> None:
-        """Keep ``prints`` up to date with the writes that are seen, from now on."""
-        self.prints = prints
-        before_write = self.before_write
-
-        def before_write_printed(tensor: torch.Tensor, *rest: Any) -> StorageBook | None:
-            with prints.quiet():
-                key = compat.storage_key_or_none(tensor)
-                if key is not None:  # without storage there is no fingerprint either
-                    prints.before_write(key, lambda: Place(frames.capture(3), False))
-                return before_write(tensor, *rest)
-
-        # On the object: sessions without fingerprints pay nothing for this.
-        self.before_write = before_write_printed  # type: ignore[method-assign,assignment]
-
     def file(self, tensor: torch.Tensor, stack: frames.Stack) -> SavedTensor:
         """Keep an eye on ``tensor`` as if an operation had saved it now, until the result is dropped."""
         saved = SavedTensor.__new__(SavedTensor)
@@ -686,6 +671,29 @@ class Ledger:
             book = ref()
             if book is not None:
                 yield from book.saves()
+
+
+class FingerprintedLedger(Ledger):
+    """A ledger whose session takes fingerprints, and keeps them up to date with the writes that are seen.
+
+    Args:
+        prints: The session's.
+        keeps_originals: As for ``Ledger``.
+    """
+
+    prints: Fingerprints
+
+    def __init__(self, prints: Fingerprints, *, keeps_originals: bool = False) -> None:
+        super().__init__(keeps_originals=keeps_originals)
+        self.prints = prints
+
+    def before_write(self, tensor: torch.Tensor, *rest: Any) -> StorageBook | None:
+        """As for ``Ledger``."""
+        with self.prints.quiet():
+            key = compat.storage_key_or_none(tensor)
+            if key is not None:  # without storage there is no fingerprint either
+                self.prints.before_write(key, lambda: Place(frames.capture(3), False))
+            return super().before_write(tensor, *rest)
 
 
 def _newest_operations_stack() -> frames.Stack | None:

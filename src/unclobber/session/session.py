@@ -40,7 +40,7 @@ from ..hooks import saves as _saves
 from ..judge import judge, judge_untold, outcome
 from ..judge.refusals import judge_refusal
 from ..model import Finding, InplaceError, Report, SilentWriteWarning, Site, Totals, asked, culprit
-from ..record import Fingerprints, Ledger, SavedBytes, SavedTensor, Standing, view_writes
+from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, SavedTensor, Standing, view_writes
 from ..source import compiled
 from ..torch_internals import compat
 from ..torch_internals.patches import Patches
@@ -94,9 +94,11 @@ class Session:
         self.fingerprint = fingerprint
         self.command = command
         self.warn = warn
-        self.ledger = Ledger(keeps_originals=policy != "guard")
+        originals = policy != "guard"
+        self.ledger = Ledger(keeps_originals=originals)
         if fingerprint:
-            self.ledger.take_fingerprints(Fingerprints(fingerprint, write_log.storage_of))
+            prints = Fingerprints(fingerprint, write_log.storage_of)
+            self.ledger = FingerprintedLedger(prints, keeps_originals=originals)
         if policy == "audit":
             self.ledger.saved_bytes = SavedBytes()
         self.findings: list[Finding] = []

@@ -14,13 +14,14 @@ from .patches import Patches
 class EngineCall:
     """One call of the engine."""
 
-    __slots__ = ("_args", "_kwargs", "answer", "done", "in_transform", "roots")
+    __slots__ = ("answer", "args", "done", "in_transform", "kwargs", "roots")
 
     def __init__(self, roots: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.roots = roots
         """The tensors (or gradient edges) that backward starts from."""
-        self._args = args
-        self._kwargs = kwargs
+        self.args = args
+        """What torch is given beside them."""
+        self.kwargs = kwargs
         self.in_transform = compat.in_transform(roots)
         """Whether a transform of ``torch.func`` makes it, which allows no hooks."""
         self.done = False
@@ -50,20 +51,14 @@ class EngineCall:
 
     def _argument(self, position: int, name: str) -> Any:
         """torch's own Python gives all by position."""
-        return self._args[position] if len(self._args) > position else self._kwargs.get(name)
+        return self.args[position] if len(self.args) > position else self.kwargs.get(name)
 
     def keep_graph(self) -> None:
         """Have the engine keep the graph, whatever the program gave."""
-        if len(self._args) > 1:
-            self._args = (self._args[0], True, *self._args[2:])
+        if len(self.args) > 1:
+            self.args = (self.args[0], True, *self.args[2:])
         else:
-            self._kwargs = {**self._kwargs, "keep_graph": True}
-
-    def run(self, run: Any) -> Any:
-        """Hand the call to torch's own function."""
-        self.answer = run(self.roots, *self._args, **self._kwargs)
-        self.done = True
-        return self.answer
+            self.kwargs = {**self.kwargs, "keep_graph": True}
 
 
 class Subscriber(Protocol):
@@ -105,7 +100,9 @@ class Engine:
         try:
             for subscriber in self._subscribers:
                 begun.append((subscriber, subscriber.begin(call)))
-            return call.run(original)
+            call.answer = original(outputs, *call.args, **call.kwargs)
+            call.done = True
+            return call.answer
         finally:
             _end(call, *begun)
 
