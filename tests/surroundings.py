@@ -1,38 +1,30 @@
 """What a context could leave changed, to be compared before and after."""
 
-import threading
+import functools
+import sys
 
 import torch
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
+import unclobber
 from unclobber.hooks import kernels
-from unclobber.torch_internals import compat
+from unclobber.torch_internals import compat, patches
 
-PLACES = [
-    (torch.autograd, "_engine_run_backward"),
-    (torch.autograd.graph, "_engine_run_backward"),
-    (torch._C._autograd, "_push_saved_tensors_default_hooks"),
-    (torch._C._autograd, "_pop_saved_tensors_default_hooks"),
-    (torch._C._autograd, "_saved_tensors_hooks_disable"),
-    (torch._C._autograd, "_saved_tensors_hooks_enable"),
-    (threading.Thread, "start"),
-    (torch.Tensor, "data"),
-    (torch.UntypedStorage, "resize_"),
-    (torch.cuda.CUDAGraph, "replay"),
-    (torch.Tensor, "backward"),
-    (torch.autograd.Function, "apply"),
-    (torch.optim.Optimizer, "step"),
-]
-"""What a context may put something of its own in the place of."""
+MISSING = object()
+
+
+@functools.cache
+def places():
+    """Every place of torch and Python that a context puts something of its own in, by its own list."""
+    with unclobber.guard():
+        return tuple((patch.home, patch.name) for patch in patches.installed)
 
 
 def surroundings():
     """Everything of torch and Python that a context could leave changed."""
     return {
-        **{f"{home}.{name}": getattr(home, name) for home, name in PLACES if hasattr(home, name)},
-        "own attributes": tuple(
-            sorted(set(vars(home)) & {name}) for home, name in PLACES if isinstance(home, type)
-        ),
+        **{f"{home}.{name}": vars(home).get(name, MISSING) for home, name in places()},
+        "replaced": [(patch.home, patch.name) for patch in patches.installed],
         "step hooks": (
             len(_global_optimizer_pre_hooks),
             len(_global_optimizer_post_hooks),
@@ -43,3 +35,19 @@ def surroundings():
         "modes": compat.dispatch_modes(),
         "grad mode": (torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
     }
+
+
+def attributes():
+    """Every attribute of ``threading``, of torch's modules and of the classes in them, by home and name."""
+    homes = {id(module): module for name, module in [*sys.modules.items()] if _is_torchs(name)}
+    for module in [*homes.values()]:
+        for value in [*vars(module).values()]:
+            if issubclass(type(value), type) and _is_torchs(value.__module__):
+                homes[id(value)] = value
+    found = {(home, name): value for home in homes.values() for name, value in [*vars(home).items()]}
+    del found[torch.utils.hooks.RemovableHandle, "next_id"]  # counts the hooks of the process
+    return found
+
+
+def _is_torchs(module):
+    return str(module).partition(".")[0] in ("torch", "threading")

@@ -22,11 +22,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .model import VERSION
-
-__version__ = VERSION
-
 if TYPE_CHECKING:
+    __version__: str
     from .derivatives.rules import rules
     from .model import Finding, InplaceError, Report, SilentWriteWarning, UnclobberError
     from .session.contexts import audit, guard, watch
@@ -63,11 +60,12 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    home, inside = ("model", "VERSION") if name == "__version__" else (_HOME.get(name), name)
+    if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    value = getattr(import_module(f"{__name__}.{home}"), inside)
     globals()[name] = value
     return value
 

@@ -12,7 +12,8 @@ import time
 
 import pytest
 
-from unclobber.cli.children._follow import Settings, _Message
+from unclobber.cli.children._follow import _Message
+from unclobber.cli.children._settings import Settings
 
 pytestmark = pytest.mark.timeout(180)
 

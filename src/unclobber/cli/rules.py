@@ -16,9 +16,8 @@ from ._terminal import options_for
 from ._torch import require_torch
 
 if TYPE_CHECKING:
-    from ..derivatives.card import Style
+    from ..derivatives.card import OperationRules, Style
     from ..derivatives.check import Checked
-    from ..derivatives.rules import OperationRules
 
 FORMATS = ("text", "json", "markdown")
 

@@ -1,4 +1,4 @@
-"""The rules of one operation as a compact card, as Markdown and as JSON."""
+"""The rules of one operation, as a compact card, as Markdown and as JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .rules import Derivative, OperationRules, Overwrite, Saved, Variant
+from ._variant import Derivative, Overwrite, Saved, Variant
 
 Style = Literal["title", "label", "yes", "no", "plain"]
 
@@ -23,6 +23,21 @@ class Piece:
 
 
 Line = tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OperationRules:
+    """All that is known of one operation; ``str()`` is a card to read."""
+
+    name: str
+    variants: tuple[Variant, ...]
+    parts: tuple[str, ...]
+    """The operations that it runs on CPU tensors instead of one with a derivative of its own."""
+    spellings: tuple[str, ...]
+    """How it is written in Python: ``torch.exp``, ``Tensor.exp_``, ``nn.ReLU``."""
+
+    def __str__(self) -> str:
+        return card(self)
 
 
 def card(one: OperationRules, width: int = 80) -> str:

@@ -9,119 +9,17 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 from ..model import UnclobberError
 from ._composites import ALIASES, PARTS
 from ._rule import Argument, Kept, Rule
 from ._shape_only import reads_shape_alone
 from ._spellings import function_name, spellings, variant_exists
+from ._variant import Derivative, InPlace, Overwrite, Saved, Variant
 from ._words import why
+from .card import OperationRules
 from .torch_table import by_node, by_operation, table
-
-Allowed = Literal["yes", "no", "depends"]
-
-
-@dataclass(frozen=True, slots=True)
-class Derivative:
-    """One gradient formula."""
-
-    of: tuple[str, ...]
-    """The arguments whose gradient it computes."""
-    formula: str | None
-    """In Python notation, for real tensors; None where torch's own can't be read in full."""
-    torch_formula: str
-    """Torch's own C++ formula."""
-
-
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """One tensor that the operation keeps for its backward."""
-
-    role: str
-    """The backward node's name for it: ``self``, ``result``, ``weight``."""
-    output: bool
-    """Whether the operation computed it."""
-    when: str
-    """In words: ``always``, ``if `other` needs a gradient``, ``if it is given``."""
-    only_if: tuple[str, ...]
-    """It is kept if one of these arguments needs a gradient; empty where the node alone decides."""
-    optional: bool
-    """Whether it is an argument that may be left out."""
-    gradients: tuple[str, ...]
-    """The arguments whose gradients read it."""
-    why: str | None
-    """The derivatives that read it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Overwrite:
-    """Whether one tensor may be overwritten between the operation and its backward."""
-
-    name: str
-    output: bool
-    allowed: Allowed
-    reason: str
-    """``read for the gradient of `self```, ``if `other` needs no gradient: …``."""
-
-
-@dataclass(frozen=True, slots=True)
-class InPlace:
-    """The in-place variant and what it keeps instead."""
-
-    name: str
-    """``exp_``"""
-    keeps: tuple[str, ...]
-    """One sentence for each kept tensor; empty where it keeps none."""
-    copies: bool
-    """It keeps a private copy of the old value, so that it spares no memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """One overload with its backward node."""
-
-    schema: str
-    node: str | None
-    """None where torch has no gradient for it."""
-    gradients: tuple[Derivative, ...]
-    saves: tuple[Saved, ...]
-    overwrite: tuple[Overwrite, ...]
-    in_place: InPlace | None
-    view: bool
-    """The output shares the input's memory: writing one writes the other."""
-    key: str = "Default"
-    """The dispatch key that it holds for."""
-
-    @property
-    def may_overwrite(self) -> Literal["input", "output", "input and output", "neither"]:
-        """What may be overwritten whatever needs a gradient."""
-        free = {
-            output: all(one.allowed == "yes" for one in self.overwrite if one.output == output)
-            for output in (False, True)
-        }
-        if free[False] and free[True]:
-            return "input and output"
-        return "input" if free[False] else "output" if free[True] else "neither"
-
-
-@dataclass(frozen=True, slots=True)
-class OperationRules:
-    """All that is known of one operation; ``str()`` is a card to read."""
-
-    name: str
-    variants: tuple[Variant, ...]
-    parts: tuple[str, ...]
-    """The operations that it runs on CPU tensors instead of one with a derivative of its own."""
-    spellings: tuple[str, ...]
-    """How it is written in Python: ``torch.exp``, ``Tensor.exp_``, ``nn.ReLU``."""
-
-    def __str__(self) -> str:
-        from .card import card
-
-        return card(self)
 
 
 class UnknownOperationError(UnclobberError):

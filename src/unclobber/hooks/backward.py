@@ -1,6 +1,6 @@
 """Which call of ``backward()`` or ``autograd.grad`` is running.
 
-Both end in one function of torch, which we wrap while a session is active. A saved tensor is
+A saved tensor is
 asked for on the calling thread for CPU graphs and on a device's own thread for others; there the
 Python stack is empty, and the call on record is the answer.
 """
@@ -8,7 +8,7 @@ Python stack is empty, and the call on record is the answer.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -16,30 +16,35 @@ import torch
 
 from ..source import Stack, frames
 from ..torch_internals import compat
+from ..torch_internals.engine import EngineCall, engine
+from ..torch_internals.patches import Patches
 
 
 class BackwardCall:
     """One running call. Dropped when it returns."""
 
     __slots__ = (
-        "creates_graph", "fresh_from", "gradients", "inputs", "keeps_graph", "nth", "rests", "roots", "stack",
+        "creates_graph", "fresh_from", "gradients", "inputs", "keeps_graph", "nth", "outer", "rests", "roots",
+        "stack",
     )  # fmt: skip
 
-    def __init__(self, nth: int, stack: Stack, roots: Sequence[Any], keeps_graph: bool) -> None:
+    def __init__(self, nth: int, stack: Stack, call: EngineCall) -> None:
         self.nth = nth
         """Position among all backward calls of the process while any session was active, from 1."""
         self.stack = stack
-        self.roots = roots
+        self.outer: Mark | None = None
+        """The mark of the call in whose midst it was made."""
+        self.roots = call.roots
         """The tensors (or gradient edges) that backward starts from."""
-        self.gradients: tuple[Any, ...] = ()
+        self.gradients = call.gradients
         """Their gradients, as backward was given them."""
-        self.inputs: tuple[Any, ...] = ()
+        self.inputs = call.inputs
         """The tensors whose gradients alone are asked for; empty where it is all leaves'."""
         self.fresh_from: int | None = None
         """Nodes from this sequence number on can't have been in the graph of an earlier call; None
         where other threads, which count for themselves, made calls, too."""
-        self.keeps_graph = keeps_graph
-        self.creates_graph = False
+        self.keeps_graph = call.keeps_graph
+        self.creates_graph = call.creates_graph
         """Whether backward itself is recorded."""
         self.rests = False
         """Whether its writes go unseen because no Python of the user's runs in it."""
@@ -85,37 +90,20 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
-_running: list[BackwardCall] = []
-_count = 0
-_before = 0
-"""Calls that were seen before the wrapper was last installed."""
-_lock = threading.Lock()
-_originals: list[tuple[Any, str, Any]] = []
-
-
-def never() -> bool:
-    return False
-
-
-may_rest: Callable[[], bool] = never
-"""Whether backward may run unseen; set by ``_rest`` while a session is active."""
-
-look_ahead: Callable[[BackwardCall], Callable[[], None] | None] | None = None
-"""Called with each backward call before it runs, set by ``_unmarked`` while a session is active; what it
-returns is called at the end."""
 
 
 def current() -> BackwardCall | None:
     """The backward call that this thread works for; None if there is none or it can't be told."""
     if _thread.calls:
         return _thread.calls[-1]
-    return _running[0] if len(_running) == 1 else None
+    running = _calls.running
+    return running[0] if len(running) == 1 else None
 
 
 def times_given(gradient: Any) -> int:
     """How often the running calls were handed this very gradient; the engine holds it to their end."""
     # a device's thread has no calls of its own; a call within a call may hand on what it was handed
-    calls = _thread.calls or list(_running)
+    calls = _thread.calls or list(_calls.running)
     return sum(one is gradient for call in calls for one in call.gradients)
 
 
@@ -149,30 +137,22 @@ def _is_of(node: Any, one: Any) -> bool:
 
 def count() -> int:
     """How many backward calls were seen so far."""
-    return _count
+    return _calls.count
 
 
-def install() -> None:
-    """Wrap torch's function wherever it is bound."""
-    global _before
-    _before = _count
+def install(patches: Patches) -> None:
+    """Begin to be told of the engine's calls."""
+    _calls.before = _calls.count
     _thread.first_node = compat.next_sequence_number()
-    for home, name in compat.backward_homes():
-        original = getattr(home, name)
-        _originals.append((home, name, original))
-        setattr(home, name, _wrapped(original))
-
-
-def uninstall() -> None:
-    while _originals:
-        home, name, original = _originals.pop()
-        setattr(home, name, original)
+    engine.subscribe(_calls)
+    patches.at_undo(lambda: engine.unsubscribe(_calls))
 
 
 def only_earlier(call: BackwardCall, graph: Mapping[int, Any]) -> Mark | None:
     """The call before ``call`` if there was no other since all nodes of ``graph`` were made."""
     first = _thread.first_node
-    if [mark.nth for mark in _thread.recent] != [_before + 1, _before + 2] or call.nth != _before + 2:
+    calls = [_calls.before + 1, _calls.before + 2]
+    if [mark.nth for mark in _thread.recent] != calls or call.nth != calls[1]:
         return None
     if first is None or any(compat.sequence_number(node) < first for node in graph.values()):
         return None
@@ -186,10 +166,7 @@ def last_two() -> tuple[Mark, ...]:
 
 def call_in(frame: FrameType) -> BackwardCall | None:
     """The call that a frame of the wrapper below is making; None for any other frame."""
-    if frame.f_code is not frames.of_backward[0]:
-        return None
-    call = frame.f_locals.get("call")
-    return call if isinstance(call, BackwardCall) else None
+    return next((begun for begun in engine.begun_in(frame) if isinstance(begun, BackwardCall)), None)
 
 
 def _leave_mark(roots: Sequence[Any], mark: Mark) -> None:
@@ -201,48 +178,43 @@ def _leave_mark(roots: Sequence[Any], mark: Mark) -> None:
             node.metadata[compat.ROOT_NOTE] = (*node.metadata.get(compat.ROOT_NOTE, ())[-1:], mark)
 
 
-def _wrapped(original: Any) -> Any:
-    def run_backward(outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-        global _count
-        if compat.in_transform(outputs):
-            return original(outputs, *args, **kwargs)
-        with _lock:
-            _count += 1
-            nth = _count
-        # positional in torch: grad_tensors, retain_graph, create_graph, inputs
-        keeps_graph = bool(args[1]) if len(args) > 1 else bool(kwargs.get("keep_graph", False))
-        call = BackwardCall(nth, frames.capture(2), outputs, keeps_graph)
-        call.gradients = tuple(args[0]) if args else ()
-        call.creates_graph = len(args) > 2 and bool(args[2])
-        call.inputs = tuple(args[3]) if len(args) > 3 and args[3] else ()
-        since, made = _thread.made if _thread.made[0] == _before else (_before, 0)
-        call.fresh_from = _thread.highest if since + made == nth - 1 else None
-        _thread.made = (since, made + 1)
-        _thread.calls.append(call)
-        _running.append(call)
-        alone = all(other in _thread.calls for other in _running)
-        mark = Mark(nth, call.stack, keeps_graph, bool(call.inputs), compat.next_sequence_number())
-        outer, marker.now, marker.told = marker.now, mark if alone else None, None
-        _thread.recent = (*_thread.recent[-1:], mark)
-        _leave_mark(outputs, mark)
-        seen = compat.sees_writes()
-        if seen and may_rest():
-            call.rests = True
-            compat.ignore_writes()
-        end: Callable[[], None] | None = None
-        try:
-            end = None if look_ahead is None else look_ahead(call)
-            return original(outputs, *args, **kwargs)
-        finally:
-            if end is not None:
-                end()
-            marker.now = outer if len(_thread.calls) > 1 else None
-            marker.told = None
-            # The engine runs nodes under the thread-local state that it found at the start.
-            if seen:
-                compat.see_writes()
-            _thread.calls.pop()
-            _running.remove(call)
+class _Calls:
+    """Numbers the engine's calls, and knows which are running."""
 
-    frames.of_backward[0] = run_backward.__code__
-    return run_backward
+    def __init__(self) -> None:
+        self.count = 0
+        self.before = 0
+        """Calls that were seen before the installation."""
+        self.running: list[BackwardCall] = []
+        self._lock = threading.Lock()
+
+    def begin(self, call: EngineCall) -> BackwardCall | None:
+        if call.in_transform:
+            return None
+        with self._lock:
+            self.count += 1
+            nth = self.count
+        running = BackwardCall(nth, frames.capture(3), call)
+        since, made = _thread.made if _thread.made[0] == self.before else (self.before, 0)
+        running.fresh_from = _thread.highest if since + made == nth - 1 else None
+        _thread.made = (since, made + 1)
+        _thread.calls.append(running)
+        self.running.append(running)
+        alone = all(other in _thread.calls for other in self.running)
+        mark = Mark(
+            nth, running.stack, running.keeps_graph, bool(running.inputs), compat.next_sequence_number()
+        )
+        running.outer, marker.now, marker.told = marker.now, mark if alone else None, None
+        _thread.recent = (*_thread.recent[-1:], mark)
+        _leave_mark(call.roots, mark)
+        return running
+
+    def end(self, running: BackwardCall | None, call: EngineCall) -> None:
+        if running is not None:
+            marker.now = running.outer if len(_thread.calls) > 1 else None
+            marker.told = None
+            _thread.calls.pop()
+            self.running.remove(running)
+
+
+_calls = _Calls()

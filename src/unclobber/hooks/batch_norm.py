@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from ..torch_internals import compat
+from ..torch_internals.patches import Patches
 from . import kernels
 
 _TORCHS_OWN = frozenset((torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d))
@@ -26,18 +27,12 @@ _REPLACEABLE = frozenset((*_STATISTICS, "_check_input_dim"))
 """What a program may give to one module, in place of torch's own: then everything is looked at."""
 
 _COMPUTES = compat.own_batch_norm()
-_originals: list[Callable[..., Any]] = []
 
 
-def install() -> None:
+def install(patches: Patches) -> None:
     """Wrap the modules' ``forward``."""
-    _originals.append(compat.batch_norm_class.forward)
-    compat.batch_norm_class.forward = _looking_away(compat.batch_norm_class.forward)
-
-
-def uninstall() -> None:
-    while _originals:
-        compat.batch_norm_class.forward = _originals.pop()
+    home = compat.batch_norm_class
+    patches.replace(home, "forward", _looking_away(home.forward))
 
 
 def _is_plain(buffers: list[Any], parameters: dict[str, Any]) -> bool:

@@ -21,6 +21,7 @@ from ..record import SavedTensor, Standing
 from ..source import frames
 from ..source.sites import is_library
 from ..torch_internals import compat
+from ..torch_internals.patches import Patches
 from . import saves
 from ._conflicts import Conflicts
 from ._stale_reads import StaleReads, StaleTensor
@@ -29,10 +30,8 @@ _DEEPEST = 5
 _LONGEST = 1000
 """Containers beyond this length are not looked into."""
 
-_removals: list[Callable[[], None]] = []
 
-
-def install() -> None:
+def install(patches: Patches) -> None:
     """Wrap the two functions of torch's that are given the code to run again."""
     home, name = compat.checkpoint_home()
     original = getattr(home, name)
@@ -54,18 +53,8 @@ def install() -> None:
             function = _Recomputed(function, hooks, hooks.conflicts, frames.capture(2))
         return plain(ctx, function, *args)
 
-    def restore() -> None:
-        setattr(home, name, original)
-        reentrant.forward = staticmethod(plain)
-
-    setattr(home, name, generator)
-    reentrant.forward = staticmethod(forward)
-    _removals.append(restore)
-
-
-def uninstall() -> None:
-    while _removals:
-        _removals.pop()()
+    patches.replace(home, name, generator)
+    patches.replace(reentrant, "forward", staticmethod(forward))
 
 
 class _Recomputed:

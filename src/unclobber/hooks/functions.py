@@ -18,6 +18,7 @@ import torch
 from ..record import SavedTensor, Standing
 from ..source import Stack, frames
 from ..torch_internals import compat
+from ..torch_internals.patches import Patches
 from . import _nested, saves, unmarked
 from . import gradients as _gradients
 from ._conflicts import Conflicts
@@ -88,25 +89,19 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
-_removals: list[Callable[[], None]] = []
 
 
-def install() -> None:
-    """Patch the three methods that every custom Function goes through, however it was bound."""
-    unmarked.install()
-    _removals.append(_patch_apply())
-    _removals.append(_patch_setattr())
-    _removals.extend(_patch_backward(name) for name in compat.BACKWARD_METHODS)
+def install(patches: Patches) -> None:
+    """Patch the methods that every custom Function goes through, however it was bound."""
+    # torch leaves the class without an `apply` of its own: calls go on to the C++ one above it
+    patches.replace(compat.function_home(), "apply", classmethod(_apply(compat.function_home())))
+    context = compat.context_home()
+    patches.replace(context, "__setattr__", _set_attribute(context.__setattr__))
+    for name in compat.BACKWARD_METHODS:
+        patches.replace(context, name, _run_backward(getattr(context, name)))
 
 
-def uninstall() -> None:
-    while _removals:
-        _removals.pop()()
-    unmarked.uninstall()
-
-
-def _patch_apply() -> Callable[[], None]:
-    home = compat.function_home()
+def _apply(home: Any) -> Callable[..., Any]:
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         run = super(home, cls).apply
@@ -133,36 +128,19 @@ def _patch_apply() -> Callable[[], None]:
             )
         return result
 
-    # torch leaves the class without an `apply` of its own: calls go on to the C++ one above it.
-    home.apply = classmethod(apply)
-
-    def restore() -> None:
-        del home.apply
-
-    return restore
+    return apply
 
 
-def _patch_setattr() -> Callable[[], None]:
-    home = compat.context_home()
-    inherited = home.__setattr__
-
+def _set_attribute(inherited: Callable[..., None]) -> Callable[..., None]:
     def set_attribute(ctx: Any, name: str, value: Any) -> None:
         inherited(ctx, name, value)
         if _thread.forwards:
             _thread.forwards[-1].set(ctx, name, value)
 
-    home.__setattr__ = set_attribute
-
-    def restore() -> None:
-        del home.__setattr__
-
-    return restore
+    return set_attribute
 
 
-def _patch_backward(name: str) -> Callable[[], None]:
-    home = compat.context_home()
-    original = getattr(home, name)
-
+def _run_backward(original: Callable[..., Any]) -> Callable[..., Any]:
     def run_backward(ctx: Any, *gradients: Any) -> Any:
         if compat.is_compilers_function(type(ctx)):
             return original(ctx, *gradients)
@@ -181,12 +159,7 @@ def _patch_backward(name: str) -> Callable[[], None]:
 
         return _run_with_stale(ctx, stale, run, gradients) if stale else run(*gradients)
 
-    setattr(home, name, run_backward)
-
-    def restore() -> None:
-        setattr(home, name, original)
-
-    return restore
+    return run_backward
 
 
 def _run_with_stale(

@@ -18,15 +18,14 @@ import torch
 
 from ..record import region_of
 from ..torch_internals import compat
+from ..torch_internals.patches import Patches
 from . import backward as _backward
 from . import saves
 from ._conflicts import Conflicts
 from .write_log import WriteLog
 
-_removals: list[Callable[[], None]] = []
 
-
-def install() -> None:
+def install(patches: Patches) -> None:
     """Wrap every hook that a tensor is given from now on, and those of every module that is called."""
     register, bring = torch.Tensor.register_hook, torch.utils.hooks.BackwardHook.__init__
 
@@ -42,18 +41,8 @@ def install() -> None:
         watch = _watched_module_hook
         bring(self, module, [watch(hook) for hook in user_hooks], [watch(hook) for hook in user_pre_hooks])
 
-    def restore() -> None:
-        torch.Tensor.register_hook = register  # type: ignore[method-assign]
-        torch.utils.hooks.BackwardHook.__init__ = bring  # type: ignore[method-assign]
-
-    torch.Tensor.register_hook = register_hook  # type: ignore[method-assign]
-    torch.utils.hooks.BackwardHook.__init__ = __init__  # type: ignore[method-assign]
-    _removals.append(restore)
-
-
-def uninstall() -> None:
-    while _removals:
-        _removals.pop()()
+    patches.replace(torch.Tensor, "register_hook", register_hook)
+    patches.replace(torch.utils.hooks.BackwardHook, "__init__", __init__)
 
 
 def _watched_hook(hook: Callable[..., Any], tensor: weakref.ref[torch.Tensor]) -> Callable[..., Any]:

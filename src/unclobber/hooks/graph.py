@@ -8,13 +8,14 @@ from typing import Any
 import torch
 
 from ..torch_internals import compat
+from ..torch_internals.engine import EngineCall
 from .backward import BackwardCall
 
 MOST = 100_000
 """Nodes looked at; past that the story goes without them."""
 
 
-def reachable(call: BackwardCall) -> dict[int, Any] | None:
+def reachable(call: BackwardCall | EngineCall) -> dict[int, Any] | None:
     """All nodes that a backward can come to, by id; None where they are too many."""
     return reachable_from([node for node in map(node_of, call.roots) if node is not None])
 

@@ -17,8 +17,7 @@ import torch
 
 from ..source import Stack, frames
 from ..torch_internals import compat
-
-_removals: list[Callable[[], None]] = []
+from ..torch_internals.patches import Patches
 
 
 class Hooked(NamedTuple):
@@ -32,18 +31,11 @@ class Hooked(NamedTuple):
     """The code of the first hook."""
 
 
-def install() -> None:
+def install(patches: Patches) -> None:
     """Note every view that is made for a hook from now on."""
     home = torch.utils.hooks.BackwardHook
     for name, given in (("setup_input_hook", True), ("setup_output_hook", False)):
-        original = getattr(home, name)
-        setattr(home, name, _noting(original, given))
-        _removals.append(functools.partial(setattr, home, name, original))
-
-
-def uninstall() -> None:
-    while _removals:
-        _removals.pop()()
+        patches.replace(home, name, _noting(getattr(home, name), given))
 
 
 def of(view: torch.Tensor) -> Hooked | None:

@@ -15,25 +15,18 @@ from typing import Any
 import torch
 
 from ..torch_internals import compat
+from ..torch_internals.patches import Patches
 from . import kernels
 
-_originals: list[tuple[Any, str, Any]] = []
 
-
-def install() -> None:
+def install(patches: Patches) -> None:
     """Begin to hear of registrations; the kernels of ``_writes`` must be there already."""
-    _wrap(torch.library.Library, "define", _define)
-    _wrap(torch.library.Library, "impl", _impl)
-    _wrap(compat.loader_home(), "load_library", _load)
+    _wrap(patches, torch.library.Library, "define", _define)
+    _wrap(patches, torch.library.Library, "impl", _impl)
+    _wrap(patches, compat.loader_home(), "load_library", _load)
 
 
-def uninstall() -> None:
-    while _originals:
-        home, name, original = _originals.pop()
-        setattr(home, name, original)
-
-
-def _wrap(home: Any, name: str, after: Callable[..., None]) -> None:
+def _wrap(patches: Patches, home: Any, name: str, after: Callable[..., None]) -> None:
     original = home.__dict__[name]
 
     @functools.wraps(original)
@@ -46,8 +39,7 @@ def _wrap(home: Any, name: str, after: Callable[..., None]) -> None:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
         return result
 
-    _originals.append((home, name, original))
-    setattr(home, name, wrapper)
+    patches.replace(home, name, wrapper)
 
 
 def _define(library: torch.library.Library, schema: str, *_: Any, **__: Any) -> None:

@@ -26,62 +26,78 @@ from torch.optim.optimizer import (
 from ..record import SavedTensor, view_writes
 from ..source import frames
 from ..torch_internals import compat
+from ..torch_internals.engine import EngineCall, engine
+from ..torch_internals.patches import Patches
 from . import backward
 from . import saves as _saves
 
-_removals: list[Callable[[], None]] = []
 
-
-class _Known:
-    """Whether any Python hook was registered while a session was active."""
-
-    __slots__ = ("hooks",)
-
-    def __init__(self) -> None:
-        self.hooks = False
-
-
-def install(anything_alive: Callable[[], bool], live_saves: Callable[[], list[SavedTensor]]) -> None:
-    """Begin to look away where that is safe.
+class Rest:
+    """Looks away in backward where no Python of the program's runs and no gradient is saved.
 
     Args:
-        anything_alive: Whether any save is alive.
         live_saves: All of them. The hooks of leaves among them may be older than the session.
     """
-    _removals.append(_rest_in_steps(anything_alive))
-    known = _Known()
-    for home, name in compat.hook_registrations():
-        _removals.append(_wrapped(home, name, before=lambda: _note(known)))
-    for name in compat.BACKWARD_METHODS:
-        _removals.append(_wrapped(compat.context_home(), name, before=_look_in_backward))
 
-    def may_rest() -> bool:
-        if known.hooks or _saves.kept_looking():
+    def __init__(self, live_saves: Callable[[], list[SavedTensor]]) -> None:
+        self._live_saves = live_saves
+        self._hooks_known = False
+        """Whether any Python hook was registered since, or was found on a leaf."""
+
+    def allowed(self) -> bool:
+        """Whether backward may run unseen now."""
+        if self._hooks_known or _saves.kept_looking():
             return False
         shared = []
-        for saved in live_saves():
+        for saved in self._live_saves():
             if saved.requires_grad:
                 tensor = (saved.base or saved.origin)()
                 if tensor is not None and not compat.has_history(tensor) and _has_hooks(tensor):
-                    known.hooks = True
+                    self._hooks_known = True
                     return False
             elif compat.holders(saved.alias) > 1:
                 shared.append(saved)
         return not _may_hold_gradients(shared)
 
-    backward.may_rest = may_rest
+    def begin(self, call: EngineCall) -> bool:
+        """Whether this thread looks at writes is what ``end`` is given."""
+        running = backward.current()
+        seen = not call.in_transform and compat.sees_writes()
+        if seen and running is not None and self.allowed():
+            running.rests = True
+            compat.ignore_writes()
+        return seen
+
+    def end(self, seen: bool, call: EngineCall) -> None:
+        # The engine runs nodes under the thread-local state that it found at the start.
+        if seen:
+            compat.see_writes()
+
+    def hook_registered(self) -> None:
+        """From now on Python may run in backward."""
+        self._hooks_known = True
+        _look_in_backward()
 
 
-def uninstall() -> None:
-    """Look at everything again."""
-    backward.may_rest = backward.never
-    while _removals:
-        _removals.pop()()
+def install(
+    patches: Patches, anything_alive: Callable[[], bool], live_saves: Callable[[], list[SavedTensor]]
+) -> None:
+    """Begin to look away where that is safe; ``backward`` must come after it.
 
-
-def _note(known: _Known) -> None:
-    known.hooks = True
-    _look_in_backward()
+    Args:
+        patches: Has us look at everything again.
+        anything_alive: Whether any save is alive.
+        live_saves: All of them.
+    """
+    rest = Rest(live_saves)
+    _rest_in_steps(patches, anything_alive)
+    for home, name in compat.hook_registrations():
+        patches.replace(home, name, _preceded_by(rest.hook_registered, home.__dict__[name]))
+    for name in compat.BACKWARD_METHODS:
+        home = compat.context_home()
+        patches.replace(home, name, _preceded_by(_look_in_backward, home.__dict__[name]))
+    engine.subscribe(rest)
+    patches.at_undo(lambda: engine.unsubscribe(rest))
 
 
 def _look_in_backward() -> None:
@@ -128,23 +144,17 @@ def _may_hold_gradients(saves: Iterable[SavedTensor]) -> bool:
     )
 
 
-def _wrapped(home: Any, name: str, before: Callable[[], None]) -> Callable[[], None]:
-    """Call ``before`` in front of ``home.name``; gives the function that takes the wrapper away."""
-    original = home.__dict__[name]
+def _preceded_by(before: Callable[[], None], original: Callable[..., Any]) -> Callable[..., Any]:
+    """Call ``before`` in front of ``original``."""
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         before()
         return original(*args, **kwargs)
 
-    setattr(home, name, wrapper)
-
-    def restore() -> None:
-        setattr(home, name, original)
-
-    return restore
+    return wrapper
 
 
-def _rest_in_steps(anything_alive: Callable[[], bool]) -> Callable[[], None]:
+def _rest_in_steps(patches: Patches, anything_alive: Callable[[], bool]) -> None:
     rested = threading.local()
 
     def before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -161,10 +171,5 @@ def _rest_in_steps(anything_alive: Callable[[], bool]) -> Callable[[], None]:
             compat.see_writes()
             view_writes.note_step(optimizer, rested.stack, rested.before)
 
-    handles = register_optimizer_step_pre_hook(before_step), register_optimizer_step_post_hook(after_step)
-
-    def restore() -> None:
-        for handle in handles:
-            handle.remove()
-
-    return restore
+    patches.at_undo(register_optimizer_step_pre_hook(before_step).remove)
+    patches.at_undo(register_optimizer_step_post_hook(after_step).remove)

@@ -18,6 +18,7 @@ import torch
 from ..record import Fingerprints, Ledger, Place, SavedBytes, SavedTensor, UncheckedSave
 from ..source import frames
 from ..torch_internals import compat
+from ..torch_internals.patches import Patches
 from . import _stale_reads, backward, kernels
 from ._calls import Calls
 from ._conflicts import Conflicts
@@ -314,7 +315,7 @@ class _Patch:
     def __init__(self) -> None:
         self._originals: dict[str, Any] = {}
 
-    def install(self) -> None:
+    def install(self, patches: Patches) -> None:
         home = compat.HOOKS_HOME
         wrappers = {
             compat.PUSH_HOOKS: self._push_wrapper,
@@ -323,12 +324,8 @@ class _Patch:
         }
         for name, wrapper in wrappers.items():
             self._originals[name] = getattr(home, name)
-            setattr(home, name, wrapper)
-
-    def uninstall(self) -> None:
-        while self._originals:
-            name, original = self._originals.popitem()
-            setattr(compat.HOOKS_HOME, name, original)
+            patches.replace(home, name, wrapper)
+        patches.at_undo(self._originals.clear)
 
     def push(self, pack: Pack, unpack: Unpack) -> None:
         push = self._originals.get(compat.PUSH_HOOKS) or getattr(compat.HOOKS_HOME, compat.PUSH_HOOKS)
@@ -363,4 +360,3 @@ class _Patch:
 
 _patch = _Patch()
 install = _patch.install
-uninstall = _patch.uninstall

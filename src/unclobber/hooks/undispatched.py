@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from ..torch_internals import compat
+from ..torch_internals.patches import Patches
 from . import saves
-
-_removals: list[Callable[[], None]] = []
 
 
 def install(
+    patches: Patches,
     swapped: Callable[[torch.Tensor, torch.Tensor], None],
     detached: Callable[[torch.Tensor, Any], None],
     shrunk: Callable[[torch.UntypedStorage, int], None],
@@ -27,6 +27,7 @@ def install(
     ``apply_()`` and DLPack.
 
     Args:
+        patches: Puts all of it back.
         swapped: Called with a tensor whose memory is about to be replaced by ``.data =``, and the tensor
             whose memory it gets.
         detached: Called with a tensor that has lost its history, and the node that had made it.
@@ -35,23 +36,22 @@ def install(
         written: Called with a tensor that is about to be written past every operation, and the method.
         exported: Called when a tensor is about to hand its memory out through DLPack.
     """
-    _removals.append(_wrap_thread_start())
-    _removals.append(_wrap_data_setter(swapped))
-    _removals.extend(_wrap_detach(home, detached) for home in (torch, torch.Tensor))
-    _removals.append(_wrap_storage_resize(shrunk))
-    _removals.append(_wrap_graph_replay(replayed))
-    _removals.extend(_wrap_elementwise(name, written) for name in compat.WRITES_PAST_OPERATIONS)
-    _removals.extend(_wrap_export(home, name, exported) for home, name in compat.exports())
+    patches.replace(threading.Thread, "start", _start(threading.Thread.start))
+    patches.replace(torch.Tensor, "data", _data(torch.Tensor.data, swapped))
+    for home in (torch, torch.Tensor):
+        patches.replace(home, "detach_", _detach_(home.detach_, detached))
+    storage = torch.UntypedStorage
+    patches.replace(storage, "resize_", _resize_(storage.resize_, shrunk))
+    graph: Any = torch.cuda.CUDAGraph
+    patches.replace(graph, "replay", _replay(graph.replay, replayed))
+    for name in compat.WRITES_PAST_OPERATIONS:
+        patches.replace(torch.Tensor, name, _elementwise(getattr(torch.Tensor, name), name, written))
+    for home, name in compat.exports():
+        patches.replace(home, name, _export(getattr(home, name), exported))
 
 
-def uninstall() -> None:
-    while _removals:
-        _removals.pop()()
-
-
-def _wrap_thread_start() -> Callable[[], None]:
+def _start(original: Callable[..., None]) -> Callable[..., None]:
     """Threads that a watched thread starts save and write before our eyes, too."""
-    original = threading.Thread.start
 
     def start(thread: threading.Thread) -> None:
         run = thread.run
@@ -80,33 +80,24 @@ def _wrap_thread_start() -> Callable[[], None]:
         thread.__dict__["run"] = run_seen
         return original(thread)
 
-    def restore() -> None:
-        threading.Thread.start = original  # type: ignore[method-assign]
-
-    threading.Thread.start = start  # type: ignore[assignment, method-assign]
-    return restore
+    return start
 
 
-def _wrap_data_setter(swapped: Callable[[torch.Tensor, torch.Tensor], None]) -> Callable[[], None]:
+def _data(inherited: Any, swapped: Callable[[torch.Tensor, torch.Tensor], None]) -> property:
     """``t.data = other`` swaps a tensor's memory without any dispatch and without moving its counter."""
-    inherited: Any = torch.Tensor.data  # a slot of TensorBase
 
     def set_data(tensor: torch.Tensor, new: torch.Tensor) -> None:
         if isinstance(new, torch.Tensor):
             swapped(tensor, new)
         inherited.__set__(tensor, new)
 
-    torch.Tensor.data = property(inherited.__get__, set_data)  # type: ignore[assignment]
-
-    def restore() -> None:
-        del torch.Tensor.data  # the one of TensorBase shows again
-
-    return restore
+    return property(inherited.__get__, set_data)
 
 
-def _wrap_detach(home: Any, detached: Callable[[torch.Tensor, Any], None]) -> Callable[[], None]:
+def _detach_(
+    original: Callable[..., Any], detached: Callable[[torch.Tensor, Any], None]
+) -> Callable[..., Any]:
     """``t.detach_()`` comes to its end in autograd: no kernel below sees it, and no counter moves."""
-    original = home.detach_
 
     @functools.wraps(original)
     def detach_(tensor: torch.Tensor) -> torch.Tensor:
@@ -116,17 +107,13 @@ def _wrap_detach(home: Any, detached: Callable[[torch.Tensor, Any], None]) -> Ca
             detached(tensor, node)
         return result
 
-    home.detach_ = detach_
-
-    def restore() -> None:
-        home.detach_ = original
-
-    return restore
+    return detach_
 
 
-def _wrap_elementwise(name: str, written: Callable[[torch.Tensor, str], None]) -> Callable[[], None]:
+def _elementwise(
+    inherited: Any, name: str, written: Callable[[torch.Tensor, str], None]
+) -> Callable[..., Any]:
     """``t.apply_(f)`` and its like write element by element, without any dispatch, and move no counter."""
-    inherited: Any = getattr(torch.Tensor, name)  # of TensorBase
 
     @functools.wraps(inherited)
     def method(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -134,60 +121,36 @@ def _wrap_elementwise(name: str, written: Callable[[torch.Tensor, str], None]) -
             written(tensor, name)
         return inherited(tensor, *args, **kwargs)
 
-    setattr(torch.Tensor, name, method)
-
-    def restore() -> None:
-        delattr(torch.Tensor, name)  # the inherited one shows again
-
-    return restore
+    return method
 
 
-def _wrap_storage_resize(shrunk: Callable[[torch.UntypedStorage, int], None]) -> Callable[[], None]:
+def _resize_(inherited: Any, shrunk: Callable[[torch.UntypedStorage, int], None]) -> Callable[..., Any]:
     """``storage.resize_(0)`` gives memory back, without any dispatch and without moving a counter."""
-    inherited: Any = torch.UntypedStorage.resize_  # of the C base class
 
     def resize_(storage: torch.UntypedStorage, size: int) -> Any:
         if isinstance(size, int) and size < storage.nbytes():
             shrunk(storage, size)
         return inherited(storage, size)
 
-    torch.UntypedStorage.resize_ = resize_  # type: ignore[method-assign,assignment]
-
-    def restore() -> None:
-        del torch.UntypedStorage.resize_  # the inherited one shows again
-
-    return restore
+    return resize_
 
 
-def _wrap_export(home: Any, name: str, exported: Callable[[], None]) -> Callable[[], None]:
+def _export(original: Callable[..., Any], exported: Callable[[], None]) -> Callable[..., Any]:
     """DLPack lends memory out, over which another storage is made: nothing of that shows at the tensor."""
-    original = getattr(home, name)
 
     @functools.wraps(original)
     def export(*args: Any, **kwargs: Any) -> Any:
         exported()
         return original(*args, **kwargs)
 
-    setattr(home, name, export)
-
-    def restore() -> None:
-        setattr(home, name, original)
-
-    return restore
+    return export
 
 
-def _wrap_graph_replay(replayed: Callable[[], None]) -> Callable[[], None]:
+def _replay(original: Callable[..., None], replayed: Callable[[], None]) -> Callable[..., None]:
     """``graph.replay()`` runs recorded kernels: nothing of them goes through the dispatcher."""
-    home: Any = torch.cuda.CUDAGraph
-    original = home.replay
 
     def replay(graph: Any) -> None:
         replayed()
         original(graph)
 
-    home.replay = replay
-
-    def restore() -> None:
-        home.replay = original
-
-    return restore
+    return replay

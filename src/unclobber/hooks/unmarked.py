@@ -19,9 +19,9 @@ import torch
 from ..record import LARGEST_COPY, differing
 from ..source import Stack
 from ..torch_internals import compat
-from . import backward
+from ..torch_internals.engine import EngineCall, engine
+from ..torch_internals.patches import Patches
 from ._conflicts import Conflicts
-from .backward import BackwardCall
 from .graph import needed, reachable
 from .write_log import WriteLog, Written, storage_of
 
@@ -87,14 +87,23 @@ _alive: weakref.WeakSet[Unmarked] = weakref.WeakSet()
 _lock = threading.Lock()
 
 
-def install() -> None:
-    """Have backward calls look for gradients that come through an overwritten input."""
-    backward.look_ahead = look_ahead
+class _LookAhead:
+    """Has backward calls look for gradients that come through an overwritten input."""
+
+    def begin(self, call: EngineCall) -> Callable[[], None] | None:
+        return None if call.in_transform else look_ahead(call)
+
+    def end(self, begun: Callable[[], None] | None, call: EngineCall) -> None:
+        if begun is not None:
+            begun()
 
 
-def uninstall() -> None:
-    backward.look_ahead = None
-    _alive.clear()
+def install(patches: Patches) -> None:
+    """Begin to be told of backward calls."""
+    ahead = _LookAhead()
+    engine.subscribe(ahead)
+    patches.at_undo(_alive.clear)
+    patches.at_undo(lambda: engine.unsubscribe(ahead))
 
 
 def may_matter(tensor: torch.Tensor) -> bool:
@@ -178,7 +187,7 @@ def _where(tensor: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor | 
         return every.as_strided(base.size(), base.stride(), base.storage_offset())
 
 
-def look_ahead(call: BackwardCall) -> Callable[[], None] | None:
+def look_ahead(call: EngineCall) -> Callable[[], None] | None:
     """Before a backward call: see to it that gradients through overwritten inputs are noticed.
 
     Returns:

@@ -15,6 +15,7 @@ import torch
 
 from ..source import Stack, frames
 from ..torch_internals import compat
+from ..torch_internals.patches import Patches
 from . import kernels
 from .kernels import Listener
 
@@ -139,10 +140,7 @@ def _shifts(operation: str, args: tuple[Any, ...]) -> bool:
 _follower = _Follower()
 
 
-def install() -> None:
+def install(patches: Patches) -> None:
     """Begin to hear of writes; the kernels of ``_writes`` (or its fallback) must be there already."""
     kernels.listen(_follower)
-
-
-def uninstall() -> None:
-    kernels.unlisten(_follower)
+    patches.at_undo(lambda: kernels.unlisten(_follower))

@@ -19,6 +19,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from ..source import frames
 from ..torch_internals import compat
+from ..torch_internals.engine import EngineCall, engine
 from ._facts import Kind
 from ._functions import Calls
 from ._trace import Operand, Operation, Save, Storage, Trace
@@ -78,7 +79,6 @@ class Recorder(compat.TorchDispatchMode):
         self._modules: list[str] = []
         self._names: dict[int, tuple[weakref.ref[Any], str]] = {}
         self._handles: list[Any] = []
-        self._originals: list[tuple[Any, str, Any]] = []
         self._hooks = saved_tensors_hooks(self._pack, self._unpack)
         self._calls = Calls(self._call_begins, self._call_ends)
         self._asked: list[tuple[bool, int]] = []
@@ -97,10 +97,7 @@ class Recorder(compat.TorchDispatchMode):
             register_optimizer_step_pre_hook(self._step_begins),
             register_optimizer_step_post_hook(self._step_ends),
         ]
-        for home, name in compat.backward_homes():
-            original = getattr(home, name)
-            self._originals.append((home, name, original))
-            setattr(home, name, self._backward(original))
+        engine.subscribe(self)
         self._hooks.__enter__()
         self._calls.__enter__()  # type: ignore[no-untyped-call]
         super().__enter__()  # type: ignore[no-untyped-call]
@@ -115,8 +112,7 @@ class Recorder(compat.TorchDispatchMode):
         super().__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
         self._calls.__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
         self._hooks.__exit__(kind, error, traceback)
-        while self._originals:
-            setattr(*self._originals.pop())
+        engine.unsubscribe(self)
         for handle in self._handles:
             handle.remove()
         self._finish()
@@ -327,33 +323,36 @@ class Recorder(compat.TorchDispatchMode):
                 operation.function = name
 
     # --- backward ---------------------------------------------------------------------------------------
-    def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def run_backward(outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-            if self._done or self._depth:  # a backward inside of backward is part of the outer one
-                return original(outputs, *args, **kwargs)
-            trace = self.trace
-            roots = [out for out in outputs if isinstance(out, Tensor)]
-            if trace.backwards + 1 == self.step:
-                trace.backward_began = trace.tick
-                if self.keep_results:
-                    trace.results += self._copies(roots)
-                    trace.roots = len(roots)
-            leaves = self._name_saves(roots)
-            self._depth += 1
-            try:
-                answer = original(outputs, *args, **kwargs)
-            finally:
-                self._depth -= 1
-            trace.backwards += 1
-            self._name_gradients(leaves)
-            if trace.backwards < self.step:
-                trace.began = trace.tick
-                trace.backward_began = None
-                return answer
-            self._end(leaves, answer)
-            return answer
+    def begin(self, call: EngineCall) -> list[Tensor] | None:
+        """A backward is about to run. The leaves that it comes to, None where it is no outermost one."""
+        if self._done or self._depth:  # a backward inside of backward is part of the outer one
+            return None
+        trace = self.trace
+        roots = [out for out in call.roots if isinstance(out, Tensor)]
+        if trace.backwards + 1 == self.step:
+            trace.backward_began = trace.tick
+            if self.keep_results:
+                trace.results += self._copies(roots)
+                trace.roots = len(roots)
+        leaves = self._name_saves(roots)
+        self._depth += 1
+        return leaves
 
-        return run_backward
+    def end(self, leaves: list[Tensor] | None, call: EngineCall) -> None:
+        """A backward has ended."""
+        if leaves is None:
+            return
+        self._depth -= 1
+        if not call.done:
+            return
+        trace = self.trace
+        trace.backwards += 1
+        self._name_gradients(leaves)
+        if trace.backwards < self.step:
+            trace.began = trace.tick
+            trace.backward_began = None
+        else:
+            self._end(leaves, call.answer)
 
     def _end(self, leaves: Sequence[Tensor], gradients: Any) -> None:
         trace = self.trace

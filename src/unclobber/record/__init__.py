@@ -4,11 +4,12 @@ One ``Ledger`` belongs to one session. It is fed by ``hooks`` and asked by the s
 need; it decides nothing. Everything in it dies with the graph nodes that autograd frees.
 """
 
+from ._fingerprint import Fingerprint, Place
 from ._region import Region, overlap, region_of
 from ._write_event import WriteEvent
 from .content import differing, same_bits
-from .fingerprints import Fingerprint, Fingerprints, Place
-from .ledger import METADATA_ONLY, Ledger, Standing
+from .fingerprints import Fingerprints
+from .ledger import METADATA_ONLY, FingerprintedLedger, Ledger, Standing
 from .misread import LARGEST_COPY
 from .saved import History, SavedTensor, UncheckedSave, same_memory
 from .saved_bytes import SavedBytes
@@ -18,6 +19,7 @@ __all__ = [
     "LARGEST_COPY",
     "METADATA_ONLY",
     "Fingerprint",
+    "FingerprintedLedger",
     "Fingerprints",
     "History",
     "Ledger",

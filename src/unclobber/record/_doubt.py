@@ -7,7 +7,8 @@ same afterwards, the write is entered as if it had been seen just before it happ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 
@@ -15,9 +16,6 @@ from ..source import Stack
 from ..torch_internals import compat
 from ._storage import StorageBook
 from .content import same_bits
-
-if TYPE_CHECKING:
-    from .ledger import Ledger
 
 
 class Input(NamedTuple):
@@ -31,10 +29,21 @@ class Input(NamedTuple):
 
 
 class Doubt:
-    """One run of an operation that may write unseen."""
+    """One run of an operation that may write unseen.
 
-    def __init__(self, ledger: Ledger, operation: str, inputs: list[Input]) -> None:
-        self._ledger = ledger
+    Args:
+        enter: Notes a write to a tensor of a book, by an operation at a stack.
+        operation: Its name without namespace and overload.
+        inputs: What it was given.
+    """
+
+    def __init__(
+        self,
+        enter: Callable[[torch.Tensor, StorageBook, str, Stack], None],
+        operation: str,
+        inputs: list[Input],
+    ) -> None:
+        self._enter = enter
         self._operation = operation
         self._inputs = inputs
         self.nbytes = sum(each.before.nbytes for each in inputs)
@@ -54,7 +63,7 @@ class Doubt:
                     wrote = True
                     after = each.tensor.clone()
                     each.tensor.copy_(each.before)  # so that what was there can be kept
-                    self._ledger.enter(each.tensor, each.book, self._operation, stack)
+                    self._enter(each.tensor, each.book, self._operation, stack)
                     each.tensor.copy_(after)
         return wrote
 

@@ -6,6 +6,8 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+
 from ..torch_internals import compat
 from ._extents import Extents
 from ._region import Region, overlap, region_of
@@ -54,13 +56,13 @@ class StorageBook:
         nth = times if at == self.serial else times + 1
         self._times[saved.stack] = (nth, self.serial)
         moved = saved.alias._version != saved.version
-        saved.filing = Filing(self, self.serial, self.bumps, nth, moved)
+        filing = saved.filing = Filing(self, self.serial, self.bumps, nth, moved)
         self._saves.append(weakref.ref(saved))
         if len(self._saves) > self._saves_limit:
             self._saves = [ref for ref in self._saves if ref() is not None]
             self._saves_limit = 2 * len(self._saves) + _FIRST_PRUNE
         if not saved.alias.is_meta:
-            self._open_cell(saved)
+            self._open_cell(saved.alias, filing)
 
     def times(self, saved: SavedTensor) -> int:
         """How many versions of this storage the stack of ``saved`` has saved."""
@@ -155,16 +157,16 @@ class StorageBook:
                     record = Record(account, region, target.dtype, copied, selection)
                 cell.append(record)
 
-    def _open_cell(self, saved: SavedTensor) -> None:
-        region = region_of(saved.alias)
+    def _open_cell(self, alias: torch.Tensor, filing: Filing) -> None:
+        region = region_of(alias)
         if region is None:
             return
-        key = (region, saved.alias.dtype, compat.conj_neg_bits(saved.alias))
+        key = (region, alias.dtype, compat.conj_neg_bits(alias))
         cell = self._cells.get(key)
         if cell is None:
-            cell = self._cells[key] = Cell(saved, region)
+            cell = self._cells[key] = Cell(alias, region)
             self._by_extent.add(region.lo, region.hi, cell)
-        cell.open(saved)
+        filing.cell, filing.moment = cell, cell.open(alias)
 
     def _hit(self, region: Region) -> list[Cell]:
         """Open cells that share a byte with ``region``."""

@@ -17,7 +17,6 @@ import torch
 
 from ..torch_internals import compat
 from ._region import Region
-from .saved import SavedTensor
 from .selection import Selection
 
 SLAB = 1 << 20
@@ -141,10 +140,10 @@ class Cell:
         "whole_only",
     )
 
-    def __init__(self, saved: SavedTensor, region: Region) -> None:
+    def __init__(self, alias: torch.Tensor, region: Region) -> None:
         self.region = region
-        self.dtype = saved.alias.dtype
-        self.bits = compat.conj_neg_bits(saved.alias)
+        self.dtype = alias.dtype
+        self.bits = compat.conj_neg_bits(alias)
         self.alias: torch.Tensor | None = None
         """The memory itself while a save's value may still be in it; None once a full copy is kept."""
         self.now = Moment()
@@ -155,14 +154,12 @@ class Cell:
         """Windows that share elements with each other (``unfold``) can't be laid over piece by piece."""
         self._cache: tuple[Moment, torch.Tensor] | None = None
 
-    def open(self, saved: SavedTensor) -> None:
-        """A save was made: from now on the present value matters (again)."""
-        self.alias = saved.alias
+    def open(self, alias: torch.Tensor) -> Moment:
+        """A save was made: from now on the present value matters (again). Returns the present moment."""
+        self.alias = alias
         self.recorded = set()
         self.recorded_bytes = 0
-        assert saved.filing is not None
-        saved.filing.cell = self
-        saved.filing.moment = self.now
+        return self.now
 
     def append(self, record: Record) -> None:
         """End the present moment with the record of the write that is about to happen."""

@@ -14,12 +14,12 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import torch
 
 from ..source import Stack
 from ..source.between import statement_between
+from ._fingerprint import Fingerprint, Place
 from .content import digest
 from .saved import SavedTensor
 
@@ -32,44 +32,6 @@ _LARGEST_IN_TURN = 1 << 14
 _DEAD_AT_A_TIME = 16
 _MOST_STATEMENTS = 256
 """Pairs of places whose statement is remembered: a loop asks for the same again."""
-
-
-class Place(NamedTuple):
-    """A moment of the program."""
-
-    stack: Stack
-    after: bool
-    """Just after the call that the stack ends in, not just before it."""
-    name: str = ""
-    """The torch function that is called, if one is."""
-    moment: int | None = None
-    """Number of the moment: two for each call of torch, one before and one after it. None where nothing is
-    called, and where another thread runs, too."""
-
-
-class Fingerprint:
-    """The hash of one saved tensor's content."""
-
-    __slots__ = (
-        "__weakref__", "at_need_only", "bad", "good", "key", "nbytes", "owner", "saved", "value", "write",
-    )  # fmt: skip
-
-    def __init__(self, saved: SavedTensor, key: int, owner: int) -> None:
-        self.saved = weakref.ref(saved)
-        self.key = key
-        self.nbytes = saved.alias.numel() * saved.alias.itemsize
-        self.value: int | None = None
-        """None until it is taken, and again while a seen write is under way."""
-        self.owner = owner
-        """The thread whose operation must finish before it may be taken."""
-        self.at_need_only = False
-        """Its memory was given back and is filled again for backward: before that there is no content."""
-        self.good: Place | None = None
-        """Where the content was last seen as it should be."""
-        self.bad: Place | None = None
-        """Where it was first seen changed."""
-        self.write: Stack | None = None
-        """Where the one statement is that can have changed it, if there is but one."""
 
 
 class Fingerprints:
@@ -114,7 +76,7 @@ class Fingerprints:
             return
         if not saved.alias.untyped_storage().resizable():
             self._handed_out.add(key)  # `from_numpy` and the like: somebody else's memory
-        fingerprint = Fingerprint(saved, key, threading.get_ident())
+        fingerprint = Fingerprint(saved.alias, key, threading.get_ident())
         saved.fingerprint = fingerprint
         ref = weakref.ref(fingerprint)
         with self._lock:
@@ -230,20 +192,20 @@ class Fingerprints:
         thread = threading.get_ident()
         for ref in waiting:
             fingerprint = ref()
-            saved = None if fingerprint is None else fingerprint.saved()
-            if fingerprint is None or saved is None or fingerprint.owner != thread:
+            alias = None if fingerprint is None else fingerprint.alias()
+            if fingerprint is None or alias is None or fingerprint.owner != thread:
                 continue
             if fingerprint.value is None and fingerprint.bad is None:
-                fingerprint.value = digest(saved.alias)
+                fingerprint.value = digest(alias)
                 fingerprint.good = place()
 
     def _look(self, fingerprint: Fingerprint, place: Callable[[], Place]) -> None:
-        saved = fingerprint.saved()
-        if saved is None or fingerprint.value is None or fingerprint.bad is not None:
+        alias = fingerprint.alias()
+        if alias is None or fingerprint.value is None or fingerprint.bad is not None:
             return
         if fingerprint.at_need_only:
             return
-        now = digest(saved.alias)
+        now = digest(alias)
         if now is None:
             return
         if now == fingerprint.value:

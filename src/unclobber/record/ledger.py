@@ -24,13 +24,14 @@ from ..torch_internals import compat
 from . import view_writes
 from ._by_address import SavesByAddress
 from ._doubt import Doubt, Input
+from ._fingerprint import Place
 from ._region import overlap, region_of
 from ._shared_counters import SharedCounters
 from ._storage import StorageBook
 from ._undo import Account
 from ._write_event import WriteEvent
 from .content import same_bits
-from .fingerprints import Fingerprints, Place
+from .fingerprints import Fingerprints
 from .misread import LARGEST_COPY, misreads
 from .saved import Filing, SavedTensor, Swap, note_original, same_memory
 from .saved_bytes import SavedBytes
@@ -344,7 +345,7 @@ class Ledger:
                     continue
                 with torch.no_grad(), compat.unseen_by_torch():
                     inputs.append(Input(tensor, tensor.clone(), book, book.serial))
-        return Doubt(self, operation, inputs) if inputs else None
+        return Doubt(self.enter, operation, inputs) if inputs else None
 
     def enter(self, tensor: torch.Tensor, book: StorageBook, operation: str, stack: frames.Stack) -> None:
         """Note a write that no kernel of ours could announce; what it destroyed is there again for now."""
@@ -581,24 +582,6 @@ class Ledger:
             self.watched.clear()
             return False
 
-    def take_fingerprints(self, prints: Fingerprints) -> None:
-        """Keep ``prints`` up to date with the writes that are seen, from now on."""
-        self.prints = prints
-        before_write = self.before_write
-
-        def before_write_printed(tensor: torch.Tensor, *rest: Any) -> StorageBook | None:
-            with prints.quiet():
-                try:
-                    key = compat.storage_key_or_none(tensor)
-                    if key is not None:  # without storage there is no fingerprint either
-                        prints.before_write(key, lambda: Place(frames.capture(3), False))
-                except Exception as error:
-                    self._not_recorded(tensor, error)
-                return before_write(tensor, *rest)
-
-        # On the object: sessions without fingerprints pay nothing for this.
-        self.before_write = before_write_printed  # type: ignore[method-assign,assignment]
-
     def file(self, tensor: torch.Tensor, stack: frames.Stack) -> SavedTensor:
         """Keep an eye on ``tensor`` as if an operation had saved it now, until the result is dropped."""
         saved = SavedTensor.__new__(SavedTensor)
@@ -743,6 +726,32 @@ class Ledger:
             book = ref()
             if book is not None:
                 yield from book.saves()
+
+
+class FingerprintedLedger(Ledger):
+    """A ledger whose session takes fingerprints, and keeps them up to date with the writes that are seen.
+
+    Args:
+        prints: The session's.
+        keeps_originals: As for ``Ledger``.
+    """
+
+    prints: Fingerprints
+
+    def __init__(self, prints: Fingerprints, *, keeps_originals: bool = False) -> None:
+        super().__init__(keeps_originals=keeps_originals)
+        self.prints = prints
+
+    def before_write(self, tensor: torch.Tensor, *rest: Any) -> StorageBook | None:
+        """As for ``Ledger``."""
+        with self.prints.quiet():
+            try:
+                key = compat.storage_key_or_none(tensor)
+                if key is not None:  # without storage there is no fingerprint either
+                    self.prints.before_write(key, lambda: Place(frames.capture(3), False))
+            except Exception as error:
+                self._not_recorded(tensor, error)
+            return super().before_write(tensor, *rest)
 
 
 def _newest_operations_stack() -> frames.Stack | None:

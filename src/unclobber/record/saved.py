@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
 from ..source import Stack, frames
 from ..torch_internals import compat
-
-if TYPE_CHECKING:
-    from ._storage import StorageBook
-    from ._undo import Cell, Moment
-    from ._write_event import WriteEvent
-    from .fingerprints import Fingerprint
+from ._fingerprint import Fingerprint
+from ._undo import Cell, Moment
+from ._write_event import WriteEvent
 
 
 class SavedTensor:
@@ -64,6 +62,22 @@ class Swap(NamedTuple):
     """The new memory as it was then, under observation like a save; None where it isn't known."""
 
 
+class Book(Protocol):
+    """What is asked of the book that a save stands in (``StorageBook``)."""
+
+    serial: int
+    """Number of writes seen so far."""
+    bumps: int
+    """How many of them move a version counter."""
+    writes: list[WriteEvent]
+
+    def times(self, saved: SavedTensor) -> int:
+        """How many versions of this storage the stack of ``saved`` has saved."""
+
+    def saves(self) -> Iterator[SavedTensor]:
+        """The live ones."""
+
+
 class Filing:
     """Where a save stands in the log of its storage."""
 
@@ -72,7 +86,7 @@ class Filing:
         "since", "swap", "unseen",
     )  # fmt: skip
 
-    def __init__(self, book: StorageBook | None, since: int, bumps: int, nth: int, unseen: bool) -> None:
+    def __init__(self, book: Book | None, since: int, bumps: int, nth: int, unseen: bool) -> None:
         self.book = book
         """None where the tensor has no storage of its own: then only its version counter speaks."""
         self.since = since

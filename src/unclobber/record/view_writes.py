@@ -87,11 +87,7 @@ def last(view: torch.Tensor) -> ViewWrite | None:
     return None
 
 
-def install() -> None:
-    """Nothing is known of what was written before."""
-
-
-def uninstall() -> None:
+def forget() -> None:
     """Forget everything."""
     _recent.clear()
     _steps.clear()

@@ -22,6 +22,7 @@ import torch
 
 from ._job import Different
 from ._living import Living
+from ._recorder import Record
 from ._state import State, Walk, differences
 
 _MOST_TEXT = 4 * 2**20
@@ -39,6 +40,15 @@ class Ending:
     """Path of each file that was written to a digest of what it holds."""
     random: dict[str, str]
     state: State
+
+
+@dataclass
+class Story:
+    """All that one run has recorded."""
+
+    records: list[Record]
+    ending: Ending | None = None
+    """What it left behind, if it went to its end."""
 
 
 def ending_of(

@@ -17,7 +17,9 @@ from torch.overrides import TorchFunctionMode
 
 from ..record import same_bits
 from ..torch_internals import compat
-from ..torch_internals.compat import backward_homes, tree_map
+from ..torch_internals.compat import tree_map
+from ..torch_internals.engine import EngineCall, engine
+from ..torch_internals.patches import Patches
 from . import _proposal as names
 
 Context = Callable[[], Any]
@@ -193,7 +195,6 @@ def _outputs_copied() -> Iterator[None]:
     torch's own Function makes for a module's full backward hooks, which look for its node first."""
     function: Any = torch.autograd.Function
     hooks: Any = torch.utils.hooks.BackwardHook
-    originals = {name: hooks.__dict__[name] for name in ("setup_input_hook", "setup_output_hook")}
     original = function.__dict__["apply"]
     within: list[Any] = []
 
@@ -212,15 +213,11 @@ def _outputs_copied() -> Iterator[None]:
 
         return setup_copied
 
-    function.apply = classmethod(apply)
-    for name, setup in originals.items():
-        setattr(hooks, name, copying(setup))
-    try:
+    with Patches() as patches:
+        patches.replace(function, "apply", classmethod(apply))
+        for name in ("setup_input_hook", "setup_output_hook"):
+            patches.replace(hooks, name, copying(hooks.__dict__[name]))
         yield
-    finally:
-        function.apply = original
-        for name, setup in originals.items():
-            setattr(hooks, name, setup)
 
 
 def _all_copied(answer: Any) -> Any:
@@ -239,11 +236,9 @@ def _kept_on_ctx() -> Iterator[None]:
     def set_attribute(ctx: Any, name: str, value: Any) -> None:
         object.__setattr__(ctx, name, value.clone() if isinstance(value, torch.Tensor) else value)
 
-    home.__setattr__ = set_attribute
-    try:
+    with Patches() as patches:
+        patches.replace(home, "__setattr__", set_attribute)
         yield
-    finally:
-        del home.__setattr__
 
 
 @contextmanager
@@ -263,11 +258,9 @@ def _results_written_back() -> Iterator[None]:
                 answer = _written_back(cls, answer, arg, copy)
         return answer
 
-    function.apply = classmethod(apply)
-    try:
+    with Patches() as patches:
+        patches.replace(function, "apply", classmethod(apply))
         yield
-    finally:
-        function.apply = original
 
 
 def _copies(args: tuple[Any, ...]) -> dict[int, torch.Tensor]:
@@ -294,44 +287,30 @@ def _written_back(cls: Any, answer: Any, arg: torch.Tensor, copy: torch.Tensor) 
 
 @contextmanager
 def _no_grad_for_inference_mode() -> Iterator[None]:
-    original = torch.inference_mode
-
     def inference_mode(mode: Any = True) -> Any:
         if callable(mode):
             return torch.no_grad()(mode)
         return torch.no_grad() if mode else torch.enable_grad()
 
-    homes: tuple[Any, ...] = (torch, torch.autograd, torch.autograd.grad_mode)
-    for home in homes:
-        home.inference_mode = inference_mode
-    try:
+    with Patches() as patches:
+        for home in (torch, torch.autograd, torch.autograd.grad_mode):
+            patches.replace(home, "inference_mode", inference_mode)
         yield
-    finally:
-        for home in homes:
-            home.inference_mode = original
 
 
-@contextmanager
-def _graphs_kept() -> Iterator[None]:
+class _GraphsKept:
     """Every backward keeps its graph, as with ``retain_graph=True``."""
-    homes = [(home, name, getattr(home, name)) for home, name in backward_homes()]
 
-    def keeping(original: Any) -> Any:
-        def run_backward(outputs: Any, *args: Any, **kwargs: Any) -> Any:
-            # positional in torch: grad_tensors, retain_graph, create_graph, inputs
-            if len(args) > 1:
-                return original(outputs, args[0], True, *args[2:], **kwargs)
-            return original(outputs, *args, **{**kwargs, "retain_graph": True})
+    def __enter__(self) -> None:
+        engine.subscribe(self)
 
-        return run_backward
+    def __exit__(self, *error: object) -> None:
+        engine.unsubscribe(self)
 
-    for home, name, original in homes:
-        setattr(home, name, keeping(original))
-    try:
-        yield
-    finally:
-        for home, name, original in homes:
-            setattr(home, name, original)
+    def begin(self, call: EngineCall) -> None:
+        call.keep_graph()
+
+    def end(self, begun: None, call: EngineCall) -> None: ...
 
 
 _CONTEXTS: dict[str, Context] = {
@@ -343,7 +322,7 @@ _CONTEXTS: dict[str, Context] = {
     names.COPIED_OUTPUT: _outputs_copied,
     names.KEPT_ON_CTX: _kept_on_ctx,
     names.WRITTEN_BACK: _results_written_back,
-    names.KEPT: _graphs_kept,
+    names.KEPT: _GraphsKept,
     names.OWN_MEMORY: _OwnMemory,
     names.NO_GRAD: _no_grad_for_inference_mode,
 }

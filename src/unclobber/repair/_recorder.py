@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import torch
 
 from ..torch_internals import compat
-
-if TYPE_CHECKING:
-    from ._ending import Ending
+from ..torch_internals.engine import EngineCall
+from ._agreement import Difference, agree
 
 Key = tuple[Any, ...]
 
@@ -36,8 +35,20 @@ class Record:
     """What ``autograd.grad`` handed back."""
 
 
+class _Begun(NamedTuple):
+    """One call that is running."""
+
+    nth: int
+    recorded: bool
+    nodes: list[Any]
+    before: list[torch.Tensor]
+    """Copies of its roots."""
+    spends: bool
+    """Whether the graph counts as freed when it is done."""
+
+
 class Recorder:
-    """Wraps torch's backward from ``install`` to the end of the process.
+    """Told of backward calls from ``engine.subscribe`` on, in a run to the end of the process.
 
     Args:
         stop_after: Raise ``Enough`` after so many calls.
@@ -64,45 +75,42 @@ class Recorder:
         self.failed_at: int | None = None
         self._leaves: dict[int, tuple[torch.Tensor, Key]] = {}
 
-    def install(self) -> None:
-        for home, name in compat.backward_homes():
-            setattr(home, name, self._wrapped(getattr(home, name)))
+    def begin(self, call: EngineCall) -> _Begun | None:
+        """A backward is about to run."""
+        if call.in_transform:
+            return None
+        self.begun += 1
+        recorded = self.stop_after is None or self.begun <= self.stop_after
+        nodes = _graph(call.roots) if recorded or self.cut else []
+        before: list[torch.Tensor] = []
+        if recorded:
+            with compat.unseen_by_torch():
+                before = [root.detach().clone() for root in call.roots if isinstance(root, torch.Tensor)]
+            self._learn(nodes)
+        begun = _Begun(self.begun, recorded, nodes, before, spends=self.cut and not call.keeps_graph)
+        if self.cut:
+            call.keep_graph()
+            _stop_at_spent(nodes)
+        return begun
 
-    def _wrapped(self, original: Any) -> Any:
-        def run_backward(outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-            if compat.in_transform(outputs):
-                return original(outputs, *args, **kwargs)
-            self.begun += 1
-            nth = self.begun
-            recorded = self.stop_after is None or nth <= self.stop_after
-            nodes = _graph(outputs) if recorded or self.cut else []
-            before: list[torch.Tensor] = []
-            if recorded:
-                with compat.unseen_by_torch():
-                    before = [root.detach().clone() for root in outputs if isinstance(root, torch.Tensor)]
-                self._learn(nodes)
-            kept = True
-            if self.cut:
-                # positional in torch: grad_tensors, retain_graph, create_graph, inputs
-                kept = bool(args[1]) if len(args) > 1 else bool(kwargs.get("retain_graph"))
-                if len(args) > 1:
-                    args = (args[0], True, *args[2:])
-                _stop_at_spent(nodes)
-            try:
-                answer = original(outputs, *args, **kwargs)
-            except BaseException:
-                if self.failed_at is None:
-                    self.failed_at = nth
-                raise
-            if not kept:
-                _mark_spent(nodes)
-            if recorded:
-                self._write(before, answer)
-            if self._after_each(nth) or (nth == self.stop_after and not self._go_on()):
-                raise Enough
-            return answer
+    def end(self, begun: _Begun | None, call: EngineCall) -> None:
+        """A backward has ended.
 
-        return run_backward
+        Raises:
+            Enough: the run need not go on.
+        """
+        if begun is None:
+            return
+        if not call.done:
+            if self.failed_at is None:
+                self.failed_at = begun.nth
+            return
+        if begun.spends:
+            _mark_spent(begun.nodes)
+        if begun.recorded:
+            self._write(begun.before, call.answer)
+        if self._after_each(begun.nth) or (begun.nth == self.stop_after and not self._go_on()):
+            raise Enough
 
     def _learn(self, nodes: list[Any]) -> None:
         for node in nodes:
@@ -177,30 +185,6 @@ def _node_of(root: Any) -> Any:
 
 # --- comparing ------------------------------------------------------------------------------------
 
-ROUNDING = 32
-"""Two values agree if they differ by at most so many machine epsilons of the tensor's largest
-element: room for another order of summation, and for nothing else."""
-
-
-@dataclass
-class Story:
-    """All that one run has recorded."""
-
-    records: list[Record]
-    ending: Ending | None = None
-    """What it left behind, if it went to its end."""
-
-
-@dataclass
-class Difference:
-    """How two runs differ."""
-
-    why: str = ""
-    compared: int = 0
-    leaves: int = 0
-    gradients: int = 0
-    largest: float = 0.0
-
 
 def compare(reference: list[Record], candidate: list[Record], until: int) -> Difference:
     """Compare backward calls: all up to ``until``, which both must have reached, and those after it
@@ -264,32 +248,3 @@ def _by_key(record: Record) -> dict[Key, list[torch.Tensor | None]]:
 
 def _counts(gradient: torch.Tensor | None) -> bool:
     return gradient is not None and bool(gradient.to_dense().count_nonzero())
-
-
-def agree(one: torch.Tensor | None, other: torch.Tensor | None, found: Difference) -> bool:
-    if one is None or other is None:
-        return one is other
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    one, other = one.to_dense().cpu(), other.to_dense().cpu()
-    if torch.equal(one, other):
-        return True
-    if not (one.is_floating_point() or one.is_complex()):
-        return False
-    if not torch.equal(one.isfinite(), other.isfinite()):
-        return False
-    if not torch.equal(one.isnan(), other.isnan()):
-        return False
-    finite = one.isfinite()
-    if not torch.equal(one[~finite].nan_to_num(), other[~finite].nan_to_num()):
-        return False
-    wide = torch.complex128 if one.is_complex() else torch.float64
-    a, b = one[finite].to(wide), other[finite].to(wide)
-    if not a.numel():
-        return True
-    scale = float(torch.maximum(a.abs().max(), b.abs().max()))
-    relative = float((a - b).abs().max()) / scale if scale else 0.0
-    if relative > ROUNDING * torch.finfo(one.dtype).eps:
-        return False
-    found.largest = max(found.largest, relative)
-    return True

@@ -21,13 +21,15 @@ import torch
 
 from ..model import Finding
 from ..session.session import Session
+from ..torch_internals.engine import engine
 from . import _ending, _leftovers, _overlay, _proposal, _readings
-from ._ending import Ending, compare_endings
+from ._agreement import Difference
+from ._ending import Ending, Story, compare_endings
 from ._holders import Holders
 from ._job import Comparison, Different, Job, Ran
 from ._living import Living
 from ._probes import instrumented
-from ._recorder import Difference, Enough, Recorder, Story, compare
+from ._recorder import Enough, Recorder, compare
 from .project import Project, root_of
 
 SEED = 0
@@ -70,7 +72,7 @@ class Run:
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.session)
             # Entering a session may probe torch with backward calls of its own.
-            self.recorder.install()
+            engine.subscribe(self.recorder)
             if job.probes:
                 self.holders.install()
             _seed()

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from ..torch_internals import compat
+from ._agreement import Difference, agree
 from ._job import Different
-from ._recorder import Difference, agree
 
 _MOST_ROWS = 300_000
 _MOST_BYTES = 2**30

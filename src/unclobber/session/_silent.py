@@ -7,8 +7,9 @@ described, judged and handed to the session's policy: ``watch`` warns or, if str
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
 
@@ -21,8 +22,36 @@ from ..record import Fingerprint, Ledger, SavedTensor, Standing
 from ..source import Stack, frames, sites, spelling
 from .telling import Certain, fault_in
 
-if TYPE_CHECKING:
-    from .session import Session
+
+class Teller(Protocol):
+    """What is asked of the session: its policy, and that it keeps findings and tells of them."""
+
+    active: bool
+    ledger: Ledger
+    backwards_before: int
+
+    @property
+    def policy(self) -> str:
+        """What a conflict leads to."""
+
+    def keep(
+        self,
+        key: Callable[[], Any],
+        make: Callable[[], Finding | None],
+        certain: Callable[[], Certain],
+        *,
+        again: bool = False,
+    ) -> Finding | None:
+        """``Session.keep``."""
+
+    def tell(
+        self, finding: Finding | None, *, refuse: bool = False, cause: BaseException | None = None
+    ) -> None:
+        """``Session.tell``."""
+
+    def name_fault(self, fault: str) -> None:
+        """``Session.name_fault``."""
+
 
 UNSURE = "whether a tensor that backward needs was overwritten is not known"
 """What is refused where a fault of ours leaves no more to be said."""
@@ -34,7 +63,7 @@ _CODES = {"ctx": "UC103", "recompute": "UC105"}
 class SilentConflicts:
     """The ``Conflicts`` of one session."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Teller) -> None:
         self._session = session
         self.ledger: Ledger = session.ledger
 

@@ -33,15 +33,17 @@ from ..hooks import (
     rest,
     selftest,
     undispatched,
+    unmarked,
     write_log,
 )
 from ..hooks import saves as _saves
 from ..judge import judge, judge_untold, outcome
 from ..judge.refusals import judge_refusal
 from ..model import Finding, InplaceError, Report, SilentWriteWarning, Site, Totals, asked, culprit
-from ..record import Fingerprints, Ledger, SavedBytes, SavedTensor, Standing, view_writes
+from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, SavedTensor, Standing, view_writes
 from ..source import compiled
 from ..torch_internals import compat
+from ..torch_internals.patches import Patches
 from ._silent import UNSURE, SilentConflicts
 from .telling import Certain, error_of, fault_in, told
 
@@ -92,9 +94,11 @@ class Session:
         self.fingerprint = fingerprint
         self.command = command
         self.warn = warn
-        self.ledger = Ledger(keeps_originals=policy != "guard")
+        originals = policy != "guard"
+        self.ledger = Ledger(keeps_originals=originals)
         if fingerprint:
-            self.ledger.take_fingerprints(Fingerprints(fingerprint, write_log.storage_of))
+            prints = Fingerprints(fingerprint, write_log.storage_of)
+            self.ledger = FingerprintedLedger(prints, keeps_originals=originals)
         if policy == "audit":
             self.ledger.saved_bytes = SavedBytes()
         self.findings: list[Finding] = []
@@ -419,9 +423,7 @@ class Session:
         )
 
 
-_BEYOND_SAVES = (
-    write_log, functions, gradients, module_hooks, checkpoint, registrations, view_writes,
-)  # fmt: skip
+_BEYOND_SAVES = (write_log, functions, gradients, module_hooks, checkpoint, registrations)
 """What sees conflicts that no saved tensor shows, in the order in which they are installed."""
 
 
@@ -442,6 +444,7 @@ class _Installation:
 
     def __init__(self) -> None:
         self._ledgers: tuple[Watcher, ...] = ()
+        self._patches = Patches()
         self._lock = threading.RLock()
 
     def acquire(self, ledger: Watcher) -> None:
@@ -453,9 +456,14 @@ class _Installation:
             else:
                 kernels.listen(ledger)
             if not self._ledgers:
-                _saves.install()
-                backward.install()
+                patches = self._patches
+                # what is told of backward calls first hears of them last: see `Engine`
+                _saves.install(patches)
+                unmarked.install(patches)
+                rest.install(patches, self._anything_alive, self._saves)
+                backward.install(patches)
                 undispatched.install(
+                    patches,
                     self._before_swap,
                     self._after_detach,
                     self._before_shrink,
@@ -463,23 +471,17 @@ class _Installation:
                     self._before_write,
                     self._before_export,
                 )
-                rest.install(self._anything_alive, self._saves)
-                batch_norm.install()
+                batch_norm.install(patches)
                 for stage in _BEYOND_SAVES:
-                    stage.install()
+                    stage.install(patches)
+                patches.at_undo(view_writes.forget)
             self._ledgers = (*self._ledgers, ledger)
 
     def release(self, ledger: Watcher) -> None:
         with self._lock:
             self._ledgers = tuple(other for other in self._ledgers if other is not ledger)
             if not self._ledgers:
-                for stage in reversed(_BEYOND_SAVES):
-                    stage.uninstall()
-                batch_norm.uninstall()
-                rest.uninstall()
-                undispatched.uninstall()
-                backward.uninstall()
-                _saves.uninstall()
+                self._patches.undo()
             if selftest.why_kernels_fail() is not None:
                 fallback.unlisten(ledger)
             else:

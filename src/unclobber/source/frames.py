@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import Any
 
+from ..torch_internals.engine import CODE
+
 Stack = tuple[Any, ...]
 """Alternating code objects and instruction offsets, innermost frame first."""
 
@@ -162,8 +164,4 @@ def _calling_codes() -> tuple[frozenset[CodeType], frozenset[CodeType]]:
 
 def ran_below(stack: Stack) -> bool:
     """Whether a backward ran when ``stack`` was taken: what was saved then is ``create_graph``'s."""
-    return any(code is of_backward[0] for code in stack[::2])
-
-
-of_backward: list[CodeType | None] = [None]
-"""The code that stands around the engine while a session is open; set by the wrapper of its entry."""
+    return any(code is CODE for code in stack[::2])

@@ -6,6 +6,8 @@ Nothing here is imported with the package, because ``judge`` must not load torch
 
 __all__ = [
     "compat",
+    "engine",
     "inplace_modules",
     "own_writes",
+    "patches",
 ]

@@ -6,24 +6,22 @@ import pytest
 import torch
 
 from unclobber.repair._recorder import Enough, Record, Recorder, compare
-from unclobber.torch_internals import compat
+from unclobber.torch_internals.engine import engine
 
 
 @pytest.fixture
 def recording():
     """``recording(program)``: the records of one program; torch's own functions are put back."""
-    homes = [(home, name, getattr(home, name)) for home, name in compat.backward_homes()]
 
     def run(program, **options):
         recorder = Recorder(**options)
-        recorder.install()
+        engine.subscribe(recorder)
         try:
             program()
         except Enough:
             pass
         finally:
-            for home, name, original in homes:
-                setattr(home, name, original)
+            engine.unsubscribe(recorder)
         return recorder
 
     return run

@@ -12,7 +12,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ._follow import Settings, following
+from ._settings import Settings, following
 from ._torch_import import when_torch_is_imported
 
 if TYPE_CHECKING:

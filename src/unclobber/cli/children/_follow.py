@@ -5,40 +5,15 @@ from __future__ import annotations
 import multiprocessing.process as processes
 import multiprocessing.spawn as spawning
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from ._settings import Settings, following
 
 if TYPE_CHECKING:
     from ...session.session import Session
 
 _NOT_TRAINING = ("torch.utils.data.", "multiprocessing.managers")
 """Modules whose own functions run in children that load data or keep objects: they are left alone."""
-
-
-class Settings(NamedTuple):
-    """What a child must know to be watched as its program is; plain values, which are sent to it."""
-
-    folder: str
-    """Where records are left; made by the first child that has one."""
-    root: int
-    """The id of the process that reports."""
-    policy: str
-    strict: bool
-    fingerprint: float
-    command: tuple[str, ...]
-    told_beside: bool
-    """Whether the report is text beside the program's messages, so that its stories need no tracebacks."""
-
-
-class _Following:
-    """Whether this process's children are followed, and the session that they inherit if it forks them."""
-
-    def __init__(self) -> None:
-        self.settings: Settings | None = None
-        self.session: Session | None = None
-        self.originals: tuple[Any, Any] | None = None
-
-
-following = _Following()
 
 
 def follow(settings: Settings, session: Session | None = None) -> None:

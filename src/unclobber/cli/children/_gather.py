@@ -16,7 +16,8 @@ from ...session.session import Session, told_of
 from .._places import joined, places, total
 from .._records import Folder, Record
 from ._child import Who
-from ._follow import Settings, follow, unfollow
+from ._follow import follow, unfollow
+from ._settings import Settings
 
 _OWN = "MainProcess"
 

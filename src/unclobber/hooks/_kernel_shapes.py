@@ -1,0 +1,376 @@
+"""The kernels that lie over mutating operations, one function for each shape that they have.
+
+Each looks away while the operation runs: what it is made of is no write of the program's. Afterwards
+it looks again, unless nobody listens any more: a thread that outlives the session is left in peace.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+from ..source import frames
+from ..torch_internals import compat
+from ._culprit import Culprit
+from ._written import (
+    COLLECTIVES,
+    FILLS_AFTER_SAVING,
+    NAMESPACES_WITHOUT_MEMORY,
+    NOT_DATA,
+    UNDECLARED,
+    Written,
+    flatten,
+    is_tensor,
+    is_torchs,
+    tensor_slots,
+    undeclared,
+    written_arguments,
+)
+
+_SCALARS = (bool, int, float, complex)
+
+# What kernels inside of torch call on their temporaries; seen at ADInplaceOrView instead. None that
+# takes a number in a tensor's place: under torch.func no kernel in Python can be given one there.
+_BUILDING_BLOCKS = frozenset(
+    ("copy_", "fill_", "zero_", "resize_", "as_strided_", "uniform_", "normal_", "bernoulli_")
+)
+_BUILDING_BLOCKS_WITH_OUT = frozenset(("aten::sum.IntList_out", "aten::mean.out"))
+
+# Frequent operations that write nothing but temporaries of their own, several times: not worth seeing.
+_WORKING_IN_PRIVATE = frozenset(
+    f"aten::{name}"
+    for name in (
+        "mean",
+        "mean.dim",
+        "native_dropout",
+        "binary_cross_entropy_with_logits",
+        "mse_loss",
+        "huber_loss",
+        "smooth_l1_loss",
+    )
+)
+
+
+class Listener(Protocol):
+    """Who wants to know of writes: ``before_write`` is called unless its three containers are empty."""
+
+    pending: Any
+    watched: Any
+    books: Any
+    follows_views: bool = False
+    """Whether it is called all the same for one tensor that requires grad, which may have views."""
+
+    def take_own_saves(self, tensors: list[torch.Tensor]) -> list[Any]:
+        """Take from ``pending`` what the running operation itself has just saved of ``tensors``."""
+        return []
+
+    def doubt(self, operation: str, tensors: list[torch.Tensor], records: bool) -> Any:
+        """Return what will know whether an operation wrote to ``tensors`` unseen, or None."""
+        return None
+
+    def before_write(
+        self,
+        tensor: torch.Tensor,
+        operation: str,
+        bumps: bool,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Return what knows the storage's count of ``bumps`` (with ``settle``), or None."""
+
+
+class Listeners:
+    """The listeners of now; an immutable tuple, so that a kernel in another thread sees a whole one."""
+
+    __slots__ = ("caught", "now")
+
+    def __init__(self) -> None:
+        self.now: tuple[Listener, ...] = ()
+        self.caught: dict[str, str] = {}
+        """Operations that wrote although their schema doesn't say so, with their names without namespace."""
+
+
+def kernel_for(name: str, listeners: Listeners) -> tuple[str, Callable[..., Any]] | None:
+    """The key and the kernel of an operation, by its full name; None for those that write nothing."""
+    namespace, _, rest = name.partition("::")
+    packet = rest.partition(".")[0]
+    if namespace in NAMESPACES_WITHOUT_MEMORY or compat.has_kernel(name, "CompositeImplicitAutograd"):
+        return None  # composite operations decompose into ones that we see
+    has = compat.has_kernel(name)
+    if packet in NOT_DATA and not has:
+        return None
+    op = compat.resolve_op(name)
+    if op is None:
+        return None
+    if packet in UNDECLARED:
+        return compat.WRITE_KEY, _undeclared_kernel(op, packet, listeners)
+    if name in _WORKING_IN_PRIVATE:
+        return compat.WRITE_KEY, _private_kernel(op, listeners)
+    written = written_arguments(op)
+    if namespace == "c10d" and packet in COLLECTIVES:
+        written = Written((0,), ())
+    if packet.startswith(FILLS_AFTER_SAVING):
+        written = Written(written.positions[:-1], written.names)
+    if not written.positions and not written.names:
+        return None if is_torchs(name) else (compat.WRITE_KEY, _doubted_kernel(op, name, listeners))
+    if has and (not is_torchs(name) or name in _BUILDING_BLOCKS_WITH_OUT):
+        # `torch.library.custom_op` has a kernel there that bumps first and writes then: be before it
+        original = torch.library.get_kernel(name, compat.VERSION_KEY).call_boxed
+        kernel = _general_kernel(op, packet, listeners, written, bumps=is_torchs(name), original=original)
+        return compat.VERSION_KEY, kernel
+    if written.positions == (0,) and not written.names and has and is_tensor(op, 0):
+        if packet in _BUILDING_BLOCKS:
+            return compat.VERSION_KEY, _overriding_kernel(op, name, packet, listeners)
+        return compat.WRITE_KEY, _plain_kernel(op, packet, listeners)
+    return compat.WRITE_KEY, _general_kernel(op, packet, listeners, written, bumps=has)
+
+
+def _plain_kernel(op: Any, packet: str, listeners: Listeners) -> Callable[..., Any]:
+    """``x.op_(…)``: the hot shape."""
+    redispatch = compat.redispatcher(op)
+    after = compat.after_write_key
+    below = compat.below(op)
+    see, ignore = compat.see_writes, compat.ignore_writes
+    slots = tuple(slot - 1 for slot in tensor_slots(op, (0,)))
+
+    def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        for listener in listeners.now:
+            if (
+                listener.pending
+                or listener.watched
+                or listener.books
+                or (listener.follows_views and target.requires_grad)
+            ):
+                listener.before_write(target, packet, True, (target, *args), kwargs)
+        ignore()
+        try:
+            for slot in slots:
+                # `x.add_(1)` arrives with a bare number in a tensor slot
+                if len(args) > slot and isinstance(args[slot], _SCALARS):
+                    return below(target, *args, **kwargs)
+            return redispatch(keyset & after, target, *args, **kwargs)
+        finally:
+            if listeners.now:
+                see()
+
+    return kernel
+
+
+def _overriding_kernel(op: Any, name: str, packet: str, listeners: Listeners) -> Callable[..., Any]:
+    """A building block: laid over torch's own kernel, which it calls."""
+    below = compat.below(op)
+    original = torch.library.get_kernel(name, compat.VERSION_KEY).call_boxed
+    takes_tensor = bool(tensor_slots(op, (0,)))
+    lazy = compat.LAZY_MASK if packet == "copy_" else 0
+
+    def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        for listener in listeners.now:
+            if (
+                listener.pending
+                or listener.watched
+                or listener.books
+                or (listener.follows_views and target.requires_grad)
+            ):
+                listener.before_write(target, packet, True, (target, *args), kwargs)
+        if keyset.raw_repr() & lazy and compat.sees_writes():  # told already: see write_back_kernel
+            compat.ignore_writes()
+            try:
+                return original(keyset, target, *args, **kwargs)
+            finally:
+                compat.see_writes()
+        if args and isinstance(args[0], _SCALARS) and takes_tensor:
+            below(target, *args, **kwargs)  # a number in a tensor slot, which call_boxed refuses
+            compat.increment_version((target,))
+            return target
+        return original(keyset, target, *args, **kwargs)
+
+    return kernel
+
+
+def _general_kernel(
+    op: Any,
+    packet: str,
+    listeners: Listeners,
+    written: Written,
+    bumps: bool,
+    original: Callable[..., Any] | None = None,
+) -> Callable[..., Any]:
+    """``out=`` variants, operations that write several tensors, foreach, fused and custom ones.
+
+    Where torch has no kernel of its own that bumps, the operation itself may: foreach ones call
+    in-place operations, ``_fused_*`` on the CPU write memory and move no counter.
+
+    Args:
+        op: The operation.
+        packet: Its name without namespace and overload.
+        listeners: Whom to tell.
+        written: Its arguments that it writes.
+        bumps: Whether the counter of each moves by one afterwards; False: look what happens.
+        original: The kernel that ours is laid over; None: there is none at this key.
+    """
+    redispatch = compat.redispatcher(op)
+    after = compat.after_write_key
+    below = compat.below(op)
+    slots = tensor_slots(op, written.positions)
+
+    def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        watched = _tell(listeners.now, packet, bumps, written, args, kwargs)
+        marks = () if bumps else [(t, t._version, book, book.bumps) for t, book in watched]
+        compat.ignore_writes()
+        try:
+            if original is not None:
+                return original(keyset, *args, **kwargs)
+            if any(slot < len(args) and isinstance(args[slot], _SCALARS) for slot in slots):
+                return below(*args, **kwargs)
+            return redispatch(keyset & after, *args, **kwargs)
+        finally:
+            if listeners.now:
+                compat.see_writes()
+            for tensor, version, book, before in marks:
+                book.settle(max(book.bumps, before + tensor._version - version), by_last_write=True)
+
+    return kernel
+
+
+def _private_kernel(op: Any, listeners: Listeners) -> Callable[..., Any]:
+    """An operation that writes only what it makes itself."""
+    redispatch = compat.redispatcher(op)
+    after = compat.after_write_key
+
+    def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        compat.ignore_writes()
+        try:
+            return redispatch(keyset & after, *args, **kwargs)
+        finally:
+            if listeners.now:
+                compat.see_writes()
+
+    return kernel
+
+
+def _doubted_kernel(op: Any, name: str, listeners: Listeners) -> Callable[..., Any]:
+    """An operation that isn't torch's own and declares no write.
+
+    Not all schemas are true. Whether its inputs are the same afterwards is looked at in its 1st, 2nd,
+    4th, 8th … run, and in every one once it was found to write.
+    """
+    redispatch = compat.redispatcher(op)
+    after = compat.after_write_key
+    below = compat.below(op)
+    slots = tensor_slots(op, ())
+    packet = name.partition("::")[2].partition(".")[0]
+    runs = itertools.count(1)
+    caught = listeners.caught
+
+    def run(keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if any(slot < len(args) and isinstance(args[slot], _SCALARS) for slot in slots):
+            return below(*args, **kwargs)
+        return redispatch(keyset & after, *args, **kwargs)
+
+    def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        nth = next(runs)
+        doubts = []
+        if nth & (nth - 1) == 0 or name in caught:
+            tensors: list[torch.Tensor] = []
+            flatten([*args, *kwargs.values()], tensors)
+            for listener in listeners.now:
+                if listener.pending or listener.watched or listener.books:
+                    doubts.append(listener.doubt(packet, tensors, _records(args)))
+        doubts = [doubt for doubt in doubts if doubt is not None]
+        if not doubts:
+            return run(keyset, args, kwargs)
+        culprit = Culprit(doubts[0].changed, doubts[0].nbytes)
+        try:
+            with culprit:
+                return run(keyset, args, kwargs)
+        finally:
+            stack = culprit.stack or frames.capture(2)
+            wrote = [doubt.settle(stack) for doubt in doubts]
+            if any(wrote):
+                caught[name] = packet
+
+    return kernel
+
+
+def write_back_kernel(op: Any, key: str, listeners: Listeners) -> Callable[..., Any]:
+    """``copy_`` into a tensor whose conjugation or negation is lazy.
+
+    Such a tensor's in-place operations work on a resolved copy, which torch then copies back
+    (aten/src/ATen/native/MathBitsFallback.h): this is where the program's memory is written.
+    """
+    redispatch = compat.redispatcher(op)
+    after = compat.keys_after(key)
+    written = Written((0,), ())
+
+    def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if compat.sees_writes():
+            _tell(listeners.now, "copy_", True, written, (target, *args), kwargs)
+        return redispatch(keyset & after, target, *args, **kwargs)
+
+    return kernel
+
+
+def _undeclared_kernel(op: Any, packet: str, listeners: Listeners) -> Callable[..., Any]:
+    """batch_norm's running statistics.
+
+    In training it saves them, updates them, and doesn't read them in backward: what it has just saved
+    itself is put aside while its update is told. Where nobody else holds their memory, there is nobody
+    to tell: a save holds it by an alias.
+    """
+    positions, flag = UNDECLARED[packet]
+    told = _general_kernel(op, packet, listeners, Written(positions, ()), bumps=False)
+    untold = _private_kernel(op, listeners)
+    redispatch = compat.redispatcher(op)
+    after = compat.after_write_key
+
+    def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        if not args[flag]:
+            return redispatch(keyset & after, *args, **kwargs)
+        written = undeclared(packet, args)
+        others = sum(map(compat.holders, written)) - len(written)
+        aside = []
+        for listener in listeners.now:
+            if listener.pending and _records(args):
+                own = listener.take_own_saves(written)
+                others -= len(own)
+                aside.append((listener.pending, own))
+            elif listener.watched or listener.books:
+                others += len(args)  # a listener that need not hold what it follows
+        try:
+            return (told if others > 0 else untold)(keyset, *args, **kwargs)
+        finally:
+            for pending, saves in aside:
+                pending.extend(saves)
+
+    return kernel
+
+
+def _records(args: tuple[Any, ...]) -> bool:
+    """Whether autograd has made a node for this call, and so has saved its arguments."""
+    if torch.is_grad_enabled():
+        for arg in args:  # written out: a generator costs as much as the rest
+            if isinstance(arg, torch.Tensor) and arg.requires_grad:
+                return True
+    return False
+
+
+def _tell(
+    listeners: tuple[Listener, ...],
+    packet: str,
+    bumps: bool,
+    written: Written,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> list[tuple[torch.Tensor, Any]]:
+    """Tell everyone of every written tensor; pairs of those that someone watches with their books."""
+    watched = []
+    for listener in listeners:
+        if listener.pending or listener.watched or listener.books:
+            for tensor in written.tensors(args, kwargs):
+                book = listener.before_write(tensor, packet, bumps, args, kwargs)
+                if book is not None:
+                    watched.append((tensor, book))
+    return watched

@@ -1,0 +1,83 @@
+"""What of torch and of Python is replaced by something of ours, in one list, and how it is put back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+_INHERITED: Any = object()
+"""Stands for an original that the home has only from a class above it."""
+
+_lock = threading.RLock()
+
+
+class Patch(NamedTuple):
+    """One attribute that is ours now."""
+
+    home: Any
+    """The module or class."""
+    name: str
+    original: Any
+    """What lay in the home's own ``__dict__``."""
+
+    def undo(self) -> None:
+        if self.original is _INHERITED:
+            delattr(self.home, self.name)  # the inherited one shows again
+        else:
+            setattr(self.home, self.name, self.original)
+
+
+installed: list[Patch] = []
+"""All that is replaced now, oldest first. Nothing of torch is replaced but by way of this list."""
+
+
+class Patches:
+    """Replacements that are put back together, the newest first; as a context, at its end.
+
+    Example:
+        >>> with Patches() as patches:
+        ...     patches.replace(torch.Tensor, "numel", lambda tensor: -1)
+        ...     torch.ones(2).numel()
+        -1
+        >>> torch.ones(2).numel()
+        2
+    """
+
+    def __init__(self) -> None:
+        self._ends: list[Callable[[], None]] = []
+
+    def replace(self, home: Any, name: str, wrapper: Any) -> None:
+        """Let ``home.name`` be ``wrapper`` until ``undo``.
+
+        Args:
+            home: A module or class.
+            name: An attribute, its own or inherited.
+            wrapper: What ``vars(home)`` is to hold: a class method as ``classmethod``.
+        """
+        patch = Patch(home, name, vars(home).get(name, _INHERITED))
+        with _lock:
+            setattr(home, name, wrapper)
+            installed.append(patch)
+        self._ends.append(lambda: _put_back(patch))
+
+    def at_undo(self, end: Callable[[], None]) -> None:
+        """Call ``end`` at ``undo``, when what came after it has been put back."""
+        self._ends.append(end)
+
+    def undo(self) -> None:
+        """Put everything back as it was."""
+        while self._ends:
+            self._ends.pop()()
+
+    def __enter__(self) -> Patches:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.undo()
+
+
+def _put_back(patch: Patch) -> None:
+    with _lock:
+        patch.undo()
+        installed[:] = [other for other in installed if other is not patch]
