@@ -22,7 +22,7 @@ from ..source import frames
 from ..source.sites import is_library
 from ..torch_internals import compat
 from . import saves
-from ._conflicts import Conflicts
+from ._conflicts import Conflicts, StaleInRecompute
 from ._stale_reads import StaleReads, StaleTensor
 
 _DEEPEST = 5
@@ -97,7 +97,7 @@ class _Recomputed:
             if before.shape == now.shape and before.dtype == now.dtype:
 
                 def told(read: frames.Stack, standing: Standing = standing) -> None:
-                    conflicts.stale_in_recompute(standing, _inside(read))
+                    conflicts.on(StaleInRecompute(standing, _inside(read)))
 
                 stale.append(StaleTensor(now, before, told))
         if not stale:

@@ -20,9 +20,9 @@ from ..source import Stack, frames
 from ..torch_internals import compat
 from . import _nested, saves, unmarked
 from . import gradients as _gradients
-from ._conflicts import Conflicts
+from ._conflicts import Conflicts, DirtyNotReturned, StaleOnCtx
 from ._stale_reads import StaleReads, StaleTensor
-from .write_log import WriteLog
+from .write_log import WriteLog, Written
 
 _STASH = "_unclobber_stash"
 """Where on ``ctx`` our records lie; they die with the node."""
@@ -74,12 +74,12 @@ class _Forward:
                     Stashed(self.conflicts, one, file(one.tensor, stacks[one.attribute])) for one in found
                 ]
 
-    def writes_to_dirty(self) -> tuple[torch.Tensor | None, list[Any]]:
-        """The one tensor that was marked dirty, and the writes to it; None where it isn't one."""
+    def writes_to_dirty(self) -> list[Written]:
+        """The writes to the one tensor that was marked dirty; none where it isn't one."""
         if len(self.dirty) != 1:
-            return None, []
+            return []
         key = compat.storage_key(self.dirty[0])
-        return self.dirty[0], [write for write in self.log.writes if write.key == key]
+        return [write for write in self.log.writes if write.key == key]
 
 
 class _Thread(threading.local):
@@ -121,8 +121,8 @@ def _patch_apply() -> Callable[[], None]:
                 result = run(*args, **kwargs)
         except RuntimeError as error:
             if _NOT_RETURNED in str(error):
-                tensor, writes = forward.writes_to_dirty()
-                conflicts.dirty_not_returned(error, cls.__name__, tensor, writes, frames.capture(2))
+                writes = forward.writes_to_dirty()
+                conflicts.on(DirtyNotReturned(error, cls.__name__, writes, frames.capture(2)))
             raise
         finally:
             _thread.forwards.pop()
@@ -211,7 +211,7 @@ def _run_with_stale(
         def told(
             read: Stack, stashed: Stashed = stashed, standing: Standing = standing, name: str = name
         ) -> None:
-            stashed.conflicts.stale_on_ctx(standing, name, type(ctx).__name__)
+            stashed.conflicts.on(StaleOnCtx(standing, name, type(ctx).__name__))
 
         if stashed.conflicts.repairs:
             value = _copy_like(before, now)

@@ -19,7 +19,7 @@ import torch
 from ..torch_internals import compat
 from . import backward as _backward
 from . import saves
-from ._conflicts import Conflicts
+from ._conflicts import Conflicts, GradientWritten
 from .write_log import WriteLog
 
 _removals: list[Callable[[], None]] = []
@@ -163,7 +163,7 @@ def _run_shared(
                 result = _separated(stands_for_none if result is None else result, gradient)
                 gradient.copy_(before)
         if not unchanged:
-            conflicts.gradient_written(gradient, writes, node)
+            conflicts.on(GradientWritten(gradient, writes, node))
     return result
 
 

@@ -20,7 +20,7 @@ from ..source import frames
 from ..torch_internals import compat
 from . import _stale_reads, backward, kernels
 from ._calls import Calls
-from ._conflicts import Conflicts
+from ._conflicts import Conflicts, ContentChanged
 
 Pack = Callable[[torch.Tensor], Any]
 Unpack = Callable[[Any], torch.Tensor]
@@ -131,7 +131,7 @@ class SavedTensorHooks:
             value = unpack(saved)
             changed = prints.changed(saved, lambda: Place(frames.capture(2), False))
             if changed is not None and self.conflicts is not None:
-                self.conflicts.content_changed(saved, changed)
+                self.conflicts.on(ContentChanged(saved, changed))
             return value
 
         return pack_printed, unpack_printed

@@ -20,8 +20,9 @@ import torch
 from ._definitions import Definition, at_the_end, is_local, reaching, scope_of
 from ._set_elsewhere import may_set
 from .callables import VIEW_ATTRIBUTES, VIEWS
+from .frames import Stack
 from .operands import bind_code, bind_exact
-from .sites import Stack, is_library, is_plumbing
+from .sites import is_library, is_plumbing
 from .syntax import Source, Span, locate, source_of, span_of
 from .values import UNKNOWN, function_of, is_in_place, value_of
 

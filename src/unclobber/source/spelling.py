@@ -16,8 +16,9 @@ from ..model import Site
 from ..parsing import parse_expression
 from ..torch_internals import compat
 from .callables import LINEAR, MODULES, PYTHON_FUNCTIONS, VIEW_ATTRIBUTES, VIEWS, Form
+from .frames import Stack
 from .operands import Edges, Operands, bind_call, bind_code, callee, imported, is_torch, operands
-from .sites import Stack, innermost_user, is_ours, is_plumbing, pairs
+from .sites import innermost_user, is_ours, is_plumbing, pairs
 from .syntax import Located, Source, locate, text_of
 
 _LONGEST = 80
