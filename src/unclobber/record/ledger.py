@@ -210,22 +210,20 @@ class Ledger:
         if book is None and not by_views and not elsewhere:
             return None
         stack = frames.capture(3)
-        if elsewhere and operation not in METADATA_ONLY:
-            self._enter_elsewhere(tensor, elsewhere, operation, stack, frames.actor(3), args, kwargs)
         if by_views:
             view_writes.note(tensor, _version(tensor), operation, stack)
-        if book is None:
+        if book is None and not elsewhere:
             return None
-        return self._enter(tensor, book, operation, stack, frames.actor(3), bumps, args, kwargs)
+        event = WriteEvent(operation, stack, frames.actor(3), bumps)
+        if elsewhere and operation not in METADATA_ONLY:
+            self._enter_elsewhere(tensor, elsewhere, event, args, kwargs)
+        return None if book is None else self._enter(tensor, book, event, args, kwargs)
 
     def _enter(
         self,
         tensor: torch.Tensor,
         book: StorageBook,
-        operation: str,
-        stack: frames.Stack,
-        actor: Any,
-        bumps: bool,
+        event: WriteEvent,
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
         shift: int = 0,
@@ -234,13 +232,14 @@ class Ledger:
 
         ``shift`` is that of ``StorageBook.preserve``.
         """
+        operation = event.operation
         with self._lock:
             self.write_count += 1
             region = None if operation in METADATA_ONLY else region_of(tensor)
             if region is not None:
                 region = region.moved(shift)
-            version, counter = _version(tensor), book.counter()
-            event = WriteEvent(book.serial, operation, stack, region, version, bumps, actor, counter)
+            event.first = event.last = book.serial
+            event.region, event.version, event.counter = region, _version(tensor), book.counter()
             if region is not None and not tensor.is_meta and compat.is_plain(tensor):
                 with compat.unseen_by_torch():
                     selection = select(operation, args, kwargs or {}) if args and tensor is args[0] else None
@@ -269,9 +268,7 @@ class Ledger:
         self,
         tensor: torch.Tensor,
         elsewhere: dict[int, int],
-        operation: str,
-        stack: frames.Stack,
-        actor: Any,
+        event: WriteEvent,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:
@@ -280,8 +277,9 @@ class Ledger:
             book = self._filed(key)
             if book is not None:
                 if self.prints is not None:
-                    self.prints.before_write(key, lambda: Place(stack, False))
-                self._enter(tensor, book, operation, stack, actor, False, args, kwargs, shift)
+                    self.prints.before_write(key, lambda: Place(event.stack, False))
+                own = WriteEvent(event.operation, event.stack, event.actor)
+                self._enter(tensor, book, own, args, kwargs, shift)
 
     def doubt(self, operation: str, tensors: list[torch.Tensor], records: bool) -> Doubt | None:
         """An operation that declares no write is about to run on ``tensors``.
@@ -324,7 +322,7 @@ class Ledger:
         key = compat.storage_key_or_none(tensor)
         if self.prints is not None and key is not None:
             self.prints.before_write(key, lambda: Place(stack, False))
-        self._enter(tensor, book, operation, stack, None, False)
+        self._enter(tensor, book, WriteEvent(operation, stack, None))
 
     def _sort_pending(self) -> None:
         """Put every queued save that is still alive under its storage's key.
@@ -453,10 +451,9 @@ class Ledger:
             book = self._filed(key)
             if book is None:
                 return
-            event = WriteEvent(
-                book.serial, "set_data", frames.capture(4), region_of(tensor), _version(tensor), False,
-                frames.actor(4),
-            )  # fmt: skip
+            event = WriteEvent("set_data", frames.capture(4), frames.actor(4), version=_version(tensor))
+            event.first = event.last = book.serial
+            event.region = region_of(tensor)
             self._swap(book, tensor, event, new)
 
     def _share_counter(self, tensor: torch.Tensor, old: int, new: int | None) -> None:
@@ -471,8 +468,9 @@ class Ledger:
                 tensor: torch.Tensor, operation: str, bumps: bool, *rest: Any
             ) -> StorageBook | None:
                 def event() -> WriteEvent:
-                    stack = frames.capture(4)
-                    return WriteEvent(0, operation, stack, None, _version(tensor), True, frames.actor(4))
+                    return WriteEvent(
+                        operation, frames.capture(4), frames.actor(4), bumps=True, version=_version(tensor)
+                    )
 
                 key = compat.storage_key_or_none(tensor) if bumps else None
                 if key is not None:

@@ -108,6 +108,10 @@ class _OnCtx(_Story[StaleOnCtx]):
 
     can_be_repaired = True
 
+    def __init__(self, conflict: StaleOnCtx, session: Session) -> None:
+        super().__init__(conflict, session)
+        self.repaired = self.is_guard and session.active
+
     def key(self) -> Any:
         return _key("UC103", self.conflict.standing, self.session.ledger)
 
@@ -118,16 +122,13 @@ class _OnCtx(_Story[StaleOnCtx]):
                 standing,
                 self.session.ledger,
                 save.Held("ctx", attribute, node.removesuffix("Backward"), node),
-                repaired=self._is_repaired(),
+                repaired=self.repaired,
                 backwards_before=self.session.backwards_before,
             )
         )
 
     def certain(self) -> Certain:
-        return _certain("UC103", self.conflict.standing.saved, self._is_repaired())
-
-    def _is_repaired(self) -> bool:
-        return self.is_guard and self.session.active
+        return _certain("UC103", self.conflict.standing.saved, self.repaired)
 
 
 class _InRecompute(_Story[StaleInRecompute]):
