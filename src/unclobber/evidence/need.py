@@ -34,7 +34,7 @@ def of(call: BackwardCall | Mark, backwards_before: int, node: Any = None) -> Ne
 def running(node: Any, backwards_before: int) -> Need:
     """By the backward call that is running, seen from ``node``."""
     call = backward.current()
-    return at(frames.capture(2), node) if call is None else of(call, backwards_before, node)
+    return at(frames.of_program(), node) if call is None else of(call, backwards_before, node)
 
 
 def failed(levels: Sequence[Level], backwards_before: int, node: Any = None) -> Need:

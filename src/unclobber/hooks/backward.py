@@ -219,7 +219,7 @@ def _wrapped(original: Any) -> Any:
             nth = _count
         # positional in torch: grad_tensors, retain_graph, create_graph, inputs
         keeps_graph = bool(args[1]) if len(args) > 1 else bool(kwargs.get("keep_graph", False))
-        call = BackwardCall(nth, frames.capture(2), outputs, keeps_graph)
+        call = BackwardCall(nth, frames.of_program(), outputs, keeps_graph)
         call.gradients = tuple(args[0]) if args else ()
         call.creates_graph = len(args) > 2 and bool(args[2])
         call.inputs = tuple(args[3]) if len(args) > 3 and args[3] else ()

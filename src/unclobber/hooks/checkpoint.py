@@ -41,7 +41,7 @@ def install() -> None:
     def generator(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         hooks = saves.innermost()
         if hooks is not None and hooks.conflicts is not None and torch.is_grad_enabled():
-            function = _Recomputed(function, hooks, hooks.conflicts, frames.capture(2))
+            function = _Recomputed(function, hooks, hooks.conflicts, frames.of_program())
         return original(function, *args, **kwargs)
 
     reentrant = compat.reentrant_checkpoint()
@@ -51,7 +51,7 @@ def install() -> None:
     def forward(ctx: Any, function: Callable[..., Any], *args: Any) -> Any:
         hooks = saves.innermost()
         if hooks is not None and hooks.conflicts is not None and any(ctx.needs_input_grad):
-            function = _Recomputed(function, hooks, hooks.conflicts, frames.capture(2))
+            function = _Recomputed(function, hooks, hooks.conflicts, frames.of_program())
         return plain(ctx, function, *args)
 
     def restore() -> None:

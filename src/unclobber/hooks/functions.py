@@ -60,7 +60,7 @@ class _Forward:
             self.dirty = tuple(value)
             self.log.leave(self.dirty)
         elif type(value) not in _nested.ATOMS and name in ctx.__dict__:
-            self.attributes.setdefault(id(ctx), (ctx, {}))[1][name] = frames.capture(3)
+            self.attributes.setdefault(id(ctx), (ctx, {}))[1][name] = frames.of_program()
 
     def finish(self) -> None:
         """``forward`` has returned: what is on ``ctx`` now is what ``backward`` counts on."""
@@ -122,14 +122,14 @@ def _patch_apply() -> Callable[[], None]:
         except RuntimeError as error:
             if _NOT_RETURNED in str(error):
                 writes = forward.writes_to_dirty()
-                conflicts.on(DirtyNotReturned(error, cls.__name__, writes, frames.capture(2)))
+                conflicts.on(DirtyNotReturned(error, cls.__name__, writes, frames.of_program()))
             raise
         finally:
             _thread.forwards.pop()
         forward.finish()
         if forward.log.writes and torch.is_grad_enabled():
             unmarked.note(
-                conflicts, cls.__name__, args, forward.dirty, forward.log, result, frames.capture(2)
+                conflicts, cls.__name__, args, forward.dirty, forward.log, result, frames.of_program()
             )
         return result
 

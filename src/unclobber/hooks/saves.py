@@ -129,7 +129,7 @@ class SavedTensorHooks:
 
         def unpack_printed(saved: SavedTensor) -> torch.Tensor:
             value = unpack(saved)
-            changed = prints.changed(saved, lambda: Place(frames.capture(2), False))
+            changed = prints.changed(saved, lambda: Place(frames.of_program(), False))
             if changed is not None and self.conflicts is not None:
                 self.conflicts.on(ContentChanged(saved, changed))
             return value
@@ -350,7 +350,7 @@ class _Patch:
                 self.pop()
                 ours._set_aside = True
                 if ours._ledger.transform is None and "torch.func" in message:
-                    ours._ledger.transform = frames.capture(2)
+                    ours._ledger.transform = frames.of_program()
         self._originals[compat.DISABLE_HOOKS](message)
 
     def _enable_wrapper(self) -> None:

@@ -409,7 +409,7 @@ class Ledger:
     def before_replay(self) -> None:
         """A CUDA graph is about to be replayed."""
         if self.replay is None:
-            self.replay = frames.capture(4)
+            self.replay = frames.of_program()
 
     def before_export(self) -> None:
         """A tensor is about to hand its memory out through DLPack: another storage may come to lie on it."""
@@ -451,7 +451,7 @@ class Ledger:
             book = self._filed(key)
             if book is None:
                 return
-            event = WriteEvent("set_data", frames.capture(4), frames.actor(4), version=_version(tensor))
+            event = WriteEvent("set_data", frames.of_program(), frames.actor(), version=_version(tensor))
             event.first = event.last = book.serial
             event.region = region_of(tensor)
             self._swap(book, tensor, event, new)
@@ -469,7 +469,7 @@ class Ledger:
             ) -> StorageBook | None:
                 def event() -> WriteEvent:
                     return WriteEvent(
-                        operation, frames.capture(4), frames.actor(4), bumps=True, version=_version(tensor)
+                        operation, frames.of_program(), frames.actor(), bumps=True, version=_version(tensor)
                     )
 
                 key = compat.storage_key_or_none(tensor) if bumps else None
@@ -495,7 +495,7 @@ class Ledger:
             if book is None:
                 return
             own = {id(kept) for _, kept in compat.raw_saved(node)}
-            stack = frames.capture(4)
+            stack = frames.of_program()
             for saved in book.saves():
                 if saved.filing is not None and saved.origin() is tensor and id(saved) not in own:
                     saved.filing.detached = stack
@@ -545,7 +545,7 @@ class Ledger:
             with prints.quiet():
                 key = compat.storage_key_or_none(tensor)
                 if key is not None:  # without storage there is no fingerprint either
-                    prints.before_write(key, lambda: Place(frames.capture(3), False))
+                    prints.before_write(key, lambda: Place(frames.of_program(), False))
                 return before_write(tensor, *rest)
 
         # On the object: sessions without fingerprints pay nothing for this.

@@ -155,7 +155,7 @@ _keeper = _Keeper()
 
 
 def _refusal(entry: _Entry, operation: str) -> InplaceError:
-    stack = frames.capture(4)
+    stack = frames.of_program()
     facts = replace(save.unplaced(entry.tensor), operation="freeze")
 
     def make() -> Finding:
@@ -193,7 +193,7 @@ def freeze(tensor: torch.Tensor) -> Frozen:
         >>> handle.remove()
         >>> w += 1
     """
-    return Frozen([tensor], frames.capture(2))
+    return Frozen([tensor], frames.of_program())
 
 
 def frozen(tensors: Iterable[torch.Tensor]) -> Frozen:
@@ -207,4 +207,4 @@ def frozen(tensors: Iterable[torch.Tensor]) -> Frozen:
         ...
         unclobber.InplaceError: `layer.weight.data` was written to while it is frozen ...
     """
-    return Frozen(tensors, frames.capture(2))
+    return Frozen(tensors, frames.of_program())

@@ -8,6 +8,7 @@ looked up only for a report.
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import threading
 import weakref
@@ -15,8 +16,13 @@ from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import Any
 
+from ..model import PACKAGE
+
 Stack = tuple[Any, ...]
 """Alternating code objects and instruction offsets, innermost frame first."""
+
+
+_OURS = PACKAGE + os.sep
 
 
 class _Newest(threading.local):
@@ -71,6 +77,18 @@ def capture(depth: int = 1) -> Stack:
     if f is not None:
         _deeper(f, out)
     return tuple(out)
+
+
+def of_program() -> Stack:
+    """The stack from the innermost frame outside of this package on; empty where there is none.
+
+    Slower than :func:`capture`, which is for what happens at every save and write.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    depth = 2
+    while frame is not None and frame.f_code.co_filename.startswith(_OURS):
+        depth, frame = depth + 1, frame.f_back
+    return () if frame is None else capture(depth)
 
 
 def _deeper(frame: FrameType | None, out: list[Any]) -> None:

@@ -161,10 +161,16 @@ def innermost_user(stack: Stack) -> int | None:
     return relay
 
 
+def user_stack(stack: Stack) -> Stack:
+    """A stack from the innermost frame of the user's own code on; empty where there is none."""
+    index = innermost_user(stack)
+    return () if index is None else stack[2 * index :]
+
+
 def user_frame(stack: Stack) -> tuple[CodeType, int] | None:
     """Code and instruction of the innermost frame of the user's own code; None where there is none."""
-    index = innermost_user(stack)
-    return None if index is None else (stack[2 * index], stack[2 * index + 1])
+    inner = user_stack(stack)
+    return (inner[0], inner[1]) if inner else None
 
 
 def user_place(stack: Stack) -> tuple[Any, ...] | None:
