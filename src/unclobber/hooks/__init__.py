@@ -5,34 +5,17 @@
 Functions, checkpoints, hooks that are handed gradients, operations that are not dispatched.
 """
 
-from ._conflicts import (
-    Conflict,
-    ContentChanged,
-    DirtyNotReturned,
-    GradientWritten,
-    InputOverwritten,
-    Misread,
-    StaleInRecompute,
-    StaleOnCtx,
-)
 from .backward import BackwardCall, Mark
 from .kernels import Listener
 
 __all__ = [
     "BackwardCall",
-    "Conflict",
-    "ContentChanged",
-    "DirtyNotReturned",
-    "GradientWritten",
-    "InputOverwritten",
     "Listener",
     "Mark",
-    "Misread",
-    "StaleInRecompute",
-    "StaleOnCtx",
     "backward",
     "batch_norm",
     "checkpoint",
+    "conflicts",
     "fallback",
     "functions",
     "gradients",

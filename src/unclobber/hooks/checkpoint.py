@@ -22,8 +22,8 @@ from ..source import frames
 from ..source.sites import is_library
 from ..torch_internals import compat
 from . import saves
-from ._conflicts import Conflicts, StaleInRecompute
 from ._stale_reads import StaleReads, StaleTensor
+from .conflicts import Conflicts, StaleInRecompute
 
 _DEEPEST = 5
 _LONGEST = 1000

@@ -20,8 +20,8 @@ from ..source import Stack, frames
 from ..torch_internals import compat
 from . import _nested, saves, unmarked
 from . import gradients as _gradients
-from ._conflicts import Conflicts, DirtyNotReturned, StaleOnCtx
 from ._stale_reads import StaleReads, StaleTensor
+from .conflicts import Conflicts, DirtyNotReturned, StaleOnCtx
 from .write_log import WriteLog, Written
 
 _STASH = "_unclobber_stash"

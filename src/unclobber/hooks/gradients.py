@@ -19,7 +19,7 @@ import torch
 from ..torch_internals import compat
 from . import backward as _backward
 from . import saves
-from ._conflicts import Conflicts, GradientWritten
+from .conflicts import Conflicts, GradientWritten
 from .write_log import WriteLog
 
 _removals: list[Callable[[], None]] = []

@@ -20,7 +20,7 @@ from ..source import frames
 from ..torch_internals import compat
 from . import _stale_reads, backward, kernels
 from ._calls import Calls
-from ._conflicts import Conflicts, ContentChanged
+from .conflicts import Conflicts, ContentChanged
 
 Pack = Callable[[torch.Tensor], Any]
 Unpack = Callable[[Any], torch.Tensor]

@@ -20,8 +20,8 @@ from ..record import LARGEST_COPY, differing
 from ..source import Stack
 from ..torch_internals import compat
 from . import backward
-from ._conflicts import Conflicts, InputOverwritten
 from .backward import BackwardCall
+from .conflicts import Conflicts, InputOverwritten
 from .graph import needed, reachable
 from .write_log import WriteLog, storage_of
 

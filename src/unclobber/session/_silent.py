@@ -12,16 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..evidence import describe, need, reads, save, write
-from ..hooks import (
-    Conflict,
-    ContentChanged,
-    DirtyNotReturned,
-    GradientWritten,
-    InputOverwritten,
-    Misread,
-    StaleInRecompute,
-    StaleOnCtx,
-)
+from ..hooks import conflicts
+from ..hooks.conflicts import Conflict
 from ..hooks.write_log import Written
 from ..judge import judge, judge_dirty, judge_gradient, judge_misread, judge_unmarked
 from ..model import Finding, Save, Write, asked
@@ -103,12 +95,12 @@ class _Story(Generic[C]):
         raise NotImplementedError
 
 
-class _OnCtx(_Story[StaleOnCtx]):
+class _OnCtx(_Story[conflicts.StaleOnCtx]):
     """UC103: ``backward`` reads ``ctx.x`` that has changed."""
 
     can_be_repaired = True
 
-    def __init__(self, conflict: StaleOnCtx, session: Session) -> None:
+    def __init__(self, conflict: conflicts.StaleOnCtx, session: Session) -> None:
         super().__init__(conflict, session)
         self.repaired = self.is_guard and session.active
 
@@ -131,7 +123,7 @@ class _OnCtx(_Story[StaleOnCtx]):
         return _certain("UC103", self.conflict.standing.saved, self.repaired)
 
 
-class _InRecompute(_Story[StaleInRecompute]):
+class _InRecompute(_Story[conflicts.StaleInRecompute]):
     """UC105: a checkpoint's second run reads a tensor that has changed since its first.
 
     Values that the code reads on its own can't be handed to it.
@@ -156,7 +148,7 @@ class _InRecompute(_Story[StaleInRecompute]):
         return _certain("UC105", self.conflict.standing.saved)
 
 
-class _Gradient(_Story[GradientWritten]):
+class _Gradient(_Story[conflicts.GradientWritten]):
     """UC104: a gradient was changed while another consumer is still to get it."""
 
     can_be_repaired = True
@@ -177,12 +169,12 @@ class _Gradient(_Story[GradientWritten]):
         return Certain("UC104", repaired=self.is_guard)
 
 
-class _NotReturned(_Story[DirtyNotReturned]):
+class _NotReturned(_Story[conflicts.DirtyNotReturned]):
     """UC103: torch refused a Function that marked a tensor dirty and returned another."""
 
     again = True
 
-    def __init__(self, conflict: DirtyNotReturned, session: Session) -> None:
+    def __init__(self, conflict: conflicts.DirtyNotReturned, session: Session) -> None:
         super().__init__(conflict, session)
         self.cause = conflict.error
 
@@ -201,7 +193,7 @@ class _NotReturned(_Story[DirtyNotReturned]):
         return Certain("UC103", torch_message=str(self.conflict.error), message=message)
 
 
-class _Input(_Story[InputOverwritten]):
+class _Input(_Story[conflicts.InputOverwritten]):
     """UC103: what reads an input after a Function that overwrote it unmarked hands on its gradient.
 
     The derivative of what was written is nowhere to be had, so guard has nothing to give.
@@ -233,7 +225,7 @@ class _Input(_Story[InputOverwritten]):
         return Certain("UC103", message=message)
 
 
-class _Misread(_Story[Misread]):
+class _Misread(_Story[conflicts.Misread]):
     """UC102: an operation is about to read what it has overwritten itself, as it would without us."""
 
     def is_nothing(self) -> bool:
@@ -254,7 +246,7 @@ class _Misread(_Story[Misread]):
         return Certain("UC102", message=message)
 
 
-class _Content(_Story[ContentChanged]):
+class _Content(_Story[conflicts.ContentChanged]):
     """UC102: the content of a saved tensor changed although no write to it was seen.
 
     What it was is not known, so guard has nothing to give.
@@ -289,13 +281,13 @@ class _Content(_Story[ContentChanged]):
 
 
 _STORIES: dict[type[Conflict], type[_Story[Any]]] = {
-    StaleOnCtx: _OnCtx,
-    StaleInRecompute: _InRecompute,
-    GradientWritten: _Gradient,
-    DirtyNotReturned: _NotReturned,
-    InputOverwritten: _Input,
-    ContentChanged: _Content,
-    Misread: _Misread,
+    conflicts.StaleOnCtx: _OnCtx,
+    conflicts.StaleInRecompute: _InRecompute,
+    conflicts.GradientWritten: _Gradient,
+    conflicts.DirtyNotReturned: _NotReturned,
+    conflicts.InputOverwritten: _Input,
+    conflicts.ContentChanged: _Content,
+    conflicts.Misread: _Misread,
 }
 
 

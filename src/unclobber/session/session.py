@@ -21,10 +21,10 @@ from ..evidence import refused as _refused
 from ..evidence.notices import notices
 from ..evidence.refusals import kind_of
 from ..hooks import (
-    Misread,
     backward,
     batch_norm,
     checkpoint,
+    conflicts,
     fallback,
     functions,
     gradients,
@@ -111,7 +111,7 @@ class Session:
         self._hooks: _saves.SavedTensorHooks | None = None
         self._lock = threading.RLock()
         self._silent = SilentConflicts(self)
-        self.ledger.misread = lambda operation, stack: self._silent.on(Misread(operation, stack))
+        self.ledger.misread = lambda operation, stack: self._silent.on(conflicts.Misread(operation, stack))
         self._begun = compiled.now()
         self.backwards_before = 0
         """Backward calls of the process before this session."""

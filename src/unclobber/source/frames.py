@@ -17,10 +17,8 @@ from types import CodeType, FrameType
 from typing import Any
 
 from ..model import PACKAGE
-
-Stack = tuple[Any, ...]
-"""Alternating code objects and instruction offsets, innermost frame first."""
-
+from ._stack import Stack as Stack
+from ._stack import spot as spot
 
 _OURS = PACKAGE + os.sep
 
@@ -104,11 +102,6 @@ def _deeper(frame: FrameType | None, out: list[Any]) -> None:
             return
         frame = frame.f_back
         room -= 1
-
-
-def spot(stack: Stack) -> tuple[Any, ...]:
-    """The innermost instruction as a key. Equal code in two files makes equal code objects."""
-    return (stack[0].co_filename, *stack[:2]) if stack else ()
 
 
 def actor(depth: int = 1) -> weakref.ref[Any] | None:

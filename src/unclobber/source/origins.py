@@ -19,8 +19,8 @@ import torch
 
 from ._definitions import Definition, at_the_end, is_local, reaching, scope_of
 from ._set_elsewhere import may_set
+from ._stack import Stack
 from .callables import VIEW_ATTRIBUTES, VIEWS
-from .frames import Stack
 from .operands import bind_code, bind_exact
 from .sites import is_library, is_plumbing
 from .syntax import Source, Span, locate, source_of, span_of

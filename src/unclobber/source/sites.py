@@ -21,7 +21,7 @@ from typing import Any
 
 from ..model import PACKAGE, Frame, Site
 from ..torch_internals import compat
-from .frames import Stack, spot
+from ._stack import Stack, spot
 from .syntax import (
     Located,
     Span,
