@@ -127,10 +127,11 @@ def test_all_that_tells_is_found():
     """The functions are from every part that describes, judges and shows, the programs of every code."""
     modules = {function.partition(":")[0].removeprefix("unclobber.") for function in told_by()}
     assert {
-        "evidence.describe", "evidence.refused", "evidence._spent", "session._silent", "evidence.sentence",
-        "evidence.reads", "evidence.stretch", "parsing.texts", "judge", "judge._words", "judge.rules.uc101",
-        "judge.rules.uc301", "report._text", "report._snippet", "source.sites", "source.syntax",
-        "source.spelling", "source.owners", "source.origins", "evidence._targets", "evidence.freed",
+        "evidence.describe", "evidence.refused", "evidence.sentence", "evidence.reads", "evidence.stretch",
+        "evidence.freed", "evidence.save", "evidence.write", "evidence.need", "evidence._live",
+        "evidence._spent", "evidence._targets", "evidence._written", "session._silent", "parsing.texts",
+        "judge", "judge._words", "judge.rules.uc101", "judge.rules.uc301", "report._text", "report._snippet",
+        "source.sites", "source.syntax", "source.spelling", "source.owners", "source.origins",
         "derivatives._words",
     } <= modules  # fmt: skip
     assert len(told_by()) > 200
@@ -160,10 +161,10 @@ def test_the_test_fails_without_the_boundary(mode, monkeypatch):
 def test_what_is_certain_is_told_in_every_format(code):
     """A story without places is a report in every format, valid JSON, and says what to do."""
     name = next(name for name, (of, _) in PROGRAMS.items() if of == code)
-    describe = {"1": "unclobber.evidence.describe:evidence", "2": "unclobber.evidence.refused:evidence"}
+    describe = {"1": "unclobber.evidence.describe:_evidence", "2": "unclobber.evidence.refused:evidence"}
     function = describe.get(code[2], "unclobber.evidence.refused:evidence")
     if code == "UC104":
-        function = "unclobber.session._silent:_write"
+        function = "unclobber.evidence.write:by"
     with planted(by_name()[function], RuntimeError("planted")) as met:
         ended = run("watch", name)
     assert met

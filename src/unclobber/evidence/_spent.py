@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from types import CodeType, FrameType
-from typing import Any
+from types import FrameType
+from typing import Any, NamedTuple
 
 import torch
 
 from ..hooks import BackwardCall, Mark, backward
 from ..hooks.graph import node_of, reachable
-from ..model import FreedEvidence, Need, Save
+from ..model import FreedEvidence, Save
 from ..parsing import parse_expression
-from ..source import Stack, sites, syntax, values
 from ..source import owners as _owners
-from ..source import spelling as _spelling
+from ..source import sites, syntax, values
 from ..source.origins import Level
 from ..torch_internals import compat
-from . import _expressions, _kept, freed
+from . import _expressions, _kept, freed, need
+from ._live import user_depth, user_frames_of
 from .freed import Spent
+from .save import of_node
 
 
 def evidence(error: BaseException, levels: Sequence[Level], backwards_before: int) -> FreedEvidence:
@@ -30,75 +31,113 @@ def evidence(error: BaseException, levels: Sequence[Level], backwards_before: in
         levels: Its frames, innermost first.
         backwards_before: Backward calls of the process before the session.
     """
-    call = _call(levels)
-    frames = [one.frame for one in levels if not sites.is_library(one.frame.f_code)]
-    spent = _spent(levels, call, frames)
-    halted_at = spent.node if spent is not None and spent.certain else None
-    if spent is not None and spent.beyond is not None:
-        spent = spent.beyond  # whether or not this backward came so far, an earlier one freed it
-    note = None if spent is None else freed.note_of(spent.node)
-    mark = None if note is None else note.mark
-    if spent is not None and call is not None and note is None:
-        mark = spent.by or freed.freed_below(spent.node, call)
-        if mark is None:
-            mark = backward.only_earlier(call, reachable(call) or {})
-    if mark is not None and (mark.keeps_graph or (call is not None and mark.nth == call.nth)):
-        mark = None  # whoever freed it was not seen
-    again = _again(call)
-    if mark is None and again is not None:
-        mark = again
-    stack = None if spent is None or not spent.certain else _stack(spent, levels)
-    joined, joined_node = (None, None) if again is not None else _joined(spent, call)
-    kept = None if call is None or again is not None else _kept.find(call, frames)
-    carried = (
-        _carried(joined_node, levels)
-        or _carried_around(call, levels)
-        or _carried_by(joined_node, note, frames)
-    )
+    failure = _SecondBackward(levels)
+    halted, mark = failure.halted, failure.freed_by()
+    joined = failure.joined
+    kept, carried = failure.kept(), failure.carried()
     return FreedEvidence(
         torch_message=str(error),
-        saved=None if spent is None or stack is None else _save(spent.node, stack, noted=note is not None),
-        freed=None if mark is None else _need_of(mark, backwards_before),
-        needed=need(levels, backwards_before, halted_at),
-        same_root=again is not None,
-        joined=joined,
+        saved=failure.saved(),
+        freed=None if mark is None else need.of(mark, backwards_before),
+        needed=need.failed(levels, backwards_before, halted.node if halted and halted.certain else None),
+        same_root=failure.again is not None,
+        joined=None if joined is None else joined.save,
         carried=tuple(carried),
         kept=None if kept is None else kept.name,
         kept_is_spent=kept is not None and kept.is_spent,
         detached=kept.detached if kept is not None else _detached(carried),
-        root=_root(call),
+        root=_root(failure.call),
     )
 
 
-def need(levels: Sequence[Level], backwards_before: int, node: Any = None) -> Need:
-    """The backward that failed, or the line that read a node's saved tensor by itself."""
-    name = None if node is None else node_name(node)
-    call = _call(levels)
-    if call is not None:
-        return Need(sites.resolve(call.stack), nth=call.nth - backwards_before, node=name)
-    stack: list[Any] = []
-    for level in levels:
-        stack += (level.frame.f_code, level.lasti)
-    return Need(sites.resolve(tuple(stack)), node=name)
+class _Joined(NamedTuple):
+    """The last node on the way that the failed backward ran itself."""
+
+    save: Save
+    """What its operation was."""
+    note: freed.Note
 
 
-def node_name(node: Any) -> str:
-    """``MulBackward0`` without namespaces."""
-    return str(node.name()).rpartition(".")[2].rpartition("::")[2]
+class _SecondBackward:
+    """One failure at a freed node; a method a question."""
 
+    def __init__(self, levels: Sequence[Level]) -> None:
+        self.levels = levels
+        self.call = need.call_of(levels)
+        self.frames = user_frames_of(levels)
+        self.halted = self._halted()
+        """Where the engine came to a halt."""
+        self.spent = self.halted if self.halted is None else self.halted.beyond or self.halted
+        """The freed node: whether or not this backward came so far, an earlier one freed it."""
+        self.note = None if self.spent is None else freed.note_of(self.spent.node)
+        self.again = self._again()
+        """The earlier backward that began at the same tensor, if one did."""
+        self.joined = self._joined()
 
-def _call(levels: Sequence[Level]) -> BackwardCall | None:
-    """The innermost backward call on the stack of the failure."""
-    return next((call for level in levels if (call := backward.call_in(level.frame)) is not None), None)
+    def _halted(self) -> Spent | None:
+        reader = _reader(self.levels)
+        if reader is not None:
+            return freed.spent_function(reader, () if self.call is None else self.call.roots)
+        variables = (value for frame in self.frames for value in frame.f_locals.values())
+        held = (value for value in variables if values.is_a(value, torch.Tensor))
+        return None if self.call is None else freed.first_spent(self.call, held)
 
+    def _again(self) -> Mark | None:
+        call = self.call
+        nodes = [] if call is None else [node_of(root) for root in call.roots]
+        found = [
+            mark
+            for node in nodes
+            if call is not None and node is not None and (mark := freed.begun_before(node, call)) is not None
+        ]
+        return found[-1] if found else None
 
-def _spent(levels: Sequence[Level], call: BackwardCall | None, frames: Sequence[FrameType]) -> Spent | None:
-    reader = _reader(levels)
-    if reader is not None:
-        return freed.spent_function(reader, () if call is None else call.roots)
-    variables = (value for frame in frames for value in frame.f_locals.values())
-    held = (value for value in variables if values.is_a(value, torch.Tensor))
-    return None if call is None else freed.first_spent(call, held)
+    def _joined(self) -> _Joined | None:
+        if self.again is not None or self.spent is None or self.call is None:
+            return None
+        for node in reversed(self.spent.way[:-1]):
+            note = freed.note_of(node)
+            if note is not None and note.mark is not None and note.mark.nth == self.call.nth:
+                return _Joined(of_node(node, note.stack), note)
+        return None
+
+    def freed_by(self) -> Mark | None:
+        """The backward that freed the node; None where it was not seen."""
+        mark = self._went_through()
+        is_call = mark is not None and self.call is not None and mark.nth == self.call.nth
+        return self.again if mark is None or mark.keeps_graph or is_call else mark
+
+    def _went_through(self) -> Mark | None:
+        if self.note is not None:
+            return self.note.mark
+        if self.spent is None or self.call is None:
+            return None
+        mark = self.spent.by or freed.freed_below(self.spent.node, self.call)
+        return mark or backward.only_earlier(self.call, reachable(self.call) or {})
+
+    def saved(self) -> Save | None:
+        """The freed operation."""
+        spent = self.spent
+        if spent is None or not spent.certain:
+            return None
+        if self.note is not None:
+            return of_node(spent.node, self.note.stack)
+        depth = user_depth(self.levels)
+        stack = None if depth is None else _expressions.stack_of(spent.way, self.levels, depth)
+        return None if stack is None else of_node(spent.node, stack, noted=False)
+
+    def kept(self) -> _kept.Kept | None:
+        """The one attribute of an object in which a tensor of the graph lies."""
+        return None if self.call is None or self.again is not None else _kept.find(self.call, self.frames)
+
+    def carried(self) -> Carried:
+        """What ties the new graph to the freed one."""
+        joined = None if self.joined is None else self.joined.note
+        return (
+            _carried(joined, self.levels)
+            or _carried_around(self.call, self.levels)
+            or _carried_by(joined, self.note, self.frames)
+        )
 
 
 def _reader(levels: Sequence[Level]) -> Any:
@@ -111,82 +150,6 @@ def _reader(levels: Sequence[Level]) -> Any:
     return node if isinstance(node, torch.autograd.graph.Node) else None
 
 
-def _need_of(mark: Mark, backwards_before: int) -> Need:
-    return Need(sites.resolve(mark.stack), nth=mark.nth - backwards_before)
-
-
-def _save(node: Any, stack: Stack, *, noted: bool = True) -> Save:
-    """The freed operation. The tensors themselves are gone: shape and type are its result's.
-
-    Args:
-        node: Its node.
-        stack: Where it ran.
-        noted: Whether a hook was shown what it saved; otherwise that was a Python number.
-    """
-    site = sites.resolve(stack)
-    name = node_name(node)
-    role = freed.freed_role(node)
-    spelling = _spelling.spell(site, name, role, stack, edges=_spelling.edge_names(node))
-    shape, dtype = _result_of(node)
-    return Save(
-        site=site,
-        shape=shape,
-        dtype=str(dtype).removeprefix("torch."),
-        bytes=_bytes(shape, dtype),
-        version=0,
-        operation=spelling.operation,
-        node=name,
-        role=role,
-        expression=spelling.expression if noted else None,
-        gradient_of=spelling.gradient_of,
-        why=spelling.why,
-        why_words=spelling.why_words,
-    )
-
-
-def _result_of(node: Any) -> tuple[tuple[int, ...], torch.dtype]:
-    described = node._input_metadata
-    return (tuple(described[0].shape), described[0].dtype) if described else ((), torch.float32)
-
-
-def _bytes(shape: tuple[int, ...], dtype: torch.dtype) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count * dtype.itemsize
-
-
-def _again(call: BackwardCall | None) -> Mark | None:
-    """The earlier backward that began at the same tensor, if one did."""
-    if call is None:
-        return None
-    nodes = [node_of(root) for root in call.roots]
-    found = [
-        mark for node in nodes if node is not None if (mark := freed.begun_before(node, call)) is not None
-    ]
-    return found[-1] if found else None
-
-
-def _stack(spent: Spent, levels: Sequence[Level]) -> Stack | None:
-    """Where the spent node's operation ran: as it was noted, or as the source of the root says."""
-    note = freed.note_of(spent.node)
-    if note is not None:
-        return note.stack
-    depth = next((i for i, one in enumerate(levels) if not sites.is_library(one.frame.f_code)), None)
-    return None if depth is None else _expressions.stack_of(spent.way, levels, depth)
-
-
-def _joined(spent: Spent | None, call: BackwardCall | None) -> tuple[Save | None, Any]:
-    """The last node on the way that this very backward ran, and what its operation was."""
-    if spent is None or call is None:
-        return None, None
-    for node in reversed(spent.way[:-1]):
-        note = freed.note_of(node)
-        if note is not None and note.mark is not None and note.mark.nth == call.nth:
-            return _save(node, note.stack), note
-    return None, None
-
-
 Carried = Mapping[str, Any]
 """What one run of the program leaves to the next: names, with the values that they have now."""
 
@@ -196,7 +159,7 @@ def _carried(note: freed.Note | None, levels: Sequence[Level]) -> Carried:
 
     Asked of a statement in a function that is still running: others set their variables anew.
     """
-    place = None if note is None else _user_place(note.stack)
+    place = None if note is None else sites.user_frame(note.stack)
     level = next((one for one in levels if place is not None and one.frame.f_code is place[0]), None)
     located = None if place is None else syntax.locate(*place)
     if level is None or located is None:
@@ -207,7 +170,7 @@ def _carried(note: freed.Note | None, levels: Sequence[Level]) -> Carried:
 def _carried_around(call: BackwardCall | None, levels: Sequence[Level]) -> Carried:
     """The one variable of the loop around ``loss.backward()`` that is made from its own last value, if
     its tensor (or one of a tuple) belongs to the graph."""
-    depth = next((i for i, one in enumerate(levels) if not sites.is_library(one.frame.f_code)), None)
+    depth = user_depth(levels)
     graph = None if call is None else reachable(call)
     if depth is None or graph is None:
         return {}
@@ -237,8 +200,8 @@ def _carried_around(call: BackwardCall | None, levels: Sequence[Level]) -> Carri
 def _carried_by(joined: freed.Note | None, spent: freed.Note | None, frames: Sequence[FrameType]) -> Carried:
     """The attributes that a method's statement both reads and sets, if it made both what is spent and
     what hangs on it: ``net.hidden`` for ``out, self.hidden = self.lstm(x, self.hidden)``."""
-    place = None if joined is None else _user_place(joined.stack)
-    if place is None or spent is None or place != _user_place(spent.stack):
+    place = None if joined is None else sites.user_frame(joined.stack)
+    if place is None or spent is None or place != sites.user_frame(spent.stack):
         return {}
     code, located = place[0], syntax.locate(*place)
     if located is None or not code.co_argcount:
@@ -252,11 +215,6 @@ def _carried_by(joined: freed.Note | None, spent: freed.Note | None, frames: Seq
     own = values.contents(owners[0])
     way = _owners.object_name(owners[0], frames) or receiver
     return {f"{way}.{name}": own[name] for name in names if _kept.tensors(own.get(name))}
-
-
-def _user_place(stack: Stack) -> tuple[CodeType, int] | None:
-    index = sites.innermost_user(stack)
-    return None if index is None else (stack[2 * index], stack[2 * index + 1])
 
 
 def _value(name: str, frame: FrameType) -> Any:
@@ -320,10 +278,8 @@ def _root(call: BackwardCall | None) -> str | None:
     """``loss`` in ``loss.backward()``."""
     if call is None or len(call.roots) != 1:
         return None
-    index = sites.innermost_user(call.stack)
-    if index is None:
-        return None
-    located = syntax.locate(call.stack[2 * index], call.stack[2 * index + 1])
+    place = sites.user_frame(call.stack)
+    located = None if place is None else syntax.locate(*place)
     if located is None or not isinstance(located.node, ast.Call):
         return None
     function = located.node.func

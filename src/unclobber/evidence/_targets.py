@@ -13,6 +13,7 @@ from ..source.origins import Level
 from ..source.sites import is_library
 from ..source.syntax import Located, locate, text_of
 from ..source.values import UNKNOWN, is_in_place, value_of
+from ._live import user_depth
 
 _AUGMENTED = {
     ast.Add: "add_",
@@ -59,7 +60,7 @@ def find(levels: Sequence[Level]) -> Target | None:
     Args:
         levels: The frames of the failed call, innermost first.
     """
-    depth = next((i for i, level in enumerate(levels) if not is_library(level.frame.f_code)), None)
+    depth = user_depth(levels)
     inner = written_at(levels[0])
     if depth is None:
         return None if inner is None else Target(inner.operation, 0)

@@ -1,4 +1,4 @@
-"""From raw facts to words' material: sources, names and formulas of one conflict.
+"""From raw facts to words' material: sources, names and formulas of one conflict, by who held the tensor.
 
 Runs only when there is something to tell, on the stack of the backward that asked, so the user's
 variables are still there to be looked at.
@@ -6,71 +6,91 @@ variables are still there to be looked at.
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import FrameType
 from typing import Any, Literal
 
-import torch
-
 from ..hooks import backward
-from ..hooks import kernels as _writes_table
 from ..hooks.graph import reachable
-from ..model import Evidence, GradientMemory, Need, PastCounter, Save, Site, Write
-from ..record import METADATA_ONLY, Fingerprint, Ledger, Place, SavedTensor, Standing, WriteEvent
-from ..source import frames as _frames
-from ..source import owners, sites
-from ..source import spelling as _spelling
+from ..model import Evidence, GradientMemory, Save, Site, Write
+from ..record import Fingerprint, Ledger, Place, SavedTensor, Standing
+from ..source import Stack, owners, sites
+from ..source import frames as program_frames
 from ..torch_internals import compat
-from ..torch_internals.own_writes import adds_gradients, syncs_buffers
-from . import reads, sentence, stretch
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """Who held a tensor that autograd did not save."""
-
-    kind: Literal["ctx", "recompute"]
-    role: str | None
-    """``ctx.x``."""
-    operation: str
-    """The custom Function's name, or ``checkpoint``."""
-    node: str | None
+from . import need, reads, sentence, stretch, write
+from ._live import user_frames
+from ._written import writes
+from .save import Held, of_held, of_saved
 
 
 def evidence(
-    standing: Standing,
-    ledger: Ledger,
-    *,
-    repaired: bool,
-    backwards_before: int,
-    goes_on: bool = True,
-    held: Held | None = None,
-    stretch: str | None = None,
-    written: Write | None = None,
-    read: Site | None = None,
+    standing: Standing, ledger: Ledger, *, repaired: bool, backwards_before: int, goes_on: bool = True
 ) -> Evidence:
-    """Everything that the judge and the report want to know of one conflict.
+    """Everything that the judge and the report want to know of a tensor that autograd saved.
 
     Args:
         repaired: Whether backward is given the right value.
+        backwards_before: Backward calls of the process before the session.
         goes_on: Whether backward goes on, right or wrong.
     """
+    node, frames = compat.current_node(), user_frames()
+    role = reads.role_of(node, standing.saved)
+    # First: names are found by looking at tensors, and a view that is looked at may get a new history.
+    torch_message = sentence.of(standing, node, role, goes_on=goes_on)
+    save = of_saved(standing.saved, node, role, frames)
+    found = _evidence(standing, ledger, save, frames, repaired, backwards_before)
+    return replace(found, torch_message=torch_message)
+
+
+def changed_unseen(
+    standing: Standing, ledger: Ledger, fingerprint: Fingerprint, *, backwards_before: int
+) -> Evidence:
+    """The same of one whose content changed although no write to it was seen."""
+    good, bad, stack = fingerprint.good, fingerprint.bad, fingerprint.write
+    written = None if stack is None else stretch.write_at(stack)
+    found = evidence(standing, ledger, repaired=False, backwards_before=backwards_before)
+    return replace(found, stretch=stretch.between(good, bad, written), written=written, past_torch=None)
+
+
+def held_elsewhere(
+    standing: Standing,
+    ledger: Ledger,
+    held: Held,
+    *,
+    repaired: bool,
+    backwards_before: int,
+    read: Stack | None = None,
+) -> Evidence:
+    """The same of a tensor that a custom Function's ``ctx`` or a checkpoint's code holds.
+
+    Args:
+        read: Where a recomputation reads it.
+    """
+    frames = user_frames()
+    save = of_held(standing.saved, held, frames)
+    found = _evidence(standing, ledger, save, frames, repaired, backwards_before, held.kind)
+    return found if read is None else replace(found, read=sites.resolve(read))
+
+
+def _evidence(
+    standing: Standing,
+    ledger: Ledger,
+    save: Save,
+    frames: list[FrameType],
+    repaired: bool,
+    backwards_before: int,
+    kind: Literal["saved", "ctx", "recompute"] = "saved",
+) -> Evidence:
     saved = standing.saved
     node = compat.current_node()
-    frames = _user_frames()
-    role = reads.role_of(node, saved) if held is None else held.role
-    # First: names are found by looking at tensors, and a view that is looked at may get a new history.
-    torch_message = None if held is not None else sentence.of(standing, node, role, goes_on=goes_on)
-    save = _save(saved, node, role, frames) if held is None else _held(saved, held, frames)
-    writes = _writes(standing, ledger, frames)
-    by_backward = standing.unseen or any(write.by == "backward" for write in writes)
+    written = writes(standing, ledger, frames)
+    by_backward = standing.unseen or any(one.by == "backward" for one in written)
     gradient = owners.gradient_owner(saved.alias, frames) if by_backward else None
-    unread = held is None and reads.never_read(saved, ledger)
+    unread = kind == "saved" and reads.never_read(saved, ledger)
     return Evidence(
         save=save,
-        writes=writes,
-        need=need(node, backwards_before),
+        writes=written,
+        need=need.running(node, backwards_before),
         detached=_detached(saved),
         moved=standing.refused or (standing.moved and not standing.changed),
         unchecked=saved.unchecked,
@@ -84,14 +104,11 @@ def evidence(
         unseen=standing.unseen,
         swapped=standing.swapped,
         version_now=standing.version,
-        torch_message=torch_message,
+        torch_message=None,
         kept_bytes=ledger.account.kept,
         repaired=repaired,
-        kind="saved" if held is None else held.kind,
-        stretch=stretch,
-        past_torch=_past_torch(saved, ledger) if stretch is None else None,
-        written=written,
-        read=read,
+        kind=kind,
+        past_torch=_past_torch(saved, ledger),
         gradient_memory=None if gradient is None else GradientMemory(*gradient),
     )
 
@@ -102,7 +119,7 @@ def _went_before(node: Any) -> bool:
     if node is None or len(backward.last_two()) < 2:
         return False
     before, now = backward.last_two()
-    same = before.keeps_graph and user_place(before.stack) == user_place(now.stack)
+    same = before.keeps_graph and sites.user_place(before.stack) == sites.user_place(now.stack)
     return same and compat.sequence_number(node) < before.before
 
 
@@ -120,7 +137,7 @@ def _past_torch(saved: SavedTensor, ledger: Ledger) -> str | None:
 def _changed_past_torch(saved: SavedTensor, ledger: Ledger) -> Fingerprint | None:
     if ledger.prints is None:
         return None
-    return ledger.prints.changed(saved, lambda: Place(_frames.capture(2), False))
+    return ledger.prints.changed(saved, lambda: Place(program_frames.of_program(), False))
 
 
 def _changed_too(saved: SavedTensor, ledger: Ledger) -> tuple[Site | None, ...]:
@@ -140,244 +157,4 @@ def _changed_too(saved: SavedTensor, ledger: Ledger) -> tuple[Site | None, ...]:
 
 def _detached(saved: SavedTensor) -> Write | None:
     stack = reads.detached(saved)
-    if stack is None:
-        return None
-    site = sites.resolve(stack)
-    return Write(
-        site=site,
-        operation="detach_",
-        bumps_version=True,
-        overlaps_needed=False,
-        expression=_spelling.spell_write(site, "detach_", stack),
-    )
-
-
-def _user_frames(*, of_forward: bool = False) -> list[FrameType]:
-    """Live frames of the user's code, innermost first.
-
-    Args:
-        of_forward: Leave out what runs inside of backward. There a custom Function's ``grad_out`` may lie
-            in the memory of what its forward saved, and is no name for it.
-    """
-    frames: list[FrameType] = []
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if of_forward and backward.call_in(frame) is not None:
-            frames.clear()
-        if not sites.is_library(frame.f_code):
-            frames.append(frame)
-        frame = frame.f_back
-    return frames
-
-
-def need(node: Any, backwards_before: int) -> Need:
-    """The backward call that is running, seen from ``node``."""
-    call = backward.current()
-    name = None if node is None else reads.node_name(node)
-    if call is None:
-        return Need(sites.resolve(_frames.capture(2)), node=name)
-    return Need(sites.resolve(call.stack), nth=call.nth - backwards_before, node=name)
-
-
-def _save(saved: SavedTensor, node: Any, role: str | None, frames: list[FrameType]) -> Save:
-    alias = saved.alias
-    site = sites.resolve(saved.stack)
-    shape = tuple(alias.shape)
-    name = owners.owner_name(_as_it_is(saved), frames)
-    # A checkpoint's inputs are asked for by whichever node comes first: they are not what that one saved.
-    innermost = next((code for code in saved.stack[::2] if not sites.is_ours(code)), None)
-    by_checkpoint = role is None and compat.keeps_checkpoint_inputs(innermost)
-    node_name = None if node is None or by_checkpoint else reads.node_name(node)
-    spelling = _spelling.spell(site, node_name, role, saved.stack, shape=shape, name=name)
-    expression = spelling.expression or owners.variable_name(alias, _user_frames(of_forward=True))
-    filing = saved.filing
-    times = filing.book.times(saved) if filing is not None and filing.book is not None else 1
-    return replace(
-        unplaced(saved),
-        site=site,
-        operation="checkpoint" if by_checkpoint else spelling.operation,
-        node=node_name,
-        role=role,
-        expression=expression,
-        name=name,
-        gradient_of=spelling.gradient_of,
-        why=spelling.why,
-        why_words=spelling.why_words,
-        nth=filing.nth if filing is not None else 1,
-        of=max(times, filing.nth if filing is not None else 1),
-    )
-
-
-def unplaced(saved: SavedTensor) -> Save:
-    """The facts of a saved tensor that need no look at the program."""
-    alias = saved.alias
-    return Save(
-        site=None,
-        shape=tuple(alias.shape),
-        dtype=str(alias.dtype).removeprefix("torch."),
-        bytes=alias.numel() * alias.itemsize,
-        version=saved.version,
-    )
-
-
-def _held(saved: SavedTensor, held: Held, frames: list[FrameType]) -> Save:
-    """A tensor that a custom Function's ``ctx`` or a checkpoint's code holds."""
-    site = sites.resolve(saved.stack)
-    expression = owners.variable_name(saved.alias, frames)
-    if held.role is not None and site is not None and site.source == held.role:
-        expression = held.role
-    return replace(
-        unplaced(saved),
-        site=site,
-        operation=held.operation,
-        node=held.node,
-        role=held.role,
-        expression=expression,
-        name=owners.owner_name(_as_it_is(saved), frames),
-    )
-
-
-def _as_it_is(saved: SavedTensor) -> torch.Tensor:
-    """The tensor under which its owner is found: after ``.data =`` its memory is another."""
-    origin = saved.origin()
-    swapped = saved.filing is not None and saved.filing.swap is not None
-    return origin if swapped and origin is not None else saved.alias
-
-
-def _writes(standing: Standing, ledger: Ledger, frames: list[FrameType]) -> tuple[Write, ...]:
-    """The writes of a standing with their sources; those of one line and operation folded to one."""
-    folded: dict[Any, Write] = {}
-    version = standing.saved.version
-    history = ledger.history(standing.saved)
-    if any(event.stack for event, _ in history):
-        # What a library's own thread wrote, it did for an operation that was seen, too (collectives).
-        history = [entry for entry in history if entry[0].stack]
-    counters = ledger.counters(standing.saved, [event for event, _ in history]) if standing.moved else None
-    for nth, (event, overlaps) in enumerate(history):
-        site = sites.resolve(event.stack)
-        key = (_place(site), event.operation if site is None or not site.below else None)
-        after = version + event.count * event.bumps if standing.moved else version
-        if counters is not None:
-            version = counters[nth]
-            after = version + min(event.bumps, counters[nth + 1] - version)
-        earlier = folded.get(key)
-        if earlier is not None:
-            folded[key] = _merged(earlier, overlaps, after, event.count)
-        else:
-            folded[key] = _write(event, overlaps, site, version, after, standing, ledger, frames)
-        version = after
-    return tuple(folded.values())
-
-
-def _place(site: Site | None) -> Any:
-    return None if site is None else (site.path, site.line, site.column)
-
-
-def _merged(write: Write, overlaps: bool, after: int, count: int) -> Write:
-    return replace(
-        write,
-        overlaps_needed=write.overlaps_needed or overlaps,
-        version_after=after,
-        count=write.count + count,
-    )
-
-
-def _write(
-    event: WriteEvent,
-    overlaps: bool,
-    site: Site | None,
-    before: int,
-    after: int,
-    standing: Standing,
-    ledger: Ledger,
-    frames: list[FrameType],
-) -> Write:
-    bumped = after > before
-    actor = event.actor() if event.actor is not None else None
-    optimizer = module = None
-    parameters: tuple[str, ...] = ()
-    if isinstance(actor, torch.optim.Optimizer):
-        optimizer = _step_label(site, actor)
-        parameters = _written_by(event, ledger, frames)
-    elif (
-        isinstance(actor, torch.nn.Module)
-        and not isinstance(actor, torch.fx.GraphModule)  # made by a compiler
-        and site is not None
-        and site.below
-    ):
-        module = owners.module_label(actor, frames)
-    return Write(
-        site=site,
-        operation=event.operation,
-        bumps_version=bumped,
-        overlaps_needed=overlaps,
-        shape_only=event.operation in METADATA_ONLY and not standing.swapped,
-        reached=ledger.reached(standing.saved, event),
-        version_before=before if bumped else None,
-        version_after=after if bumped else None,
-        expression=_spelling.spell_write(site, event.operation, event.stack),
-        count=event.count,
-        optimizer=optimizer,
-        parameters=parameters,
-        module=module,
-        by=_by_itself(event, site),
-        past_counter=None if bumped else _way_past_the_counter(event, site),
-        undeclared=None if bumped else _undeclared(event),
-    )
-
-
-def _by_itself(event: WriteEvent, site: Site | None) -> Literal["backward", "buffer broadcast"] | None:
-    """What of torch's own wrote, by the frames below the user's line."""
-    if adds_gradients(site):
-        return "backward"
-    return "buffer broadcast" if event.operation == "broadcast_" and syncs_buffers(site) else None
-
-
-def _step_label(site: Site | None, optimizer: torch.optim.Optimizer) -> str:
-    """``opt_d.step()`` as the user wrote it, else the optimizer's class."""
-    if site is not None and site.source.rstrip().endswith(")") and ".step(" in site.source:
-        return " ".join(site.source.split())
-    return f"{type(optimizer).__name__}.step()"
-
-
-def _written_by(event: WriteEvent, ledger: Ledger, frames: list[FrameType]) -> tuple[str, ...]:
-    """Module paths of the live saved parameters which the same call of ``step`` wrote."""
-    line = user_place(event.stack)
-    names: dict[str, None] = {}
-    for saved in ledger.live_saves():
-        if any(
-            other.actor == event.actor and user_place(other.stack) == line
-            for other, _ in ledger.history(saved)
-        ):
-            name = owners.owner_name(saved.alias, frames)
-            if name is not None:
-                names[name] = None
-    return tuple(sorted(names))
-
-
-def user_place(stack: _frames.Stack) -> Any:
-    """The innermost instruction of the user's own code on a stack; None where all of it is a library's."""
-    index = sites.innermost_user(stack)
-    return None if index is None else _frames.spot(stack[2 * index :])
-
-
-def _way_past_the_counter(event: WriteEvent, site: Site | None) -> PastCounter:
-    """How a write that we saw left the saved tensor's counter where it was."""
-    if event.operation.startswith("_fused_"):
-        return "fused"
-    if event.operation in compat.WRITES_PAST_OPERATIONS:
-        return "elementwise"
-    if event.operation == "set_data":
-        return "set data"
-    if _undeclared(event) is not None:
-        return "undeclared"
-    if _writes_table.is_undeclared(event.operation):
-        return "statistics"
-    if syncs_buffers(site):
-        return "broadcast"
-    return "data" if site is not None and ".data" in site.statement else "alias"
-
-
-def _undeclared(event: WriteEvent) -> str | None:
-    """The operator of the program's own that was caught at a write which its schema doesn't declare."""
-    return next((name for name, packet in _writes_table.caught.items() if packet == event.operation), None)
+    return None if stack is None else replace(write.by("detach_", stack), overlaps_needed=False)

@@ -9,7 +9,7 @@ operation first, to the node whose saved tensors are gone.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -75,47 +75,67 @@ def first_spent(call: BackwardCall, tensors: Iterable[torch.Tensor] = ()) -> Spe
     every = reachable_from(starts)
     if every is None:
         return None
-    chosen = needed(every, call.inputs) if call.inputs else None
-    waiting = dict.fromkeys(every, 0)
-    for node in every.values():
-        for child in children(node):
-            waiting[id(child)] += 1
-    came_from: dict[int, Any] = {}
-    # The engine runs leaves first, then the node made last; dispatch by one queue, as on one device.
-    queue = [
-        (-compat.sequence_number(node), id(node))
-        for node in {id(n): n for n in starts}.values()
-        if not waiting[id(node)]
-    ]
-    heapq.heapify(queue)
+    chosen = needed(every, call.inputs) if call.inputs else every
+    order = _EngineOrder(starts, every)
     doubtful: list[Any] = []
     """Released ones of which it can't be seen who has run them: an earlier call, or this one."""
     beyond: Spent | None = None
-    while queue:
-        node = every[heapq.heappop(queue)[1]]
-        if chosen is None or id(node) in chosen:
-            spent = True if again and _is_released(node) is not False else _was_spent(node, call)
-            if spent is True and not doubtful:
-                return Spent(node, _way(node, came_from))
-            if spent is not False:
-                doubtful.append(node)
-                if spent:
-                    beyond = None if note_of(node) is None else Spent(node, _way(node, came_from))
-                    break
-            note = note_of(node)
-            if note is not None and note.mark is not None and note.mark.nth == call.nth:
-                doubtful.clear()  # this call has come further
-        for child in children(node):
-            waiting[id(child)] -= 1
-            came_from.setdefault(id(child), node)
-            if not waiting[id(child)]:
-                heapq.heappush(queue, (-compat.sequence_number(child), id(child)))
+    for node in order:
+        if id(node) not in chosen:
+            continue
+        spent = True if again and _is_released(node) is not False else _was_spent(node, call)
+        if spent and not doubtful:
+            return Spent(node, order.way(node))
+        if spent is not False:
+            doubtful.append(node)
+        if spent:
+            beyond = None if note_of(node) is None else Spent(node, order.way(node))
+            break
+        if _ran(node, call):
+            doubtful.clear()  # this call has come further
     if not doubtful:
         return None
     first = doubtful[0]
     by = _gone_through(first, call, tensors)
     certain = len(doubtful) == 1 or by is not None
-    return Spent(first, _way(first, came_from), certain, by, None if certain else beyond)
+    return Spent(first, order.way(first), certain, by, None if certain else beyond)
+
+
+class _EngineOrder:
+    """The nodes of a graph as the engine runs them: a node after all that lead to it, and of those that can
+    run the one made last, by one queue as on one device."""
+
+    def __init__(self, starts: Sequence[Any], every: Mapping[int, Any]) -> None:
+        self._starts = starts
+        self._every = every
+        self._came_from: dict[int, Any] = {}
+
+    def __iter__(self) -> Iterator[Any]:
+        waiting = dict.fromkeys(self._every, 0)
+        for node in self._every.values():
+            for child in children(node):
+                waiting[id(child)] += 1
+        first = {id(node): node for node in self._starts if not waiting[id(node)]}
+        queue = [(-compat.sequence_number(node), key) for key, node in first.items()]
+        heapq.heapify(queue)
+        while queue:
+            node = self._every[heapq.heappop(queue)[1]]
+            yield node
+            for child in children(node):
+                waiting[id(child)] -= 1
+                self._came_from.setdefault(id(child), node)
+                if not waiting[id(child)]:
+                    heapq.heappush(queue, (-compat.sequence_number(child), id(child)))
+
+    def way(self, node: Any) -> list[Any]:
+        """The nodes from a start to one that has been given, start first."""
+        return _way(node, self._came_from)
+
+
+def _ran(node: Any, call: BackwardCall) -> bool:
+    """Whether ``call`` was the last to ask the node for what it saved."""
+    note = note_of(node)
+    return note is not None and note.mark is not None and note.mark.nth == call.nth
 
 
 def _gone_through(node: Any, call: BackwardCall, tensors: Iterable[torch.Tensor]) -> Mark | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import torch
 
@@ -24,10 +23,11 @@ from ..model import (
     Write,
 )
 from ..record import view_writes
-from ..source import origins, owners, sites, syntax
+from ..source import Stack, origins, owners, sites, syntax
 from ..source.origins import Finder, Level, Origin, Place
 from ..torch_internals import compat
-from . import _modules, _spent, _targets
+from . import _modules, _spent, _targets, need, save, write
+from ._live import stack_of, user_depth, user_frames_of
 from ._targets import Target
 from .refusals import Kind, kind_of, levels_of
 
@@ -50,7 +50,7 @@ def evidence(
         return _spent.evidence(error, levels, backwards_before)
     if stage == "backward":
         transform = any(compat.runs_transform(level.frame.f_code) for level in levels)
-        return StaleEvidence(str(error), _spent.need(levels, backwards_before), transform)
+        return StaleEvidence(str(error), need.failed(levels, backwards_before), transform)
     return _Refused(error, kind, levels).evidence()
 
 
@@ -61,7 +61,7 @@ class _Refused:
         self.error = error
         self.kind = kind
         self.levels = levels
-        self.frames = [level.frame for level in levels if not sites.is_library(level.frame.f_code)]
+        self.frames = user_frames_of(levels)
 
     def evidence(self) -> RefusalEvidence:
         if _WRITTEN_BEFORE in str(self.error):
@@ -81,18 +81,18 @@ class _Refused:
             if call is not None or compat.MODULE_HOOK in str(self.error):
                 module_hook = self._module_hook(call)
                 made = None if call is None else self._made(call.stack, None, None, tensor)
-        write = self._write(target)
+        refused = self._write(target)
         return RefusalEvidence(
             code=self.kind.code,
             variant=self.kind.variant,
             torch_message=str(self.error),
-            write=write,
+            write=refused,
             made=made,
             how=None if origin is None else origin.how,
             leaf=self._leaf_name(tensor),
             leaf_shown=leaf_shown,
             module_hook=module_hook,
-            saver=self._saver(write, tensor) if self.kind.variant == "saved" else None,
+            saver=self._saver(refused, tensor) if self.kind.variant == "saved" else None,
             out_of_place=None if target is None else self._out_of_place(target),
             parameter=isinstance(tensor, torch.nn.Parameter),
             expanded=target is not None and _is_expanded(target),
@@ -110,10 +110,10 @@ class _Refused:
             code=self.kind.code,
             variant=self.kind.variant,
             torch_message=str(self.error),
-            write=None if wrote is None or site is None else Write(site, wrote.operation, True, True),
+            write=None if wrote is None or site is None else write.at(site, wrote.operation),
             made=None if origin is None else self._made(origin.stack, origin.how, target, view),
             how=None if origin is None else origin.how,
-            used=_spent.need(self.levels, 0),
+            used=need.failed(self.levels, 0),
         )
 
     # --- the refused operation --------------------------------------------------------------------
@@ -153,7 +153,7 @@ class _Refused:
 
     def _operand(self, is_meant: Callable[[torch.Tensor], bool], *, first: bool = False) -> Target | None:
         """The one operand of the user's line that torch can mean, or the first, where any of them will do."""
-        depth = next((i for i, one in enumerate(self.levels) if not sites.is_library(one.frame.f_code)), None)
+        depth = user_depth(self.levels)
         if depth is None:
             return None
         level = self.levels[depth]
@@ -176,25 +176,16 @@ class _Refused:
         return Target(operation, depth, node, syntax.text_of(node, located.source), tensor, node)
 
     def _write(self, target: Target | None) -> Write | None:
-        depth = next((i for i, one in enumerate(self.levels) if not sites.is_library(one.frame.f_code)), 0)
-        stack: list[Any] = []
-        for level in self.levels:
-            stack += (level.frame.f_code, level.lasti)
-        site = sites.resolve(tuple(stack))
+        site = sites.resolve(stack_of(self.levels))
         if site is None:
             return None
         operation = target.operation if target is not None else None
         if operation is None:
             inner = syntax.locate(self.levels[0].frame.f_code, self.levels[0].lasti)
             unknown = _UNNAMED if self.kind.variant in _WRITES_NOTHING else "write"
-            operation = _operation(inner.node) if inner is not None and depth == 0 else unknown
-        return Write(
-            site=site,
-            operation=operation,
-            bumps_version=True,
-            overlaps_needed=True,
-            expression=None if target is None else target.expression,
-        )
+            by_library = bool(user_depth(self.levels))
+            operation = unknown if inner is None or by_library else _operation(inner.node)
+        return write.at(site, operation, None if target is None else target.expression)
 
     def _written_by_library(self) -> torch.Tensor | None:
         """The tensor that a library's innermost call was to write; None where that isn't certain."""
@@ -203,7 +194,8 @@ class _Refused:
 
     def _statement(self) -> tuple[ast.stmt, ast.AST, syntax.Source] | None:
         """The user's refused statement, its failing part, and the source."""
-        level = next((one for one in self.levels if not sites.is_library(one.frame.f_code)), None)
+        depth = user_depth(self.levels)
+        level = None if depth is None else self.levels[depth]
         located = None if level is None else syntax.locate(level.frame.f_code, level.lasti)
         return None if located is None else (located.statement, located.node, located.source)
 
@@ -296,7 +288,7 @@ class _Refused:
         return ModuleHook(owners.module_label(module, self.frames), call.given, name)
 
     def _made(
-        self, stack: sites.Stack, how: str | None, target: Target | None, tensor: torch.Tensor | None
+        self, stack: Stack, how: str | None, target: Target | None, tensor: torch.Tensor | None
     ) -> Save | None:
         site = sites.resolve(stack)
         if site is None or tensor is None:
@@ -307,15 +299,15 @@ class _Refused:
             level = self.levels[target.depth]
             located = syntax.locate(level.frame.f_code, level.lasti)
             expression = None if located is None else syntax.text_of(target.base, located.source)
-        return replace(_facts(tensor), site=site, operation=how, expression=expression, name=name)
+        return replace(save.unplaced(tensor), site=site, operation=how, expression=expression, name=name)
 
-    def _saver(self, write: Write | None, tensor: torch.Tensor | None) -> Save | None:
+    def _saver(self, refused: Write | None, tensor: torch.Tensor | None) -> Save | None:
         """The refused operation as one that saves."""
-        if write is None:
+        if refused is None:
             return None
-        facts = Save(write.site, (), "unknown", 0, 0) if tensor is None else _facts(tensor)
-        operation = None if write.operation == _UNNAMED else write.operation
-        return replace(facts, site=write.site, operation=operation, expression=write.expression)
+        facts = save.UNKNOWN if tensor is None else save.unplaced(tensor)
+        operation = None if refused.operation == _UNNAMED else refused.operation
+        return replace(facts, site=refused.site, operation=operation, expression=refused.expression)
 
     def _may_have_owner(self, tensor: torch.Tensor) -> bool:
         return not tensor._is_view() and not compat.has_history(tensor)
@@ -327,17 +319,6 @@ class _Refused:
         if leaf is None:
             return None
         return owners.owner_name(leaf, self.frames) or owners.variable_name(leaf, self.frames)
-
-
-def _facts(tensor: torch.Tensor) -> Save:
-    """Shape, type and version, without a place."""
-    return Save(
-        site=None,
-        shape=tuple(tensor.shape),
-        dtype=str(tensor.dtype).removeprefix("torch."),
-        bytes=tensor.numel() * tensor.itemsize,
-        version=0 if tensor.is_inference() else tensor._version,
-    )
 
 
 def _read_after(name: str, loop: ast.AST, statement: ast.stmt) -> bool:

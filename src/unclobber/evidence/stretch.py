@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ..model import Site, Write
 from ..parsing import parse
@@ -12,6 +13,7 @@ from ..record import Place
 from ..source import Stack, sites
 from ..source.between import called
 from ..source.syntax import lines_of, locate, source_of, statement_text
+from . import write
 
 _REACHES_MEMORY = re.compile(
     r"\.numpy\(|\bnp\.|\bnumpy\b|data_ptr|dlpack|\bctypes\b|memmove|frombuffer|__array|untyped_storage"
@@ -21,30 +23,29 @@ _REACHES_MEMORY = re.compile(
 
 def write_at(stack: Stack) -> Write:
     """The write by a statement that ran alone while the content changed."""
-    return Write(
-        site=sites.resolve(stack),
-        operation=called(locate(stack[0], stack[1])) or "no operation of torch",
+    operation = called(locate(stack[0], stack[1])) or "no operation of torch"
+    return replace(
+        write.at(sites.resolve(stack), operation),
         bumps_version=False,
-        overlaps_needed=True,
         past_counter="handed out",
     )
 
 
-def between(good: Place | None, bad: Place | None, write: Write | None = None) -> str:
+def between(good: Place | None, bad: Place | None, written: Write | None = None) -> str:
     """One sentence, without its full stop, on where the change lies.
 
     Args:
         good: The last moment at which the content was as saved.
         bad: The first at which it was not.
-        write: The one statement that can have done it.
+        written: The one statement that can have done it.
     """
-    if write is not None and write.site is not None:
-        return f"its content changed while {_line(write.site)} ran; no write was seen"
+    if written is not None and written.site is not None:
+        return f"its content changed while {_line(written.site)} ran; no write was seen"
     start = None if good is None else sites.resolve(good.stack)
     end = None if bad is None else sites.resolve(bad.stack)
     if good is None or bad is None or start is None or end is None:
         return "no write to it was seen, and it is not known when its content changed"
-    if _user_pair(good.stack) == _user_pair(bad.stack) and not good.after and bad.after:
+    if sites.user_frame(good.stack) == sites.user_frame(bad.stack) and not good.after and bad.after:
         ran = f"`{_one_line(start.source)}` ran, at {_line(start)}" if start.source else f"{_line(start)} ran"
         return f"its content changed while {ran}; no write was seen"
     if (start.path, start.line) == (end.path, end.line):
@@ -66,8 +67,8 @@ def between(good: Place | None, bad: Place | None, write: Write | None = None) -
 
 def _may_come_again(site: Site, stack: Stack) -> bool:
     """Whether the line may have run more than once: in a function, in a loop, or where that isn't known."""
-    index = sites.innermost_user(stack)
-    source = None if index is None else source_of(stack[2 * index])
+    place = sites.user_frame(stack)
+    source = None if place is None else source_of(place[0])
     if source is None or site.function != "<module>":
         return True
     return any(
@@ -110,8 +111,8 @@ def _only_names_a_value(statement: str) -> bool:
 
 def _statements_between(stack: Stack, first: int, last: int) -> Iterator[tuple[int, str]]:
     """Simple statements that begin strictly between two lines of the stack's innermost user code."""
-    index = sites.innermost_user(stack)
-    source = None if index is None else source_of(stack[2 * index])
+    place = sites.user_frame(stack)
+    source = None if place is None else source_of(place[0])
     if source is None:
         return
     for node in ast.walk(source.tree):
@@ -120,14 +121,9 @@ def _statements_between(stack: Stack, first: int, last: int) -> Iterator[tuple[i
 
 
 def _line_text(stack: Stack, line: int) -> str:
-    index = sites.innermost_user(stack)
-    lines = () if index is None else lines_of(stack[2 * index])
+    place = sites.user_frame(stack)
+    lines = () if place is None else lines_of(place[0])
     return lines[line - 1] if line <= len(lines) else ""
-
-
-def _user_pair(stack: Stack) -> Stack | None:
-    index = sites.innermost_user(stack)
-    return None if index is None else stack[2 * index : 2 * index + 2]
 
 
 def _line(site: Site) -> str:

@@ -15,6 +15,7 @@ __all__ = [
     "backward",
     "batch_norm",
     "checkpoint",
+    "conflicts",
     "fallback",
     "functions",
     "gradients",

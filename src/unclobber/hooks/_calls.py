@@ -36,10 +36,10 @@ class Calls(TorchFunctionMode):
         prints = self._prints
 
         def before() -> Place:
-            return Place(frames.capture(2), False, name)
+            return Place(frames.of_program(), False, name)
 
         def after() -> Place:
-            return Place(frames.capture(2), True, name)
+            return Place(frames.of_program(), True, name)
 
         prints.before_call(before)
         # somebody else's kernel may write what its schema doesn't say

@@ -287,7 +287,7 @@ def _doubted_kernel(op: Any, name: str, listeners: Listeners) -> Callable[..., A
             with culprit:
                 return run(keyset, args, kwargs)
         finally:
-            stack = culprit.stack or frames.capture(2)
+            stack = culprit.stack or frames.of_program()
             wrote = [doubt.settle(stack) for doubt in doubts]
             if any(wrote):
                 caught[name] = packet

@@ -98,41 +98,69 @@ def tensors_of(ctx: Any, names: Iterable[str]) -> list[Found]:
     return list(found.values())
 
 
-def _held(value: Any) -> Iterator[tuple[Step, str, Any]]:
-    """What a value holds: the step to it, how that is spelled, and itself."""
-    kind = type(value)
+Part = tuple[Step, str, Any]
+"""The step to what a value holds, how that is spelled, and itself."""
+
+
+def _held(value: Any) -> Iterator[Part]:
+    """What a value holds."""
     if is_a(value, tuple):
-        fields = vars(kind).get("_fields", ())
-        for index, item in enumerate(tuple.__iter__(value)):
-            named = type(fields) is tuple and index < len(fields)
-            yield Step("item", index), f".{fields[index]}" if named else f"[{index}]", item
-    elif is_a(value, list):
-        for index, item in enumerate(list.__iter__(value)):
-            yield Step("item", index), f"[{index}]", item
-    elif is_a(value, deque):
-        for index, item in enumerate(deque.__iter__(value)):
-            yield Step("item", index), f"[{index}]", item
-    elif is_a(value, (set, frozenset)):
-        iterate = set.__iter__ if is_a(value, set) else frozenset.__iter__
-        for item in iterate(value):
-            if type(item) in (torch.Tensor, torch.nn.Parameter):
-                yield Step("member", id(item)), "", item
-    elif is_a(value, dict):
-        for key, item in dict.items(value):
-            if _is_plain_key(key):
-                yield Step("key", key), f"[{_spelled(key)}]", item
-    elif kind is types.MappingProxyType:
-        behind = _behind(value)
-        if behind is not None:
-            yield Step("mapping", None), "", behind
-    elif _is_plain_object(value):
-        for name, item in contents(value).items():
-            if type(name) is str:
-                yield Step("attribute", name), f".{name}", item
-        for slot in _slots(kind):
-            item = _child(value, Step("slot", slot))
-            if item is not _MISSING:
-                yield Step("slot", slot), f".{slot.__name__}", item
+        return _items_of_tuple(value)
+    if is_a(value, (list, deque)):
+        return _items(value)
+    if is_a(value, (set, frozenset)):
+        return _tensors_among(value)
+    if is_a(value, dict):
+        return _values(value)
+    if type(value) is types.MappingProxyType:
+        return _proxied(value)
+    return _attributes(value) if _is_plain_object(value) else iter(())
+
+
+def _items_of_tuple(value: Any) -> Iterator[Part]:
+    fields = vars(type(value)).get("_fields", ())
+    for index, item in enumerate(tuple.__iter__(value)):
+        named = type(fields) is tuple and index < len(fields)
+        yield Step("item", index), f".{fields[index]}" if named else f"[{index}]", item
+
+
+def _items(value: Any) -> Iterator[Part]:
+    iterate: Any = list.__iter__ if is_a(value, list) else deque.__iter__
+    for index, item in enumerate(iterate(value)):
+        yield Step("item", index), f"[{index}]", item
+
+
+def _tensors_among(value: Any) -> Iterator[Part]:
+    for item in _members(value):
+        if type(item) in (torch.Tensor, torch.nn.Parameter):
+            yield Step("member", id(item)), "", item
+
+
+def _members(value: Any) -> Iterator[Any]:
+    """The members of a set or a frozenset."""
+    return (set.__iter__ if is_a(value, set) else frozenset.__iter__)(value)
+
+
+def _values(value: Any) -> Iterator[Part]:
+    for key, item in dict.items(value):
+        if _is_plain_key(key):
+            yield Step("key", key), f"[{_spelled(key)}]", item
+
+
+def _proxied(value: Any) -> Iterator[Part]:
+    behind = _behind(value)
+    if behind is not None:
+        yield Step("mapping", None), "", behind
+
+
+def _attributes(value: Any) -> Iterator[Part]:
+    for name, item in contents(value).items():
+        if type(name) is str:
+            yield Step("attribute", name), f".{name}", item
+    for slot in _slots(type(value)):
+        item = _child(value, Step("slot", slot))
+        if item is not _MISSING:
+            yield Step("slot", slot), f".{slot.__name__}", item
 
 
 def _is_plain_object(value: Any) -> bool:
@@ -226,8 +254,7 @@ def _child(owner: Any, step: Step) -> Any:
         except AttributeError:  # never set
             return _MISSING
     if kind == "member":
-        iterate = set.__iter__ if is_a(owner, set) else frozenset.__iter__
-        return next((one for one in iterate(owner) if id(one) == which), _MISSING)
+        return next((one for one in _members(owner) if id(one) == which), _MISSING)
     base = next(base for base in (tuple, list, deque) if is_a(owner, base))
     return base.__getitem__(owner, which) if which < base.__len__(owner) else _MISSING
 

@@ -101,13 +101,13 @@ class StaleTensor:
     def note_read(self) -> None:
         """The operation that is running reads what differs; the first one is remembered."""
         if self._read_by is None:
-            self._read_by = frames.capture(2)
+            self._read_by = frames.of_program()
 
     def tell(self, stack: frames.Stack = ()) -> None:
         """What differs has been read, by the code at ``stack`` if no read was noted. Told once."""
         if self._told is not None:
             told, self._told = self._told, None
-            told(self._read_by or stack or frames.capture(2))
+            told(self._read_by or stack or frames.of_program())
 
 
 class StaleReads(compat.TorchDispatchMode):
@@ -147,7 +147,7 @@ class StaleReads(compat.TorchDispatchMode):
         """An operation saves ``tensor`` for backward, perhaps before it is run, or instead."""
         for stale in self._read([tensor], ()):
             if compat.storage_key(tensor) == stale.key:
-                self._awaiting.append((stale, frames.capture(2)))
+                self._awaiting.append((stale, frames.of_program()))
             else:
                 stale.tell()
 

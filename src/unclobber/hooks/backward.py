@@ -194,7 +194,7 @@ class _Calls:
         with self._lock:
             self.count += 1
             nth = self.count
-        running = BackwardCall(nth, frames.capture(3), call)
+        running = BackwardCall(nth, frames.of_program(), call)
         since, made = _thread.made if _thread.made[0] == self.before else (self.before, 0)
         running.fresh_from = _thread.highest if since + made == nth - 1 else None
         _thread.made = (since, made + 1)

@@ -23,8 +23,8 @@ from ..source.sites import is_library
 from ..torch_internals import compat
 from ..torch_internals.patches import Patches
 from . import saves
-from ._conflicts import Conflicts
 from ._stale_reads import StaleReads, StaleTensor
+from .conflicts import Conflicts, StaleInRecompute
 
 _DEEPEST = 5
 _LONGEST = 1000
@@ -40,7 +40,7 @@ def install(patches: Patches) -> None:
     def generator(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         hooks = saves.innermost()
         if hooks is not None and hooks.conflicts is not None and torch.is_grad_enabled():
-            function = _Recomputed(function, hooks, hooks.conflicts, frames.capture(2))
+            function = _Recomputed(function, hooks, hooks.conflicts, frames.of_program())
         return original(function, *args, **kwargs)
 
     reentrant = compat.reentrant_checkpoint()
@@ -50,7 +50,7 @@ def install(patches: Patches) -> None:
     def forward(ctx: Any, function: Callable[..., Any], *args: Any) -> Any:
         hooks = saves.innermost()
         if hooks is not None and hooks.conflicts is not None and any(ctx.needs_input_grad):
-            function = _Recomputed(function, hooks, hooks.conflicts, frames.capture(2))
+            function = _Recomputed(function, hooks, hooks.conflicts, frames.of_program())
         return plain(ctx, function, *args)
 
     patches.replace(home, name, generator)
@@ -86,7 +86,7 @@ class _Recomputed:
             if before.shape == now.shape and before.dtype == now.dtype:
 
                 def told(read: frames.Stack, standing: Standing = standing) -> None:
-                    conflicts.stale_in_recompute(standing, _inside(read))
+                    conflicts.on(StaleInRecompute(standing, _inside(read)))
 
                 stale.append(StaleTensor(now, before, told))
         if not stale:

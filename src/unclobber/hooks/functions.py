@@ -21,9 +21,9 @@ from ..torch_internals import compat
 from ..torch_internals.patches import Patches
 from . import _nested, saves, unmarked
 from . import gradients as _gradients
-from ._conflicts import Conflicts
 from ._stale_reads import StaleReads, StaleTensor
-from .write_log import WriteLog
+from .conflicts import Conflicts, DirtyNotReturned, StaleOnCtx
+from .write_log import WriteLog, Written
 
 _STASH = "_unclobber_stash"
 """Where on ``ctx`` our records lie; they die with the node."""
@@ -61,7 +61,7 @@ class _Forward:
             self.dirty = tuple(value)
             self.log.leave(self.dirty)
         elif type(value) not in _nested.ATOMS and name in ctx.__dict__:
-            self.attributes.setdefault(id(ctx), (ctx, {}))[1][name] = frames.capture(3)
+            self.attributes.setdefault(id(ctx), (ctx, {}))[1][name] = frames.of_program()
 
     def finish(self) -> None:
         """``forward`` has returned: what is on ``ctx`` now is what ``backward`` counts on."""
@@ -75,12 +75,12 @@ class _Forward:
                     Stashed(self.conflicts, one, file(one.tensor, stacks[one.attribute])) for one in found
                 ]
 
-    def writes_to_dirty(self) -> tuple[torch.Tensor | None, list[Any]]:
-        """The one tensor that was marked dirty, and the writes to it; None where it isn't one."""
+    def writes_to_dirty(self) -> list[Written]:
+        """The writes to the one tensor that was marked dirty; none where it isn't one."""
         if len(self.dirty) != 1:
-            return None, []
+            return []
         key = compat.storage_key(self.dirty[0])
-        return self.dirty[0], [write for write in self.log.writes if write.key == key]
+        return [write for write in self.log.writes if write.key == key]
 
 
 class _Thread(threading.local):
@@ -116,15 +116,15 @@ def _apply(home: Any) -> Callable[..., Any]:
                 result = run(*args, **kwargs)
         except RuntimeError as error:
             if _NOT_RETURNED in str(error):
-                tensor, writes = forward.writes_to_dirty()
-                conflicts.dirty_not_returned(error, cls.__name__, tensor, writes, frames.capture(2))
+                writes = forward.writes_to_dirty()
+                conflicts.on(DirtyNotReturned(error, cls.__name__, writes, frames.of_program()))
             raise
         finally:
             _thread.forwards.pop()
         forward.finish()
         if forward.log.writes and torch.is_grad_enabled():
             unmarked.note(
-                conflicts, cls.__name__, args, forward.dirty, forward.log, result, frames.capture(2)
+                conflicts, cls.__name__, args, forward.dirty, forward.log, result, frames.of_program()
             )
         return result
 
@@ -184,7 +184,7 @@ def _run_with_stale(
         def told(
             read: Stack, stashed: Stashed = stashed, standing: Standing = standing, name: str = name
         ) -> None:
-            stashed.conflicts.stale_on_ctx(standing, name, type(ctx).__name__)
+            stashed.conflicts.on(StaleOnCtx(standing, name, type(ctx).__name__))
 
         if stashed.conflicts.repairs:
             value = _copy_like(before, now)

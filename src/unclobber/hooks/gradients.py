@@ -21,7 +21,7 @@ from ..torch_internals import compat
 from ..torch_internals.patches import Patches
 from . import backward as _backward
 from . import saves
-from ._conflicts import Conflicts
+from .conflicts import Conflicts, GradientWritten
 from .write_log import WriteLog
 
 
@@ -170,7 +170,7 @@ def _run_shared(
                 result = _separated(stands_for_none if result is None else result, gradient)
                 gradient.copy_(before)
         if certain and not unchanged:
-            conflicts.gradient_written(gradient, writes, node)
+            conflicts.on(GradientWritten(gradient, writes, node))
     return result
 
 

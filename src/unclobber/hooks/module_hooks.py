@@ -67,7 +67,7 @@ def _noting(original: Callable[..., Any], given: bool) -> Callable[..., Any]:
                 hooks = [*self.user_hooks, *self.user_pre_hooks]
                 code = frames.code_of(getattr(hooks[0], "__wrapped__", hooks[0])) if hooks else None
                 _notes(node)[compat.HOOKED_NOTE] = Hooked(
-                    weakref.ref(self.module), frames.capture(2), given, code
+                    weakref.ref(self.module), frames.of_program(), given, code
                 )
                 break  # one node made them all
         return made

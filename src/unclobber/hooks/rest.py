@@ -163,7 +163,7 @@ def _rest_in_steps(patches: Patches, anything_alive: Callable[[], bool]) -> None
         closure = any(given is not None for given in (*args[1:], *kwargs.values()))
         rested.now = not closure and compat.sees_writes() and not anything_alive()
         if rested.now:
-            rested.stack, rested.before = frames.capture(2), view_writes.counters(optimizer)
+            rested.stack, rested.before = frames.of_program(), view_writes.counters(optimizer)
             compat.ignore_writes()
 
     def after_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from ..torch_internals import compat
 from ..torch_internals.patches import Patches
 from . import _stale_reads, backward, kernels
 from ._calls import Calls
-from ._conflicts import Conflicts
+from .conflicts import Conflicts, ContentChanged
 
 Pack = Callable[[torch.Tensor], Any]
 Unpack = Callable[[Any], torch.Tensor]
@@ -130,9 +130,9 @@ class SavedTensorHooks:
 
         def unpack_printed(saved: SavedTensor) -> torch.Tensor:
             value = unpack(saved)
-            changed = prints.changed(saved, lambda: Place(frames.capture(2), False))
+            changed = prints.changed(saved, lambda: Place(frames.of_program(), False))
             if changed is not None and self.conflicts is not None:
-                self.conflicts.content_changed(saved, changed)
+                self.conflicts.on(ContentChanged(saved, changed))
             return value
 
         return pack_printed, unpack_printed
@@ -347,7 +347,7 @@ class _Patch:
                 self.pop()
                 ours._set_aside = True
                 if ours._ledger.transform is None and "torch.func" in message:
-                    ours._ledger.transform = frames.capture(2)
+                    ours._ledger.transform = frames.of_program()
         self._originals[compat.DISABLE_HOOKS](message)
 
     def _enable_wrapper(self) -> None:

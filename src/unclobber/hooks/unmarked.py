@@ -21,47 +21,27 @@ from ..source import Stack
 from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall, engine
 from ..torch_internals.patches import Patches
-from ._conflicts import Conflicts
+from .conflicts import Conflicts, InputOverwritten
 from .graph import needed, reachable
-from .write_log import WriteLog, Written, storage_of
+from .write_log import WriteLog, storage_of
 
 
 class Unmarked:
     """An input that was overwritten. Lies in the metadata of the node that made its old values."""
 
     __slots__ = (
-        "__weakref__", "armed", "bytes", "conflicts", "dtype", "function", "moment", "node", "output",
-        "position", "returned", "shape", "stack", "thread", "told", "version", "where", "writes",
+        "__weakref__", "armed", "conflict", "conflicts", "moment", "node", "output", "thread", "told",
+        "where",
     )  # fmt: skip
 
     def __init__(
-        self,
-        conflicts: Conflicts,
-        function: str,
-        position: int,
-        tensor: torch.Tensor,
-        writes: list[Written],
-        where: torch.Tensor,
-        stack: Stack,
+        self, conflicts: Conflicts, conflict: InputOverwritten, base: torch.Tensor, where: torch.Tensor
     ) -> None:
-        base = _base(tensor)
         self.conflicts = conflicts
-        self.function = function
-        """The Function's name."""
-        self.position = position
-        """Which argument of ``apply`` it is."""
-        self.shape = tuple(tensor.shape)
-        self.dtype = str(tensor.dtype).removeprefix("torch.")
-        self.bytes = tensor.numel() * tensor.itemsize
-        self.version = tensor._version
-        """Its version counter when the Function had run."""
-        self.writes = writes
+        self.conflict = conflict
+        """What is to be told."""
         self.where = where
         """True for each element of the base that has changed; of the base's shape."""
-        self.stack = stack
-        """Where the Function was applied."""
-        self.returned = False
-        """Whether ``forward`` returned it, as ``mark_dirty`` wants."""
         self.node = compat.sequence_number(compat.grad_fn(base))
         self.output = base.output_nr
         self.moment = compat.next_sequence_number()
@@ -80,7 +60,7 @@ class Unmarked:
             wrong = bool((gradient.ne(0) & self.where).any())
         if wrong:
             self.told = True
-            self.conflicts.unmarked_input(self)
+            self.conflicts.on(self.conflict)
 
 
 _alive: weakref.WeakSet[Unmarked] = weakref.WeakSet()
@@ -143,8 +123,11 @@ def note(
         where = _where(tensor, writes[0].before)
         if where is None:
             continue
-        one = Unmarked(conflicts, function, position, tensor, writes, where, stack)
-        one.returned = any(_is_same(output, tensor) for output in outputs)
+        returned = any(_is_same(output, tensor) for output in outputs)
+        conflict = InputOverwritten(
+            function, position, tuple(tensor.shape), tensor.dtype, tensor._version, writes, stack, returned
+        )
+        one = Unmarked(conflicts, conflict, _base(tensor), where)
         metadata: Any = compat.grad_fn(_base(tensor)).metadata
         metadata[compat.UNMARKED_NOTE] = (*metadata.get(compat.UNMARKED_NOTE, ()), one)
         with _lock:

@@ -114,7 +114,7 @@ class _Follower(Listener):
         logs = () if key is None else self.watched.get(key, ())
         if key is None or not logs:
             return
-        stack = frames.capture(3)
+        stack = frames.of_program()
         shifts = _shifts(operation, args)
         for log in logs:
             log.note(key, operation, stack, shifts)

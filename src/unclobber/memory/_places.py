@@ -10,15 +10,13 @@ import os
 import sysconfig
 from functools import lru_cache
 from types import CodeType
-from typing import Any
 
 import torch
 
 from ..model import PACKAGE
-from ..source import sites
+from ..source import Stack, sites
 from ._facts import Place
 
-Stack = tuple[Any, ...]
 Spot = tuple[CodeType, int]
 
 
@@ -55,10 +53,9 @@ def place(stack: Stack) -> Place | None:
     spot = innermost(stack)
     if spot is None:
         return None
-    user: Spot | None = None
-    index = sites.innermost_user(stack)
-    if index is not None and stack[2 * index] is not spot[0]:
-        user = (stack[2 * index], stack[2 * index + 1])
+    user = sites.user_frame(stack)
+    if user is not None and user[0] is spot[0]:
+        user = None
     files = (spot[0].co_filename, "" if user is None else user[0].co_filename)
     return _place(files, *spot, user)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..source import Stack
 from ._facts import Kind
-
-Stack = tuple[Any, ...]
 
 
 @dataclass(slots=True)

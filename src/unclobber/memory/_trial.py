@@ -64,7 +64,7 @@ class InPlace(TorchFunctionMode):
 
     def _chosen(self, operation: str, operands: Sequence[Any]) -> int | None:
         """Which operand this call is to write; None where it is none of the calls that were chosen."""
-        line = _places.key(frames.capture(3))
+        line = _places.key(frames.of_program())
         if line not in self._lines:
             return None
         module = self._recorder.module

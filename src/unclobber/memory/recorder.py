@@ -140,7 +140,7 @@ class Recorder(compat.TorchDispatchMode):
             self.progress(trace.tick)
         tick = trace.tick
         backward = self._depth > 0
-        stack = frames.capture(2)
+        stack = frames.of_program()
         module = self.module
         inputs = _tensors((args, kwargs))
         reads = []
@@ -286,7 +286,7 @@ class Recorder(compat.TorchDispatchMode):
         save = Save(
             storage=storage.number,
             tick=self.trace.tick,
-            stack=frames.capture(2),
+            stack=frames.of_program(),
             module=self.module,
             shape=tuple(tensor.shape),
             dtype=str(tensor.dtype).removeprefix("torch."),

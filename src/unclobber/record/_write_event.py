@@ -19,29 +19,20 @@ class WriteEvent:
         "actor", "bumps", "count", "counter", "first", "last", "operation", "region", "stack", "version",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        serial: int,
-        operation: str,
-        stack: Stack,
-        region: Region | None,
-        version: int,
-        bumps: int,
-        actor: Any,
-        counter: int | None = None,
-    ) -> None:
-        self.first = self.last = serial
+    def __init__(self, operation: str, stack: Stack, actor: Any, bumps: int = 0, version: int = 0) -> None:
+        self.first = self.last = 0
+        """Number of the write in its storage's log, once it is entered there."""
         self.count = 1
         self.operation = operation
         """ATen name without namespace and overload: ``add_``."""
         self.stack = stack
-        self.region = region
+        self.region: Region | None = None
         """None where only metadata changed (``unsqueeze_``) or no element was written."""
         self.version = version
         """Version counter of the written tensor before the write."""
         self.bumps = bumps
         """By how much it moves the version counter of the written tensor."""
-        self.counter = counter
+        self.counter: int | None = None
         """Version counter of the newest live save before the write: what was written may have one of its
         own (``.data``)."""
         self.actor = actor

@@ -224,13 +224,14 @@ class Ledger:
             if book is None and not by_views and not elsewhere:
                 return None
             stack = frames.capture(3)
-            if elsewhere and operation not in METADATA_ONLY:
-                self._enter_elsewhere(tensor, elsewhere, operation, stack, frames.actor(3), args, kwargs)
             if by_views:
                 view_writes.note(tensor, _version(tensor), operation, stack)
-            if book is None:
+            if book is None and not elsewhere:
                 return None
-            return self._enter(tensor, book, operation, stack, frames.actor(3), bumps, args, kwargs)
+            event = WriteEvent(operation, stack, frames.actor(3), bumps)
+            if elsewhere and operation not in METADATA_ONLY:
+                self._enter_elsewhere(tensor, elsewhere, event, args, kwargs)
+            return None if book is None else self._enter(tensor, book, event, args, kwargs)
         except Exception as error:
             self._not_recorded(tensor, error)
             return None
@@ -250,10 +251,7 @@ class Ledger:
         self,
         tensor: torch.Tensor,
         book: StorageBook,
-        operation: str,
-        stack: frames.Stack,
-        actor: Any,
-        bumps: bool,
+        event: WriteEvent,
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
         shift: int = 0,
@@ -262,13 +260,14 @@ class Ledger:
 
         ``shift`` is that of ``StorageBook.preserve``.
         """
+        operation = event.operation
         with self._lock:
             self.write_count += 1
             region = None if operation in METADATA_ONLY else region_of(tensor)
             if region is not None:
                 region = region.moved(shift)
-            version, counter = _version(tensor), book.counter()
-            event = WriteEvent(book.serial, operation, stack, region, version, bumps, actor, counter)
+            event.first = event.last = book.serial
+            event.region, event.version, event.counter = region, _version(tensor), book.counter()
             if region is not None and not tensor.is_meta and compat.is_plain(tensor):
                 with compat.unseen_by_torch():
                     selection = select(operation, args, kwargs or {}) if args and tensor is args[0] else None
@@ -297,9 +296,7 @@ class Ledger:
         self,
         tensor: torch.Tensor,
         elsewhere: dict[int, int],
-        operation: str,
-        stack: frames.Stack,
-        actor: Any,
+        event: WriteEvent,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:
@@ -308,8 +305,9 @@ class Ledger:
             book = self._filed(key)
             if book is not None:
                 if self.prints is not None:
-                    self.prints.before_write(key, lambda: Place(stack, False))
-                self._enter(tensor, book, operation, stack, actor, False, args, kwargs, shift)
+                    self.prints.before_write(key, lambda: Place(event.stack, False))
+                own = WriteEvent(event.operation, event.stack, event.actor)
+                self._enter(tensor, book, own, args, kwargs, shift)
 
     def doubt(self, operation: str, tensors: list[torch.Tensor], records: bool) -> Doubt | None:
         """An operation that declares no write is about to run on ``tensors``.
@@ -353,7 +351,7 @@ class Ledger:
         try:
             if self.prints is not None and key is not None:
                 self.prints.before_write(key, lambda: Place(stack, False))
-            self._enter(tensor, book, operation, stack, None, False)
+            self._enter(tensor, book, WriteEvent(operation, stack, None))
         except Exception as error:
             self._not_recorded(tensor, error)
 
@@ -452,7 +450,7 @@ class Ledger:
     def before_replay(self) -> None:
         """A CUDA graph is about to be replayed."""
         if self.replay is None:
-            self.replay = frames.capture(4)
+            self.replay = frames.of_program()
 
     def before_export(self) -> None:
         """A tensor is about to hand its memory out through DLPack: another storage may come to lie on it."""
@@ -494,10 +492,9 @@ class Ledger:
             book = self._filed(key)
             if book is None:
                 return
-            event = WriteEvent(
-                book.serial, "set_data", frames.capture(4), region_of(tensor), _version(tensor), False,
-                frames.actor(4),
-            )  # fmt: skip
+            event = WriteEvent("set_data", frames.of_program(), frames.actor(), version=_version(tensor))
+            event.first = event.last = book.serial
+            event.region = region_of(tensor)
             self._swap(book, tensor, event, new)
 
     def _share_counter(self, tensor: torch.Tensor, old: int, new: int | None) -> None:
@@ -512,8 +509,9 @@ class Ledger:
                 tensor: torch.Tensor, operation: str, bumps: bool, *rest: Any
             ) -> StorageBook | None:
                 def event() -> WriteEvent:
-                    stack = frames.capture(4)
-                    return WriteEvent(0, operation, stack, None, _version(tensor), True, frames.actor(4))
+                    return WriteEvent(
+                        operation, frames.of_program(), frames.actor(), bumps=True, version=_version(tensor)
+                    )
 
                 try:
                     key = compat.storage_key_or_none(tensor) if bumps else None
@@ -541,7 +539,7 @@ class Ledger:
             if book is None:
                 return
             own = {id(kept) for _, kept in compat.raw_saved(node)}
-            stack = frames.capture(4)
+            stack = frames.of_program()
             for saved in book.saves():
                 if saved.filing is not None and saved.origin() is tensor and id(saved) not in own:
                     saved.filing.detached = stack
@@ -748,7 +746,7 @@ class FingerprintedLedger(Ledger):
             try:
                 key = compat.storage_key_or_none(tensor)
                 if key is not None:  # without storage there is no fingerprint either
-                    self.prints.before_write(key, lambda: Place(frames.capture(3), False))
+                    self.prints.before_write(key, lambda: Place(frames.of_program(), False))
             except Exception as error:
                 self._not_recorded(tensor, error)
             return super().before_write(tensor, *rest)

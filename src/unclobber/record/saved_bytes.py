@@ -78,6 +78,5 @@ def _line(saved: SavedTensor) -> Line:
     stack = saved.stack
     if not stack:
         return "", 0
-    index = sites.innermost_user(stack) or 0
-    code, lasti = stack[2 * index], stack[2 * index + 1]
+    code, lasti = sites.user_frame(stack) or stack[:2]
     return code.co_filename, syntax.line_of(code, lasti)

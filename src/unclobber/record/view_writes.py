@@ -81,9 +81,9 @@ def last(view: torch.Tensor) -> ViewWrite | None:
             continue
         for parameter, before, after in zip(parameters, step.before, step.after, strict=True):
             if (base is parameter or base is parameter._base) and before < after == view._version:
-                own = 2 * (sites.innermost_user(step.stack) or 0)
+                stack = sites.user_stack(step.stack) or step.stack
                 operation = f"{type(optimizer).__name__}.step"
-                return ViewWrite(weakref.ref(base), after, operation, step.stack[own:])
+                return ViewWrite(weakref.ref(base), after, operation, stack)
     return None
 
 

@@ -53,6 +53,7 @@ _PLAIN = (
     type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size, range, slice,
     enum.Enum,
 )  # fmt: skip
+_CODE = (types.FunctionType, types.MethodType, functools.partial, types.GeneratorType)
 _CLOSED = frozenset({"torch", "collections", "types", "functools", "argparse"})
 """Libraries whose objects are looked into; of others only the class counts, and modules and optimizers."""
 _OPEN = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
@@ -119,40 +120,44 @@ class Walk:
         if not compat.has_history(tensor) and tensor.grad is not None:
             row.parts["grad"] = self._row(tensor.grad)
 
-    def _parts(self, row: Row, one: Any) -> Iterator[tuple[str, Any]]:
+    def _parts(self, row: Row, one: Any) -> Iterable[tuple[str, Any]]:
+        """What an object holds, by labels; of a leaf, the value is noted."""
         kind = type(one)
         if isinstance(one, Mapping) and issubclass(kind, dict):
-            for number, (key, value) in enumerate(list(one.items())):
-                yield f"[{key!r}]" if issubclass(type(key), _PLAIN) else f"[#{number}]", value
-        elif issubclass(kind, (list, tuple, deque)):
-            yield from ((f"[{number}]", value) for number, value in enumerate(list(one)))
-        elif issubclass(kind, (set, frozenset)):
+            return _items(one)
+        if issubclass(kind, (list, tuple, deque)):
+            return [(f"[{number}]", value) for number, value in enumerate(list(one))]
+        if issubclass(kind, (set, frozenset)):
             plain = [repr(item) for item in one if issubclass(type(item), _PLAIN)]
             row.value = f"{len(one)} of {sorted(plain)}"
-        elif kind is types.FunctionType:
-            if self._is_own(one.__module__):
-                yield from self._function(one)
-        elif kind is types.MethodType:
-            yield ".__self__", one.__self__
-        elif kind is functools.partial:
-            yield from ((".func", one.func), (".args", one.args), (".keywords", one.keywords))
-        elif kind is types.GeneratorType:
-            if one.gi_frame is not None and self._is_own(one.gi_frame.f_globals.get("__name__")):
-                yield from ((f".{name}", value) for name, value in dict(one.gi_frame.f_locals).items())
-        elif issubclass(kind, type):
-            if self._is_own(one.__module__):
-                yield from (
-                    (f".{name}", value) for name, value in dict(vars(one)).items() if name[:2] != "__"
-                )
-        elif kind is torch.Generator:
+            return ()
+        if kind is torch.Generator:
             row.value = repr(one.get_state().tolist())
-        elif (numpy := sys.modules.get("numpy")) is not None and issubclass(kind, numpy.ndarray):
+            return ()
+        if (numpy := sys.modules.get("numpy")) is not None and issubclass(kind, numpy.ndarray):
             if one.dtype.kind in "biufc" and one.dtype.byteorder in "=|":
-                yield "", torch.from_numpy(one.copy())
-            else:
-                row.value = repr(one)
-        elif self._is_looked_into(kind):
-            yield from self._attributes(one)
+                return [("", torch.from_numpy(one.copy()))]
+            row.value = repr(one)
+            return ()
+        if any(kind is code for code in _CODE) or issubclass(kind, type):
+            return self._parts_of_code(one)
+        return self._attributes(one) if self._is_looked_into(kind) else ()
+
+    def _parts_of_code(self, one: Any) -> Iterable[tuple[str, Any]]:
+        """What a function, a class or a running generator holds, if it is the program's."""
+        kind = type(one)
+        if kind is types.FunctionType:
+            return self._function(one) if self._is_own(one.__module__) else ()
+        if kind is types.MethodType:
+            return [(".__self__", one.__self__)]
+        if kind is functools.partial:
+            return [(".func", one.func), (".args", one.args), (".keywords", one.keywords)]
+        if kind is types.GeneratorType:
+            if one.gi_frame is None or not self._is_own(one.gi_frame.f_globals.get("__name__")):
+                return ()
+            return [(f".{name}", value) for name, value in dict(one.gi_frame.f_locals).items()]
+        own = dict(vars(one)) if self._is_own(one.__module__) else {}
+        return [(f".{name}", value) for name, value in own.items() if name[:2] != "__"]
 
     def _function(self, one: types.FunctionType) -> Iterator[tuple[str, Any]]:
         for name, cell in zip(one.__code__.co_freevars, one.__closure__ or (), strict=False):
@@ -187,6 +192,11 @@ class Walk:
 
     def _is_own(self, module: Any) -> bool:
         return isinstance(module, str) and module.partition(".")[0] in self._own
+
+
+def _items(mapping: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+    for number, (key, value) in enumerate(list(mapping.items())):
+        yield f"[{key!r}]" if issubclass(type(key), _PLAIN) else f"[#{number}]", value
 
 
 # --- comparing -------------------------------------------------------------------------------------

@@ -1,26 +1,28 @@
 """A session's answers where torch checks nothing: ``ctx`` attributes, gradients, recomputations.
 
-What ``observe`` saw beyond autograd's own saves arrives here (see ``observe/_conflicts``), is
-described, judged and handed to the session's policy: ``watch`` warns or, if strict, raises;
-``guard`` has given the right values where that can be done and refuses where it can't.
+What ``hooks`` saw beyond autograd's own saves arrives here as a fact (``Conflict``), is described, judged and
+handed to the session's policy: ``watch`` warns or, if strict, raises; ``guard`` has given the right values
+where that can be done and refuses where it can't. One class is what is to be said of one kind of fact.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal, Protocol
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
-import torch
-
-from ..evidence import describe, reads, stretch
-from ..hooks.unmarked import Unmarked
+from ..evidence import describe, need, reads, save, write
+from ..hooks import conflicts
+from ..hooks.conflicts import Conflict
 from ..hooks.write_log import Written
 from ..judge import judge, judge_dirty, judge_gradient, judge_misread, judge_unmarked, judge_untold
-from ..model import Finding, Need, Save, Write, asked
-from ..record import Fingerprint, Ledger, SavedTensor, Standing
-from ..source import Stack, frames, sites, spelling
+from ..model import Finding, Save, Write, asked
+from ..record import Ledger, SavedTensor, Standing
+from ..source import frames, sites, spelling
 from .telling import Certain, fault_in
+
+C = TypeVar("C", bound=Conflict)
 
 
 class Teller(Protocol):
@@ -101,186 +103,247 @@ class SilentConflicts:
             session.tell(kept, refuse=True)
         return None
 
-    def stale_on_ctx(self, standing: Standing, attribute: str, node: str) -> None:
-        """UC103: ``backward`` reads ``ctx.x`` that has changed."""
+    def on(self, conflict: Conflict) -> None:
+        """Keep the finding for what was seen, and tell of it."""
         session = self._session
+        story = _STORIES[type(conflict)](conflict, session)
+        if story.is_nothing():
+            return
         repaired = self.repairs
+        finding = session.keep(story.key, story.make, story.certain, again=story.again)
+        if not (story.can_be_repaired and repaired):
+            session.tell(finding, refuse=story.refuses(), cause=story.cause)
 
-        def make() -> Finding | None:
-            return judge(
-                describe.evidence(
-                    standing,
-                    self.ledger,
-                    repaired=repaired and session.policy == "guard",
-                    backwards_before=session.backwards_before,
-                    held=describe.Held("ctx", attribute, node.removesuffix("Backward"), node),
-                )
+
+class _Story(Generic[C]):
+    """What is to be said of one conflict, each part when it is asked for."""
+
+    can_be_repaired = False
+    """Whether ``guard`` and ``audit`` have given the right values already."""
+    again = False
+    """Made anew each time, for torch's error."""
+    cause: BaseException | None = None
+
+    def __init__(self, conflict: C, session: Teller) -> None:
+        self.conflict = conflict
+        self.session = session
+        self.is_guard = session.policy == "guard"
+
+    def is_nothing(self) -> bool:
+        """Whether nothing is to be said after all."""
+        return False
+
+    def refuses(self) -> bool:
+        """Whether the session raises whatever it is asked for: values that it can't give back are wrong."""
+        return self.is_guard and not self.can_be_repaired
+
+    def key(self) -> Any:
+        """What makes two conflicts the same one."""
+        raise NotImplementedError
+
+    def make(self) -> Finding | None:
+        """Describe and judge."""
+        raise NotImplementedError
+
+    def certain(self) -> Certain:
+        """What is known without any look at a source."""
+        raise NotImplementedError
+
+
+class _OnCtx(_Story[conflicts.StaleOnCtx]):
+    """UC103: ``backward`` reads ``ctx.x`` that has changed."""
+
+    can_be_repaired = True
+
+    def __init__(self, conflict: conflicts.StaleOnCtx, session: Teller) -> None:
+        super().__init__(conflict, session)
+        self.repaired = self.is_guard and session.active
+
+    def key(self) -> Any:
+        return _key("UC103", self.conflict.standing, self.session.ledger)
+
+    def make(self) -> Finding | None:
+        standing, attribute, node = self.conflict
+        return judge(
+            describe.held_elsewhere(
+                standing,
+                self.session.ledger,
+                save.Held("ctx", attribute, node.removesuffix("Backward"), node),
+                repaired=self.repaired,
+                backwards_before=self.session.backwards_before,
             )
-
-        finding = session.keep(
-            lambda: _key("UC103", standing, self.ledger),
-            make,
-            lambda: _certain("UC103", standing.saved, repaired and session.policy == "guard"),
         )
-        if not repaired:
-            session.tell(finding)
 
-    def stale_in_recompute(self, standing: Standing, read: Stack) -> None:
-        """UC105: a checkpoint's second run reads a tensor that has changed since its first."""
-        session = self._session
+    def certain(self) -> Certain:
+        return _certain("UC103", self.conflict.standing.saved, self.repaired)
 
-        def make() -> Finding | None:
-            return judge(
-                describe.evidence(
-                    standing,
-                    self.ledger,
-                    repaired=False,
-                    backwards_before=session.backwards_before,
-                    held=describe.Held("recompute", None, "checkpoint", None),
-                    read=sites.resolve(read),
-                )
+
+class _InRecompute(_Story[conflicts.StaleInRecompute]):
+    """UC105: a checkpoint's second run reads a tensor that has changed since its first.
+
+    Values that the code reads on its own can't be handed to it.
+    """
+
+    def key(self) -> Any:
+        return _key("UC105", self.conflict.standing, self.session.ledger)
+
+    def make(self) -> Finding | None:
+        return judge(
+            describe.held_elsewhere(
+                self.conflict.standing,
+                self.session.ledger,
+                save.Held("recompute", None, "checkpoint", None),
+                repaired=False,
+                backwards_before=self.session.backwards_before,
+                read=self.conflict.read,
             )
-
-        finding = session.keep(
-            lambda: _key("UC105", standing, self.ledger), make, lambda: _certain("UC105", standing.saved)
         )
-        # Values that the code reads on its own can't be handed to it: guard has to refuse.
-        session.tell(finding, refuse=session.policy == "guard")
 
-    def gradient_written(self, gradient: torch.Tensor, writes: list[Written], node: Any) -> None:
-        """UC104: a gradient was changed while another consumer is still to get it."""
-        session = self._session
-        repaired = session.policy == "guard"
+    def certain(self) -> Certain:
+        return _certain("UC105", self.conflict.standing.saved)
 
-        def make() -> Finding | None:
-            return judge_gradient(
-                tuple(_write(write.operation, write.stack) for write in writes),
-                describe.need(node, session.backwards_before),
-                shape=tuple(gradient.shape),
-                repaired=repaired,
-            )
 
-        finding = session.keep(
-            lambda: ("UC104", frames.spot(writes[0].stack)),
-            make,
-            lambda: Certain("UC104", repaired=repaired),
+class _Gradient(_Story[conflicts.GradientWritten]):
+    """UC104: a gradient was changed while another consumer is still to get it."""
+
+    can_be_repaired = True
+
+    def key(self) -> Any:
+        return "UC104", frames.spot(self.conflict.writes[0].stack)
+
+    def make(self) -> Finding | None:
+        gradient, writes, node = self.conflict
+        return judge_gradient(
+            _writes(writes),
+            need.running(node, self.session.backwards_before),
+            shape=tuple(gradient.shape),
+            repaired=self.is_guard,
         )
-        if not self.repairs:
-            session.tell(finding)
 
-    def dirty_not_returned(
-        self,
-        error: RuntimeError,
-        function: str,
-        tensor: torch.Tensor | None,
-        writes: list[Written],
-        stack: Stack,
-    ) -> None:
-        """UC103: torch refused a Function that marked a tensor dirty and returned another.
+    def certain(self) -> Certain:
+        return Certain("UC104", repaired=self.is_guard)
 
-        Raises:
-            InplaceError: always, from torch's own error.
-        """
-        session = self._session
 
-        def make() -> Finding | None:
-            return judge_dirty(
-                tuple(_write(write.operation, write.stack) for write in writes),
-                Need(sites.resolve(stack)),
-                function=function,
-                torch_message=str(error),
-            )
+class _NotReturned(_Story[conflicts.DirtyNotReturned]):
+    """UC103: torch refused a Function that marked a tensor dirty and returned another."""
 
-        def certain() -> Certain:
-            message = f"{function}.forward marks a tensor dirty but returns another"
-            return Certain("UC103", torch_message=str(error), message=message, variant="dirty")
+    again = True
 
-        finding = session.keep(lambda: ("UC103", frames.spot(stack)), make, certain, again=True)
-        session.tell(finding, refuse=True, cause=error)
+    def __init__(self, conflict: conflicts.DirtyNotReturned, session: Teller) -> None:
+        super().__init__(conflict, session)
+        self.cause = conflict.error
 
-    def unmarked_input(self, unmarked: Unmarked) -> None:
-        """UC103: what reads an input after a Function that overwrote it unmarked hands on its gradient."""
-        session = self._session
-        if not session.active:
-            return
+    def refuses(self) -> bool:
+        return True
 
-        def make() -> Finding:
-            site = sites.resolve(unmarked.stack)
-            save = Save(
-                site=None if site is None else replace(site, below=()),  # torch's own `apply`
-                shape=unmarked.shape,
-                dtype=unmarked.dtype,
-                bytes=unmarked.bytes,
-                version=unmarked.version,
-                operation=unmarked.function,
-                node=f"{unmarked.function}Backward",
-                expression=spelling.spell_argument(unmarked.stack, unmarked.position),
-            )
-            return judge_unmarked(
-                save,
-                tuple(_write(write.operation, write.stack) for write in unmarked.writes),
-                describe.need(None, session.backwards_before),
-                returned=unmarked.returned,
-            )
+    def key(self) -> Any:
+        return "UC103", frames.spot(self.conflict.stack)
 
-        def key() -> Any:
-            return "UC103", "unmarked", frames.spot(unmarked.stack), frames.spot(unmarked.writes[0].stack)
+    def make(self) -> Finding | None:
+        error, function, writes, stack = self.conflict
+        return judge_dirty(_writes(writes), need.at(stack), function=function, torch_message=str(error))
 
-        def certain() -> Certain:
-            message = f"{unmarked.function}.forward overwrites an input without mark_dirty"
-            return Certain("UC103", message=message, variant="unmarked")
+    def certain(self) -> Certain:
+        message = f"{self.conflict.function}.forward marks a tensor dirty but returns another"
+        return Certain("UC103", torch_message=str(self.conflict.error), message=message, variant="dirty")
 
-        # The derivative of what was written is nowhere to be had, so guard has nothing to give.
-        session.tell(session.keep(key, make, certain), refuse=session.policy == "guard")
 
-    def misread(self, operation: str, stack: Stack) -> None:
-        """UC102: an operation is about to read what it has overwritten itself."""
-        session = self._session
-        if not session.active:
-            return
+class _Input(_Story[conflicts.InputOverwritten]):
+    """UC103: what reads an input after a Function that overwrote it unmarked hands on its gradient.
 
-        def make() -> Finding | None:
-            return judge_misread(_write(operation, stack), sites.resolve(stack, sites.right_side))
+    The derivative of what was written is nowhere to be had, so guard has nothing to give.
+    """
 
+    def is_nothing(self) -> bool:
+        return not self.session.active
+
+    def key(self) -> Any:
+        conflict = self.conflict
+        return "UC103", "unmarked", frames.spot(conflict.stack), frames.spot(conflict.writes[0].stack)
+
+    def make(self) -> Finding:
+        conflict = self.conflict
+        site = sites.resolve(conflict.stack)
+        facts = save.of_kind(conflict.shape, conflict.dtype, math.prod(conflict.shape), conflict.version)
+        saved = replace(
+            facts,
+            site=None if site is None else replace(site, below=()),  # torch's own `apply`
+            operation=conflict.function,
+            node=f"{conflict.function}Backward",
+            expression=spelling.spell_argument(conflict.stack, conflict.position),
+        )
+        needed = need.running(None, self.session.backwards_before)
+        return judge_unmarked(saved, _writes(conflict.writes), needed, returned=conflict.returned)
+
+    def certain(self) -> Certain:
+        message = f"{self.conflict.function}.forward overwrites an input without mark_dirty"
+        return Certain("UC103", message=message, variant="unmarked")
+
+
+class _Misread(_Story[conflicts.Misread]):
+    """UC102: an operation is about to read what it has overwritten itself, as it would without us."""
+
+    def is_nothing(self) -> bool:
+        return not self.session.active
+
+    def refuses(self) -> bool:
+        return False
+
+    def key(self) -> Any:
+        return "UC102", "misread", sites.user_place(self.conflict.stack)
+
+    def make(self) -> Finding:
+        operation, stack = self.conflict
+        return judge_misread(write.by(operation, stack), sites.resolve(stack, sites.right_side))
+
+    def certain(self) -> Certain:
         message = "a tensor is overwritten by an operation that still reads the old values"
-        finding = session.keep(
-            lambda: ("UC102", "misread", describe.user_place(stack)),
-            make,
-            lambda: Certain("UC102", message=message, variant="misread"),
-        )
-        session.tell(finding)
+        return Certain("UC102", message=message, variant="misread")
 
-    def content_changed(self, saved: SavedTensor, fingerprint: Fingerprint) -> None:
-        """UC102: the content of a saved tensor changed although no write to it was seen."""
-        session = self._session
-        if not session.active or reads.asking() or asked(lambda: self._unminded(saved), False):
-            return
 
-        def make() -> Finding | None:
-            good, bad, stack = fingerprint.good, fingerprint.bad, fingerprint.write
-            write = None if stack is None else stretch.write_at(stack)
-            return judge(
-                describe.evidence(
-                    self.ledger.standing(saved),
-                    self.ledger,
-                    repaired=False,
-                    backwards_before=session.backwards_before,
-                    stretch=stretch.between(good, bad, write),
-                    written=write,
-                )
+class _Content(_Story[conflicts.ContentChanged]):
+    """UC102: the content of a saved tensor changed although no write to it was seen.
+
+    What it was is not known, so guard has nothing to give.
+    """
+
+    def is_nothing(self) -> bool:
+        return not self.session.active or reads.asking() or asked(self._is_unminded, False)
+
+    def _is_unminded(self) -> bool:
+        """Whether the running node's gradient is the same whatever the tensor holds now."""
+        saved = self.conflict.saved
+        return reads.is_scratch(saved) or reads.never_read(saved, self.session.ledger)
+
+    def key(self) -> Any:
+        saved, fingerprint = self.conflict
+        return "UC102", sites.user_place(saved.stack), fingerprint.good, fingerprint.bad
+
+    def make(self) -> Finding | None:
+        saved, fingerprint = self.conflict
+        ledger = self.session.ledger
+        return judge(
+            describe.changed_unseen(
+                ledger.standing(saved),
+                ledger,
+                fingerprint,
+                backwards_before=self.session.backwards_before,
             )
-
-        finding = session.keep(
-            lambda: ("UC102", describe.user_place(saved.stack), fingerprint.good, fingerprint.bad),
-            make,
-            lambda: _certain("UC102", saved),
         )
-        # What it was is not known, so guard has nothing to give.
-        session.tell(finding, refuse=session.policy == "guard")
 
-    def _unminded(self, saved: SavedTensor) -> bool:
-        """Whether the running node's gradient is the same whatever ``saved`` holds now."""
-        return reads.is_scratch(saved) or reads.never_read(saved, self.ledger)
+    def certain(self) -> Certain:
+        return _certain("UC102", self.conflict.saved)
+
+
+_STORIES: dict[type[Conflict], type[_Story[Any]]] = {
+    conflicts.StaleOnCtx: _OnCtx,
+    conflicts.StaleInRecompute: _InRecompute,
+    conflicts.GradientWritten: _Gradient,
+    conflicts.DirtyNotReturned: _NotReturned,
+    conflicts.InputOverwritten: _Input,
+    conflicts.ContentChanged: _Content,
+    conflicts.Misread: _Misread,
+}
 
 
 def _key(code: str, standing: Standing, ledger: Ledger) -> Any:
@@ -289,15 +352,13 @@ def _key(code: str, standing: Standing, ledger: Ledger) -> Any:
 
 
 def _certain(code: str, saved: SavedTensor, repaired: bool = False) -> Certain:
-    return Certain(code, saved=asked(lambda: describe.unplaced(saved), None), repaired=repaired)
+    return Certain(code, saved=unplaced(saved), repaired=repaired)
 
 
-def _write(operation: str, stack: Stack) -> Write:
-    site = sites.resolve(stack)
-    return Write(
-        site=site,
-        operation=operation,
-        bumps_version=True,
-        overlaps_needed=True,
-        expression=spelling.spell_write(site, operation, stack),
-    )
+def unplaced(saved: SavedTensor) -> Save | None:
+    """The facts of a saved tensor that need no look at the program, as far as they can be had."""
+    return asked(lambda: save.unplaced(saved.alias, saved.version), None)
+
+
+def _writes(log: list[Written]) -> tuple[Write, ...]:
+    return tuple(write.by(one.operation, one.stack) for one in log)

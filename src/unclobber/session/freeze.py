@@ -15,11 +15,12 @@ from typing import Any
 
 import torch
 
+from ..evidence import save, write
 from ..hooks import Listener, saves
 from ..judge import judge_frozen
-from ..model import Finding, InplaceError, Save, UnclobberError, Write
+from ..model import Finding, InplaceError, UnclobberError
 from ..record import METADATA_ONLY, SavedTensor, overlap, region_of
-from ..source import Stack, frames, sites, spelling
+from ..source import Stack, frames, sites
 from ..torch_internals import compat
 from .session import _installation
 from .telling import Certain, error_of, told
@@ -154,26 +155,16 @@ _keeper = _Keeper()
 
 
 def _refusal(entry: _Entry, operation: str) -> InplaceError:
-    frozen, stack = entry.tensor, frames.capture(4)
-    save = Save(
-        site=None,
-        shape=tuple(frozen.shape),
-        dtype=str(frozen.dtype).removeprefix("torch."),
-        bytes=frozen.numel() * frozen.itemsize,
-        version=frozen._version if not frozen.is_inference() else 0,
-        operation="freeze",
-    )
+    stack = frames.of_program()
+    facts = replace(save.unplaced(entry.tensor), operation="freeze")
 
     def make() -> Finding:
-        site = sites.resolve(stack)
-        written = spelling.spell_write(site, operation, stack)
-        write = Write(
-            site=site, operation=operation, bumps_version=True, overlaps_needed=True, expression=written
-        )
-        return judge_frozen(replace(save, site=sites.resolve(entry.stack), expression=written), write)
+        written = write.by(operation, stack)
+        place = sites.resolve(entry.stack)
+        return judge_frozen(replace(facts, site=place, expression=written.expression), written)
 
     message = "a tensor was written to while it is frozen"
-    finding = told(make, lambda: Certain("UC101", message=message, saved=save, variant="frozen"))
+    finding = told(make, lambda: Certain("UC101", message=message, saved=facts, variant="frozen"))
     assert finding is not None
     return error_of(finding)
 
@@ -202,7 +193,7 @@ def freeze(tensor: torch.Tensor) -> Frozen:
         >>> handle.remove()
         >>> w += 1
     """
-    return Frozen([tensor], frames.capture(2))
+    return Frozen([tensor], frames.of_program())
 
 
 def frozen(tensors: Iterable[torch.Tensor]) -> Frozen:
@@ -216,4 +207,4 @@ def frozen(tensors: Iterable[torch.Tensor]) -> Frozen:
         ...
         unclobber.InplaceError: `layer.weight.data` was written to while it is frozen ...
     """
-    return Frozen(tensors, frames.capture(2))
+    return Frozen(tensors, frames.of_program())

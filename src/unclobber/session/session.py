@@ -24,6 +24,7 @@ from ..hooks import (
     backward,
     batch_norm,
     checkpoint,
+    conflicts,
     fallback,
     functions,
     gradients,
@@ -41,10 +42,10 @@ from ..judge import judge, judge_untold, outcome
 from ..judge.refusals import judge_refusal
 from ..model import Finding, InplaceError, Report, SilentWriteWarning, Site, Totals, asked, culprit
 from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, SavedTensor, Standing, view_writes
-from ..source import compiled
+from ..source import compiled, sites
 from ..torch_internals import compat
 from ..torch_internals.patches import Patches
-from ._silent import UNSURE, SilentConflicts
+from ._silent import UNSURE, SilentConflicts, unplaced
 from .telling import Certain, error_of, fault_in, told
 
 Policy = Literal["watch", "guard", "audit"]
@@ -114,7 +115,7 @@ class Session:
         self._hooks: _saves.SavedTensorHooks | None = None
         self._lock = threading.RLock()
         self._silent = SilentConflicts(self)
-        self.ledger.misread = self._silent.misread
+        self.ledger.misread = lambda operation, stack: self._silent.on(conflicts.Misread(operation, stack))
         self.ledger.unrecorded = self._unrecorded
         self._begun = compiled.now()
         self.backwards_before = 0
@@ -261,8 +262,8 @@ class Session:
 
         def key() -> Any:
             last = self.ledger.last_write(standing.saved)
-            written = None if last is None else describe.user_place(last.stack)
-            return describe.user_place(standing.saved.stack), written
+            written = None if last is None else sites.user_place(last.stack)
+            return sites.user_place(standing.saved.stack), written
 
         def make() -> Finding | None:
             finding = judge(
@@ -543,7 +544,7 @@ def _certain(standing: Standing, *, refused: bool, repaired: bool, goes_on: bool
     return Certain(
         "UC101" if seen else "UC102",
         torch_message=sentence.in_any_case(standing, goes_on=goes_on),
-        saved=asked(lambda: describe.unplaced(saved), None),
+        saved=unplaced(saved),
         repaired=repaired,
     )
 

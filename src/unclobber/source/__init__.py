@@ -5,7 +5,7 @@ asked after something went wrong: ``sites`` finds the program's line, ``syntax``
 ``spelling`` the words for a tensor there, ``owners`` who holds it, ``origins`` where a name got its value.
 """
 
-from .frames import Stack
+from ._stack import Stack
 
 __all__ = [
     "Stack",

@@ -8,6 +8,7 @@ looked up only for a report.
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import threading
 import weakref
@@ -15,10 +16,12 @@ from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import Any
 
+from ..model import PACKAGE
 from ..torch_internals.engine import CODE
+from ._stack import Stack as Stack
+from ._stack import spot as spot
 
-Stack = tuple[Any, ...]
-"""Alternating code objects and instruction offsets, innermost frame first."""
+_OURS = PACKAGE + os.sep
 
 
 class _Newest(threading.local):
@@ -75,6 +78,18 @@ def capture(depth: int = 1) -> Stack:
     return tuple(out)
 
 
+def of_program() -> Stack:
+    """The stack from the innermost frame outside of this package on; empty where there is none.
+
+    Slower than :func:`capture`, which is for what happens at every save and write.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    depth = 2
+    while frame is not None and frame.f_code.co_filename.startswith(_OURS):
+        depth, frame = depth + 1, frame.f_back
+    return () if frame is None else capture(depth)
+
+
 def _deeper(frame: FrameType | None, out: list[Any]) -> None:
     from .sites import is_library
 
@@ -88,11 +103,6 @@ def _deeper(frame: FrameType | None, out: list[Any]) -> None:
             return
         frame = frame.f_back
         room -= 1
-
-
-def spot(stack: Stack) -> tuple[Any, ...]:
-    """The innermost instruction as a key. Equal code in two files makes equal code objects."""
-    return (stack[0].co_filename, *stack[:2]) if stack else ()
 
 
 def actor(depth: int = 1) -> weakref.ref[Any] | None:

@@ -19,9 +19,10 @@ import torch
 
 from ._definitions import Definition, at_the_end, is_local, reaching, scope_of
 from ._set_elsewhere import may_set
+from ._stack import Stack
 from .callables import VIEW_ATTRIBUTES, VIEWS
 from .operands import bind_code, bind_exact
-from .sites import Stack, is_library, is_plumbing
+from .sites import is_library, is_plumbing
 from .syntax import Source, Span, locate, source_of, span_of
 from .values import UNKNOWN, function_of, is_in_place, value_of
 

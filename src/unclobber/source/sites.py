@@ -21,6 +21,7 @@ from typing import Any
 
 from ..model import PACKAGE, Frame, Site
 from ..torch_internals import compat
+from ._stack import Stack, spot
 from .syntax import (
     Located,
     Span,
@@ -33,9 +34,6 @@ from .syntax import (
     statement_at,
     statement_text,
 )
-
-Stack = tuple[Any, ...]
-"""Alternating code objects and instruction offsets, innermost first."""
 
 # Packages of another interpreter (a zip, a second venv on PYTHONPATH) have this shape too. A plain
 # folder called site-packages does not make a user's project a library.
@@ -161,6 +159,24 @@ def innermost_user(stack: Stack) -> int | None:
             continue
         return index
     return relay
+
+
+def user_stack(stack: Stack) -> Stack:
+    """A stack from the innermost frame of the user's own code on; empty where there is none."""
+    index = innermost_user(stack)
+    return () if index is None else stack[2 * index :]
+
+
+def user_frame(stack: Stack) -> tuple[CodeType, int] | None:
+    """Code and instruction of the innermost frame of the user's own code; None where there is none."""
+    inner = user_stack(stack)
+    return (inner[0], inner[1]) if inner else None
+
+
+def user_place(stack: Stack) -> tuple[Any, ...] | None:
+    """The same as a key."""
+    place = user_frame(stack)
+    return None if place is None else spot(place)
 
 
 def _passes_on(code: CodeType, lasti: int) -> bool:

@@ -15,9 +15,10 @@ from ..derivatives import Rule, by_node, read_for, why, why_words
 from ..model import Site
 from ..parsing import parse_expression
 from ..torch_internals import compat
+from ._stack import Stack
 from .callables import LINEAR, MODULES, PYTHON_FUNCTIONS, VIEW_ATTRIBUTES, VIEWS, Form
 from .operands import Edges, Operands, bind_call, bind_code, callee, imported, is_torch, operands
-from .sites import Stack, innermost_user, is_ours, is_plumbing, pairs
+from .sites import innermost_user, is_ours, is_plumbing, pairs
 from .syntax import Located, Source, locate, text_of
 
 _LONGEST = 80

@@ -8,7 +8,10 @@ LINE, OTHER = (compile("1", "a.py", "eval"), 0), (compile("2", "b.py", "eval"), 
 
 
 def event(serial, stack=LINE, operation="add_", region=None):
-    return WriteEvent(serial, operation, stack, region, serial, True, None)
+    made = WriteEvent(operation, stack, None, bumps=True, version=serial)
+    made.first = made.last = serial
+    made.region = region
+    return made
 
 
 def told(events):

@@ -161,37 +161,51 @@ def _unpacking(source: Source, node: cst.Name) -> tuple[cst.CSTNode, cst.BaseExp
 
 def _values_only(source: Source, node: cst.CSTNode) -> bool:
     """Whether an expression is read for its values alone: nothing keeps its tensor or a view of it."""
-    at, parent = node, source.parents[node]
     while True:
-        if isinstance(parent, (cst.BinaryOperation, cst.Comparison, cst.FormattedStringExpression)):
+        parent = source.parents[node]
+        answer = _reads_node(source, node, parent)
+        if answer is not None:
+            return answer
+        node = parent
+
+
+def _reads_node(source: Source, node: cst.CSTNode, parent: cst.CSTNode) -> bool | None:
+    """The same as far as what is round a node tells; None where it is to be asked of ``parent``."""
+    match parent:
+        case (
+            cst.BinaryOperation() | cst.Comparison() | cst.FormattedStringExpression()
+            | cst.If() | cst.While() | cst.Assert() | cst.Return()
+            | cst.Index() | cst.SubscriptElement()
+        ):  # fmt: skip
             return True
-        if isinstance(parent, cst.UnaryOperation):
-            if not isinstance(parent.operator, cst.Plus):
-                return True
-        elif isinstance(parent, cst.Arg):
+        case cst.UnaryOperation():
+            return None if isinstance(parent.operator, cst.Plus) else True
+        case cst.Arg():
             call = source.parents[parent]
             return isinstance(call, cst.Call) and _reads_values(source, call)
-        elif isinstance(parent, cst.Attribute):
-            call = source.parents[parent]
-            if parent.attr.value in _FACTS:
-                return True
-            if isinstance(call, cst.Call) and call.func is parent:
-                return keeps_nothing(call, source) or _is_dropped_write(source, parent.attr.value, call)
-            if parent.attr.value not in VIEW_ATTRIBUTES:
-                return False
-        elif isinstance(parent, (cst.AugAssign, cst.AssignTarget, cst.AnnAssign, cst.Del)):
-            return not isinstance(parent, (cst.AugAssign, cst.AnnAssign)) or parent.target is at
-        elif isinstance(parent, (cst.If, cst.While, cst.Assert, cst.Return)):
+        case cst.Attribute():
+            return _reads_attribute(source, parent)
+        case cst.AugAssign() | cst.AnnAssign():
+            return parent.target is node
+        case cst.AssignTarget() | cst.Del():
             return True
-        elif isinstance(parent, (cst.Element, cst.Tuple)):
+        case cst.Element() | cst.Tuple():
             # `return a, b` and `x = a, b` hand them on; an index's tuple is read for its values
-            if not isinstance(source.parents[parent], (cst.Element, cst.Tuple, cst.Index)):
-                return False
-        elif isinstance(parent, (cst.Index, cst.SubscriptElement)):
-            return True
-        elif not (isinstance(parent, cst.Subscript) and parent.value is at):
+            inside = isinstance(source.parents[parent], (cst.Element, cst.Tuple, cst.Index))
+            return None if inside else False
+        case cst.Subscript():
+            return None if parent.value is node else False
+        case _:
             return False
-        at, parent = parent, source.parents[parent]
+
+
+def _reads_attribute(source: Source, attribute: cst.Attribute) -> bool | None:
+    name, call = attribute.attr.value, source.parents[attribute]
+    if name in _FACTS:
+        return True
+    if isinstance(call, cst.Call) and call.func is attribute:
+        return keeps_nothing(call, source) or _is_dropped_write(source, name, call)
+    return None if name in VIEW_ATTRIBUTES else False
 
 
 def _reads_values(source: Source, call: cst.Call) -> bool:

@@ -1,0 +1,51 @@
+"""The program's frames: those that are running, and those of a failure that has come up through them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any
+
+from ..hooks import backward
+from ..source import Stack, sites
+from ..source.origins import Level
+
+
+def user_frames(*, of_forward: bool = False) -> list[FrameType]:
+    """Running frames of the user's code, innermost first.
+
+    Args:
+        of_forward: Leave out what runs inside of backward. There a custom Function's ``grad_out`` may lie
+            in the memory of what its forward saved, and is no name for it.
+    """
+    frames: list[FrameType] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if of_forward and backward.call_in(frame) is not None:
+            frames.clear()
+        if not sites.is_library(frame.f_code):
+            frames.append(frame)
+        frame = frame.f_back
+    return frames
+
+
+def user_frames_of(levels: Sequence[Level]) -> list[FrameType]:
+    """The same of a failure's levels."""
+    return [level.frame for level in levels if not sites.is_library(level.frame.f_code)]
+
+
+def user_depth(levels: Sequence[Level]) -> int | None:
+    """Index of the innermost level of the user's code; None where all are a library's."""
+    for depth, level in enumerate(levels):
+        if not sites.is_library(level.frame.f_code):
+            return depth
+    return None
+
+
+def stack_of(levels: Sequence[Level]) -> Stack:
+    """The levels as a stack."""
+    stack: list[Any] = []
+    for level in levels:
+        stack += (level.frame.f_code, level.lasti)
+    return tuple(stack)

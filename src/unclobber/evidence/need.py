@@ -1,0 +1,48 @@
+"""The one builder of a ``Need``: a backward call, or another line that asks for a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..hooks import BackwardCall, Mark, backward
+from ..model import Need
+from ..source import Stack, frames, sites
+from ..source.origins import Level
+from . import reads
+from ._live import stack_of
+
+
+def at(stack: Stack, node: Any = None, *, nth: int = 1) -> Need:
+    """By a line that is no backward call, unless ``nth`` says which.
+
+    Args:
+        node: The node of the graph that asks, if one does.
+    """
+    return Need(sites.resolve(stack), nth, None if node is None else reads.node_name(node))
+
+
+def of(call: BackwardCall | Mark, backwards_before: int, node: Any = None) -> Need:
+    """By a backward call.
+
+    Args:
+        backwards_before: Backward calls of the process before the session; numbers start after them.
+    """
+    return at(call.stack, node, nth=call.nth - backwards_before)
+
+
+def running(node: Any, backwards_before: int) -> Need:
+    """By the backward call that is running, seen from ``node``."""
+    call = backward.current()
+    return at(frames.of_program(), node) if call is None else of(call, backwards_before, node)
+
+
+def failed(levels: Sequence[Level], backwards_before: int, node: Any = None) -> Need:
+    """By the backward that failed, or the line that read a node's saved tensor by itself."""
+    call = call_of(levels)
+    return at(stack_of(levels), node) if call is None else of(call, backwards_before, node)
+
+
+def call_of(levels: Sequence[Level]) -> BackwardCall | None:
+    """The innermost backward call on the stack of a failure."""
+    return next((call for level in levels if (call := backward.call_in(level.frame)) is not None), None)

@@ -1,0 +1,142 @@
+"""The one builder of a ``Save``: what the tensor itself says, then what its line and its node say."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import Any, Literal
+
+import torch
+
+from ..model import Save
+from ..record import SavedTensor
+from ..source import Stack, owners, sites, spelling
+from ..torch_internals import compat
+from . import freed, reads
+from ._live import user_frames
+
+UNKNOWN = Save(None, (), "unknown", 0, 0)
+"""Of a tensor of which nothing is known."""
+
+
+def unplaced(tensor: torch.Tensor, version: int | None = None) -> Save:
+    """The facts of a tensor that need no look at the program.
+
+    Args:
+        version: Its version counter at the moment in question; None for now.
+    """
+    if version is None:
+        version = 0 if tensor.is_inference() else tensor._version
+    return of_kind(tuple(tensor.shape), tensor.dtype, tensor.numel(), version)
+
+
+def of_kind(shape: tuple[int, ...], dtype: torch.dtype, elements: int, version: int = 0) -> Save:
+    """The same of a tensor that is gone."""
+    return Save(
+        site=None,
+        shape=shape,
+        dtype=str(dtype).removeprefix("torch."),
+        bytes=elements * dtype.itemsize,
+        version=version,
+    )
+
+
+def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[FrameType]) -> Save:
+    """A tensor that autograd saved for ``node``."""
+    site = sites.resolve(saved.stack)
+    shape = tuple(saved.alias.shape)
+    name = owners.owner_name(_as_it_is(saved), frames)
+    # A checkpoint's inputs are asked for by whichever node comes first: they are not what that one saved.
+    innermost = next((code for code in saved.stack[::2] if not sites.is_ours(code)), None)
+    by_checkpoint = role is None and compat.keeps_checkpoint_inputs(innermost)
+    node_name = None if node is None or by_checkpoint else reads.node_name(node)
+    spelled = spelling.spell(site, node_name, role, saved.stack, shape=shape, name=name)
+    filing = saved.filing
+    nth = filing.nth if filing is not None else 1
+    times = filing.book.times(saved) if filing is not None and filing.book is not None else 1
+    return replace(
+        _derived(unplaced(saved.alias, saved.version), spelled),
+        site=site,
+        operation="checkpoint" if by_checkpoint else spelled.operation,
+        node=node_name,
+        role=role,
+        expression=spelled.expression or owners.variable_name(saved.alias, user_frames(of_forward=True)),
+        name=name,
+        nth=nth,
+        of=max(times, nth),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Who held a tensor that autograd did not save."""
+
+    kind: Literal["ctx", "recompute"]
+    role: str | None
+    """``ctx.x``."""
+    operation: str
+    """The custom Function's name, or ``checkpoint``."""
+    node: str | None
+
+
+def of_held(saved: SavedTensor, held: Held, frames: list[FrameType]) -> Save:
+    """A tensor that a custom Function's ``ctx`` or a checkpoint's code holds."""
+    site = sites.resolve(saved.stack)
+    expression = owners.variable_name(saved.alias, frames)
+    if held.role is not None and site is not None and site.source == held.role:
+        expression = held.role
+    return replace(
+        unplaced(saved.alias, saved.version),
+        site=site,
+        operation=held.operation,
+        node=held.node,
+        role=held.role,
+        expression=expression,
+        name=owners.owner_name(_as_it_is(saved), frames),
+    )
+
+
+def of_node(node: Any, stack: Stack, *, noted: bool = True) -> Save:
+    """An operation whose saved tensors are freed: shape and type are its result's.
+
+    Args:
+        node: Its node.
+        stack: Where it ran.
+        noted: Whether a hook was shown what it saved; otherwise that was a Python number.
+    """
+    site = sites.resolve(stack)
+    name = reads.node_name(node)
+    role = freed.freed_role(node)
+    spelled = spelling.spell(site, name, role, stack, edges=spelling.edge_names(node))
+    shape, dtype = _result_of(node)
+    return replace(
+        _derived(of_kind(shape, dtype, math.prod(shape)), spelled),
+        site=site,
+        node=name,
+        role=role,
+        expression=spelled.expression if noted else None,
+    )
+
+
+def _result_of(node: Any) -> tuple[tuple[int, ...], torch.dtype]:
+    described = node._input_metadata
+    return (tuple(described[0].shape), described[0].dtype) if described else ((), torch.float32)
+
+
+def _derived(facts: Save, spelled: spelling.Spelling) -> Save:
+    """With the operation, and the derivative that reads the tensor."""
+    return replace(
+        facts,
+        operation=spelled.operation,
+        gradient_of=spelled.gradient_of,
+        why=spelled.why,
+        why_words=spelled.why_words,
+    )
+
+
+def _as_it_is(saved: SavedTensor) -> torch.Tensor:
+    """The tensor under which its owner is found: after ``.data =`` its memory is another."""
+    origin = saved.origin()
+    swapped = saved.filing is not None and saved.filing.swap is not None
+    return origin if swapped and origin is not None else saved.alias

@@ -1,0 +1,110 @@
+"""What was seen that autograd's own saves don't show, as facts that a session is told."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, Protocol
+
+import torch
+
+from ..record import Fingerprint, Ledger, SavedTensor, Standing
+from ..source import Stack
+from .write_log import Written
+
+
+class StaleOnCtx(NamedTuple):
+    """``backward`` of a custom Function reads ``ctx.x`` that has changed."""
+
+    standing: Standing
+    attribute: str
+    """``ctx.x``."""
+    node: str
+
+
+class StaleInRecompute(NamedTuple):
+    """A checkpoint's recomputation reads a tensor that has changed since its forward."""
+
+    standing: Standing
+    read: Stack
+    """Where; only the frames below the checkpoint."""
+
+
+class GradientWritten(NamedTuple):
+    """A hook or a custom backward changed a gradient that another consumer is still to get."""
+
+    gradient: torch.Tensor
+    writes: list[Written]
+    node: Any
+    """Whom the gradient was on the way to; None for nobody that the program knows."""
+
+
+class DirtyNotReturned(NamedTuple):
+    """torch refused a custom Function that marked a tensor dirty and returned another."""
+
+    error: RuntimeError
+    function: str
+    writes: list[Written]
+    stack: Stack
+    """Where the Function was applied."""
+
+
+class InputOverwritten(NamedTuple):
+    """A gradient comes through an input that a custom Function overwrote without ``mark_dirty``."""
+
+    function: str
+    """The Function's name."""
+    position: int
+    """Which argument of ``apply`` it is."""
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    version: int
+    """Its version counter when the Function had run."""
+    writes: list[Written]
+    stack: Stack
+    """Where the Function was applied."""
+    returned: bool
+    """Whether ``forward`` returned it, as ``mark_dirty`` wants."""
+
+
+class ContentChanged(NamedTuple):
+    """Backward needs a tensor whose content changed although no write to it was seen."""
+
+    saved: SavedTensor
+    fingerprint: Fingerprint
+
+
+class Misread(NamedTuple):
+    """An operation is about to read what it has overwritten itself."""
+
+    operation: str
+    stack: Stack
+
+
+Conflict = (
+    StaleOnCtx
+    | StaleInRecompute
+    | GradientWritten
+    | DirtyNotReturned
+    | InputOverwritten
+    | ContentChanged
+    | Misread
+)
+
+
+class Conflicts(Protocol):
+    """The session's side."""
+
+    ledger: Ledger
+
+    @property
+    def repairs(self) -> bool:
+        """Whether code is to be given the values as they were."""
+
+    def stale(self, saved: SavedTensor, held: Literal["ctx", "recompute"]) -> Standing | None:
+        """How ``saved`` stands if its values are known to have changed, else None; ``held`` by whom."""
+
+    def on(self, conflict: Conflict) -> None:
+        """Something was seen.
+
+        Raises:
+            InplaceError: where the session refuses it.
+        """
