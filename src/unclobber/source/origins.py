@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..torch_internals import views
 from ._definitions import Definition, at_the_end, is_local, reaching, scope_of
 from ._set_elsewhere import may_set
-from .callables import VIEW_ATTRIBUTES, VIEWS
 from .operands import bind_code, bind_exact
 from .sites import Stack, is_library, is_plumbing
 from .syntax import Source, Span, locate, source_of, span_of
@@ -27,31 +27,6 @@ from .values import UNKNOWN, function_of, is_in_place, value_of
 
 _DEEPEST = 12
 """Steps back; a longer way has no certain end."""
-
-MULTI_VIEWS = frozenset({"unbind", "split", "chunk", "split_with_sizes"})
-"""Functions whose outputs autograd refuses to have written to."""
-
-EXPANDING = frozenset(
-    {"expand", "expand_as", "broadcast_to", "as_strided", "unfold", "broadcast_tensors", "meshgrid"}
-)
-
-_SOMETIMES_VIEWS = frozenset(
-    (
-        "reshape",
-        "reshape_as",
-        "flatten",
-        "unflatten",
-        "ravel",
-        "swapdims",
-        "moveaxis",
-        "as_strided",
-        "broadcast_to",
-        "view_as_real",
-        "view_as_complex",
-        "adjoint",
-    )
-)
-"""Functions that return a view where they can: asked only of a tensor that is known to be one."""
 
 
 class Level(NamedTuple):
@@ -469,13 +444,13 @@ def view(node: ast.expr, finder: Finder, place: Place) -> str | None:
             return "[]"
         return None
     if isinstance(node, ast.Attribute):
-        is_view = node.attr in VIEW_ATTRIBUTES and finder.is_tensor(node.value, place)
+        is_view = node.attr in views.attributes() and finder.is_tensor(node.value, place)
         return node.attr if is_view else None
     name = _multi_view_name(node)
     if name is not None:
         return name
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if node.func.attr in VIEWS or node.func.attr in _SOMETIMES_VIEWS:
+        if node.func.attr in views.methods() | views.SOMETIMES:
             return node.func.attr
         function = custom_function(node, finder, place)
         if function is not None:
@@ -517,7 +492,7 @@ def expanded(node: ast.expr, finder: Finder, place: Place) -> str | None:
     """Expressions after which several elements share memory."""
     if isinstance(node, ast.Call):
         name = _last_name(node.func)
-        return name if name in EXPANDING else None
+        return name if name in views.EXPANDING | views.EXPANDING_SEVERAL else None
     return None
 
 
@@ -576,7 +551,7 @@ def _multi_view_name(node: ast.expr) -> str | None:
     if not isinstance(node, ast.Call):
         return None
     name = _last_name(node.func)
-    return name if name in MULTI_VIEWS else None
+    return name if name in views.tied() else None
 
 
 def _last_name(node: ast.expr) -> str:

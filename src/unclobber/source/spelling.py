@@ -14,8 +14,8 @@ from types import CodeType
 from ..derivatives import Rule, by_node, read_for, why, why_words
 from ..model import Site
 from ..parsing import parse_expression
-from ..torch_internals import compat
-from .callables import LINEAR, MODULES, PYTHON_FUNCTIONS, VIEW_ATTRIBUTES, VIEWS, Form
+from ..torch_internals import compat, views
+from .callables import LINEAR, MODULES, PYTHON_FUNCTIONS, Form
 from .operands import Edges, Operands, bind_call, bind_code, callee, imported, is_torch, operands
 from .sites import Stack, innermost_user, is_ours, is_plumbing, pairs
 from .syntax import Located, Source, locate, text_of
@@ -300,13 +300,13 @@ def base_of(expression: str) -> str | None:
         return None
     while True:
         if isinstance(node, ast.Subscript) or (
-            isinstance(node, ast.Attribute) and node.attr in VIEW_ATTRIBUTES
+            isinstance(node, ast.Attribute) and node.attr in views.attributes()
         ):
             node = node.value
         elif (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
-            and (node.func.attr in VIEWS or node.func.attr.endswith("_"))
+            and (node.func.attr in views.methods() or node.func.attr.endswith("_"))
         ):
             node = node.func.value
         else:

@@ -6,6 +6,7 @@ Nothing here is imported with the package, because ``judge`` must not load torch
 
 __all__ = [
     "compat",
-    "inplace_modules",
+    "inplace",
     "own_writes",
+    "views",
 ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from ...source.callables import VIEW_ATTRIBUTES
+from ...torch_internals import views
 from .._syntax import Source, walk
 from ._fresh import is_fresh, keeps_nothing
 
@@ -177,7 +177,7 @@ def _values_only(source: Source, node: cst.CSTNode) -> bool:
                 return True
             if isinstance(call, cst.Call) and call.func is parent:
                 return keeps_nothing(call, source) or _is_dropped_write(source, parent.attr.value, call)
-            if parent.attr.value not in VIEW_ATTRIBUTES:
+            if parent.attr.value not in views.attributes():
                 return False
         elif isinstance(parent, (cst.AugAssign, cst.AssignTarget, cst.AnnAssign, cst.Del)):
             return not isinstance(parent, (cst.AugAssign, cst.AnnAssign)) or parent.target is at
