@@ -20,7 +20,7 @@ import torch
 from ..torch_internals import views
 from ._definitions import Definition, at_the_end, is_local, reaching, scope_of
 from ._set_elsewhere import may_set
-from .operands import bind_code, bind_exact
+from .operands import bind_code
 from .sites import Stack, is_library, is_plumbing
 from .syntax import Source, Span, locate, source_of, span_of
 from .values import UNKNOWN, function_of, is_in_place, value_of
@@ -114,7 +114,7 @@ class Finder:
         if scope is None or reaching(node.id, scope, place.at) != Definition("parameter"):
             return False
         call, caller = place.called
-        passed = _bound(call, place.code).get(node.id)
+        passed = (bind_code(call, place.code) or {}).get(node.id)
         if passed is None or not self.is_tensor(passed, caller):
             return False
         return not isinstance(passed, ast.Name) or self._still_is(passed.id, caller)
@@ -650,14 +650,6 @@ def _set_on(owner: str, name: str, scope: ast.AST) -> Iterator[tuple[ast.expr, a
             and node.value.args[0].value == name
         ):
             yield node.value.args[1], node
-
-
-def _bound(call: ast.Call, code: CodeType) -> dict[str, ast.expr]:
-    """The arguments of a call that runs ``code``, by parameter; empty where that isn't certain."""
-    bound = bind_code(call, code)
-    if bound is None and code.co_name == "forward":  # a module that is called
-        bound = bind_exact([call.func, *call.args], call.keywords, code.co_varnames[: code.co_argcount])
-    return bound or {}
 
 
 _READERS = frozenset({"enumerate", "zip", "reversed", "iter", "len", "list", "tuple"})
