@@ -141,6 +141,7 @@ def _save(node: Any, stack: Stack, *, noted: bool = True) -> Save:
         gradient_of=spelling.gradient_of,
         why=spelling.why,
         why_words=spelling.why_words,
+        extent=spelling.extent if noted else None,
     )
 
 

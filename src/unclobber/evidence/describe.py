@@ -16,7 +16,7 @@ import torch
 from ..hooks import backward
 from ..hooks import kernels as _writes_table
 from ..hooks.graph import reachable
-from ..model import Evidence, GradientMemory, Need, Save, Site, Write
+from ..model import Evidence, Extent, GradientMemory, Need, Save, Site, Write
 from ..record import METADATA_ONLY, Ledger, SavedTensor, Standing, WriteEvent
 from ..source import frames as _frames
 from ..source import owners, sites
@@ -172,7 +172,11 @@ def _save(saved: SavedTensor, node: Any, role: str | None, frames: list[FrameTyp
     by_checkpoint = role is None and compat.keeps_checkpoint_inputs(innermost)
     node_name = None if node is None or by_checkpoint else reads.node_name(node)
     spelling = _spelling.spell(site, node_name, role, saved.stack, shape=shape, name=name)
-    expression = spelling.expression or owners.variable_name(alias, _user_frames(of_forward=True))
+    expression, extent = spelling.expression, spelling.extent
+    if expression is None:
+        expression = owners.variable_name(alias, _user_frames(of_forward=True))
+        # A result is not there yet while its expression runs: `h` in `h = h.exp()` is another tensor.
+        extent = None if role == "result" else _mention(saved, expression)
     filing = saved.filing
     times = filing.book.times(saved) if filing is not None and filing.book is not None else 1
     return replace(
@@ -186,9 +190,14 @@ def _save(saved: SavedTensor, node: Any, role: str | None, frames: list[FrameTyp
         gradient_of=spelling.gradient_of,
         why=spelling.why,
         why_words=spelling.why_words,
+        extent=extent,
         nth=filing.nth if filing is not None else 1,
         of=max(times, filing.nth if filing is not None else 1),
     )
+
+
+def _mention(saved: SavedTensor, expression: str | None) -> Extent | None:
+    return None if expression is None else _spelling.mention(saved.stack, expression)
 
 
 def unplaced(saved: SavedTensor) -> Save:
@@ -216,6 +225,7 @@ def _held(saved: SavedTensor, held: Held, frames: list[FrameType]) -> Save:
         node=held.node,
         role=held.role,
         expression=expression,
+        extent=_mention(saved, expression),
         name=owners.owner_name(_as_it_is(saved), frames),
     )
 

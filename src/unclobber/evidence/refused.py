@@ -83,7 +83,7 @@ class _Refused:
             module_hook=module_hook,
             grad_off=self._grad_off(),
             saving=self.kind is Kind.INFERENCE_SAVE,
-            saver=self._saver(write, tensor) if self.kind is Kind.INFERENCE_SAVE else None,
+            saver=self._saver(write, tensor, target) if self.kind is Kind.INFERENCE_SAVE else None,
             trainable=self.kind is Kind.INFERENCE_LEAF,
             input_overlaps=self.kind is Kind.INPUT_OVERLAP,
             out_of_place=None if target is None else self._out_of_place(target),
@@ -311,13 +311,18 @@ class _Refused:
             expression = None if located is None else syntax.text_of(target.base, located.source)
         return replace(_facts(tensor), site=site, operation=how, expression=expression, name=name)
 
-    def _saver(self, write: Write | None, tensor: torch.Tensor | None) -> Save | None:
+    def _saver(self, write: Write | None, tensor: torch.Tensor | None, target: Target | None) -> Save | None:
         """The refused operation as one that saves."""
         if write is None:
             return None
         facts = Save(write.site, (), "unknown", 0, 0) if tensor is None else _facts(tensor)
         operation = None if write.operation == _UNNAMED else write.operation
-        return replace(facts, site=write.site, operation=operation, expression=write.expression)
+        node = None if target is None else target.node
+        source = None if target is None else syntax.source_of(self.levels[target.depth].frame.f_code)
+        extent = None if node is None or source is None else syntax.extent_of(node, source)
+        return replace(
+            facts, site=write.site, operation=operation, expression=write.expression, extent=extent
+        )
 
     def _may_have_owner(self, tensor: torch.Tensor) -> bool:
         return not tensor._is_view() and not compat.has_history(tensor)

@@ -14,7 +14,7 @@ from ._ranks import ProcessEnd, RankEnd
 from ._refusal import FreedEvidence, ModuleHook, RefusalEvidence, StaleEvidence
 from ._report import Outcome, Report, Totals
 from ._save import Save
-from ._site import Frame, Site
+from ._site import Extent, Frame, Site
 from ._write import Write
 from .faults import asked
 from .text import listing
@@ -24,6 +24,7 @@ __all__ = [
     "PACKAGE",
     "VERSION",
     "Evidence",
+    "Extent",
     "Finding",
     "Fix",
     "Frame",

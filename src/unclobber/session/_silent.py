@@ -151,6 +151,7 @@ class SilentConflicts:
 
         def make() -> Finding:
             site = sites.resolve(unmarked.stack)
+            given = spelling.spell_argument(unmarked.stack, unmarked.position)
             save = Save(
                 site=None if site is None else replace(site, below=()),  # torch's own `apply`
                 shape=unmarked.shape,
@@ -159,7 +160,8 @@ class SilentConflicts:
                 version=unmarked.version,
                 operation=unmarked.function,
                 node=f"{unmarked.function}Backward",
-                expression=spelling.spell_argument(unmarked.stack, unmarked.position),
+                expression=given,
+                extent=None if given is None else spelling.mention(unmarked.stack, given),
             )
             return judge_unmarked(
                 save,

@@ -170,7 +170,9 @@ def _refusal(entry: _Entry, operation: str) -> InplaceError:
         write = Write(
             site=site, operation=operation, bumps_version=True, overlaps_needed=True, expression=written
         )
-        return judge_frozen(replace(save, site=sites.resolve(entry.stack), expression=written), write)
+        extent = None if written is None else spelling.mention(entry.stack, written)
+        made = replace(save, site=sites.resolve(entry.stack), expression=written, extent=extent)
+        return judge_frozen(made, write)
 
     message = "a tensor was written to while it is frozen"
     finding = told(make, lambda: Certain("UC101", message=message, saved=save))

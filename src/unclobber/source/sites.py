@@ -23,8 +23,10 @@ from ..model import PACKAGE, Frame, Site
 from ..torch_internals import compat
 from .syntax import (
     Located,
+    Source,
     Span,
     characters,
+    extent_of,
     header,
     line_of,
     lines_of,
@@ -279,7 +281,14 @@ def _site(
         library=library,
         below=below,
         stack=stack,
+        statement_column=_column(found.statement, found.source),
     )
+
+
+def _column(statement: ast.stmt, source: Source) -> int | None:
+    """Where a statement starts in its first line, if not with it: a decorated one starts with its ``@``."""
+    extent = extent_of(statement, source) if header(statement)[0] == statement.lineno else None
+    return None if extent is None else extent[1]
 
 
 def _line_site(
@@ -292,11 +301,11 @@ def _line_site(
     text = raw.strip()
     column = len(raw) - len(raw.lstrip()) + 1 if text else 1
     first = last = line
-    statement = text
+    statement, start = text, None
     around = statement_at(code, lasti)
     if around is not None:
         first, last = header(around[0])
-        statement = statement_text(*around)
+        statement, start = statement_text(*around), _column(*around)
     return Site(
         path=path_of(code),
         line=line,
@@ -311,4 +320,5 @@ def _line_site(
         library=library,
         below=below,
         stack=stack,
+        statement_column=start,
     )

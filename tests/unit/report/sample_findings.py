@@ -6,10 +6,11 @@ The programs run, and fail as their findings say; other tests of reports may imp
 from __future__ import annotations
 
 import ast
+import dataclasses
 import textwrap
 from pathlib import Path
 
-from unclobber.model import Finding, Fix, Frame, Need, Save, Site, Write
+from unclobber.model import Extent, Finding, Fix, Frame, Need, Save, Site, Write
 
 SOURCES = Path(__file__).parents[2] / "golden" / "sources"
 
@@ -45,6 +46,7 @@ def site(
         statement=textwrap.dedent("\n".join(lines)),
         below=below,
         stack=(*below[::-1], Frame(str(path), line, function)),
+        statement_column=_column(source, statement),
     )
 
 
@@ -74,7 +76,7 @@ def _column(source: str, node: ast.stmt) -> int:
 NEW_TENSOR = "write into a new tensor"
 
 
-def examples() -> dict[str, Finding]:
+def _examples() -> dict[str, Finding]:
     """One finding for each kind of story, by the name of its golden text."""
     return {
         "plain": Finding(
@@ -507,3 +509,32 @@ def examples() -> dict[str, Finding]:
             needed=Need(site("train.py", "loss.backward()")),
         ),
     }
+
+
+def examples() -> dict[str, Finding]:
+    """By name; with the place of each saved tensor's name, where it stands once in its expression."""
+    return {name: _with_extent(finding) for name, finding in _examples().items()}
+
+
+def _with_extent(finding: Finding) -> Finding:
+    saved = finding.saved
+    if saved is None or saved.site is None or saved.expression is None or saved.role == "result":
+        return finding
+    found = extent(saved.site, saved.expression)
+    return dataclasses.replace(finding, saved=dataclasses.replace(saved, extent=found))
+
+
+def extent(place: Site, expression: str) -> Extent | None:
+    """Where an expression stands in a place of one line, if it does so once, as a whole."""
+    if place.line != place.end_line or not place.source:
+        return None
+    nodes = ast.walk(ast.parse(place.source, mode="eval"))
+    spans = [
+        len(place.source.encode()[: node.col_offset].decode())
+        for node in nodes
+        if isinstance(node, ast.expr) and ast.get_source_segment(place.source, node) == expression
+    ]
+    if len(spans) != 1:
+        return None
+    column = place.column + spans[0]
+    return place.line, column, place.line, column + len(expression)
