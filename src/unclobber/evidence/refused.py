@@ -92,7 +92,7 @@ class _Refused:
             leaf=self._leaf_name(tensor),
             leaf_shown=leaf_shown,
             module_hook=module_hook,
-            saver=self._saver(refused, tensor) if self.kind.variant == "saved" else None,
+            saver=self._saver(refused, tensor, target) if self.kind.variant == "saved" else None,
             out_of_place=None if target is None else self._out_of_place(target),
             parameter=isinstance(tensor, torch.nn.Parameter),
             expanded=target is not None and _is_expanded(target),
@@ -301,13 +301,20 @@ class _Refused:
             expression = None if located is None else syntax.text_of(target.base, located.source)
         return replace(save.unplaced(tensor), site=site, operation=how, expression=expression, name=name)
 
-    def _saver(self, refused: Write | None, tensor: torch.Tensor | None) -> Save | None:
+    def _saver(
+        self, refused: Write | None, tensor: torch.Tensor | None, target: Target | None
+    ) -> Save | None:
         """The refused operation as one that saves."""
         if refused is None:
             return None
         facts = save.UNKNOWN if tensor is None else save.unplaced(tensor)
         operation = None if refused.operation == _UNNAMED else refused.operation
-        return replace(facts, site=refused.site, operation=operation, expression=refused.expression)
+        node = None if target is None else target.node
+        source = None if target is None else syntax.source_of(self.levels[target.depth].frame.f_code)
+        extent = None if node is None or source is None else syntax.extent_of(node, source)
+        return replace(
+            facts, site=refused.site, operation=operation, expression=refused.expression, extent=extent
+        )
 
     def _may_have_owner(self, tensor: torch.Tensor) -> bool:
         return not tensor._is_view() and not compat.has_history(tensor)

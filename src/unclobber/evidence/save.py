@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import torch
 
-from ..model import Save
+from ..model import Extent, Save
 from ..record import SavedTensor
 from ..source import Stack, owners, sites, spelling
 from ..torch_internals import compat
@@ -52,6 +52,11 @@ def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[Frame
     by_checkpoint = role is None and compat.keeps_checkpoint_inputs(innermost)
     node_name = None if node is None or by_checkpoint else reads.node_name(node)
     spelled = spelling.spell(site, node_name, role, saved.stack, shape=shape, name=name)
+    expression, extent = spelled.expression, spelled.extent
+    if expression is None:
+        expression = owners.variable_name(saved.alias, user_frames(of_forward=True))
+        # A result is not there yet while its expression runs: `h` in `h = h.exp()` is another tensor.
+        extent = None if role == "result" else _mention(saved, expression)
     filing = saved.filing
     nth = filing.nth if filing is not None else 1
     times = filing.book.times(saved) if filing is not None and filing.book is not None else 1
@@ -61,7 +66,8 @@ def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[Frame
         operation="checkpoint" if by_checkpoint else spelled.operation,
         node=node_name,
         role=role,
-        expression=spelled.expression or owners.variable_name(saved.alias, user_frames(of_forward=True)),
+        expression=expression,
+        extent=extent,
         name=name,
         nth=nth,
         of=max(times, nth),
@@ -93,6 +99,7 @@ def of_held(saved: SavedTensor, held: Held, frames: list[FrameType]) -> Save:
         node=held.node,
         role=held.role,
         expression=expression,
+        extent=_mention(saved, expression),
         name=owners.owner_name(_as_it_is(saved), frames),
     )
 
@@ -116,6 +123,7 @@ def of_node(node: Any, stack: Stack, *, noted: bool = True) -> Save:
         node=name,
         role=role,
         expression=spelled.expression if noted else None,
+        extent=spelled.extent if noted else None,
     )
 
 
@@ -133,6 +141,10 @@ def _derived(facts: Save, spelled: spelling.Spelling) -> Save:
         why=spelled.why,
         why_words=spelled.why_words,
     )
+
+
+def _mention(saved: SavedTensor, expression: str | None) -> Extent | None:
+    return None if expression is None else spelling.mention(saved.stack, expression)
 
 
 def _as_it_is(saved: SavedTensor) -> torch.Tensor:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -110,6 +111,32 @@ class StaleTensor:
             told(self._read_by or stack or frames.of_program())
 
 
+_Touched = tuple[StaleTensor, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What one call of an operation means for the stale tensors."""
+
+    func: Any
+    name: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    touched: list[_Touched]
+    """The arguments that share memory with a stale tensor, or were computed from one, and which."""
+    written: list[torch.Tensor]
+    unread: list[torch.Tensor]
+    """Of the written ones those that it doesn't read, though it saves them."""
+    reads_values: bool
+    """Whether it looks at more than shapes and strides."""
+    read: list[StaleTensor]
+    """Those of which it reads an element that differs."""
+    carried_on: bool
+    """Whether its result is only another tensor, which is stale until it is saved."""
+    told: bool
+    """Whether a read is an error, and not only a way to the next branch."""
+
+
 class StaleReads(compat.TorchDispatchMode):
     """Active while a user's code runs that may read one of the ``stale`` tensors.
 
@@ -155,39 +182,69 @@ class StaleReads(compat.TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        touched = list(self._touched(args)) + list(self._touched(tuple(kwargs.values())))
+        touched = list(self._touched((*args, *kwargs.values())))
         if not touched:
             return func(*args, **kwargs)
-        name = func._schema.name.partition("::")[2]
-        written = kernels.written_tensors(func, args, kwargs) + kernels.undeclared(name, args)
-        read: list[StaleTensor] = []
-        if name not in _LIKE and not _is_view(func):
-            unread = {compat.storage_key(tensor) for tensor in kernels.undeclared(name, args)}
-            for stale, stack in self._awaiting:
-                if stale.key not in unread:  # batch norm saves its running statistics, but never reads them
-                    stale.tell(stack)
-            self._awaiting.clear()
-            read = self._read([tensor for _, tensor in touched], written)
-            for stale in read:
-                stale.note_read()
+        call = self._classified(func, args, kwargs, touched)
+        if call.reads_values:
+            self._tell_awaiting(call.unread)
+        for stale in call.read:
+            stale.note_read()
         result = func(*args, **kwargs)
-        if written:
-            self._note_replay(func, args, kwargs, written)
-        if read and self._until_saved and not _is_number(func, args):
-            self._note([*_flat(result), *written], read[0])
-        else:
-            for stale in read:
-                if not (self._until_saved and args[0].dtype == torch.bool):  # which branch to take
-                    stale.tell()
-        if read and self._until_saved:
-            return result  # what is written is stale as well
-        out = {id(kwargs[argument.name]) for argument in func._schema.arguments
-               if argument.is_out and argument.name in kwargs}  # fmt: skip
-        with torch.no_grad(), compat.unseen_by_torch():
-            for stale, tensor in touched:
-                if compat.storage_key(tensor) == stale.key and any(tensor is one for one in written):
-                    stale.wrote(tensor, "copy_" if id(tensor) in out else name, args, kwargs)
+        if call.written:
+            self._note_replay(func, args, kwargs, call.written)
+        if call.read and call.carried_on:
+            self._note([*_flat(result), *call.written], call.read[0])
+        elif call.told:
+            for stale in call.read:
+                stale.tell()
+        if not (call.read and self._until_saved):  # else what is written is stale as well
+            self._clear_written(call)
         return result
+
+    def _classified(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], touched: list[_Touched]
+    ) -> _Call:
+        name = func._schema.name.partition("::")[2]
+        undeclared = kernels.undeclared(name, args)
+        written = kernels.written_tensors(func, args, kwargs) + undeclared
+        reads_values = name not in _LIKE and not _is_view(func)
+        number = _is_number(func, args)
+        return _Call(
+            func,
+            name,
+            args,
+            kwargs,
+            touched,
+            written,
+            unread=undeclared,
+            reads_values=reads_values,
+            read=self._read([tensor for _, tensor in touched], written) if reads_values else [],
+            carried_on=self._until_saved and not number,
+            told=not (self._until_saved and number and args[0].dtype == torch.bool),  # which branch to take
+        )
+
+    def _tell_awaiting(self, unread: list[torch.Tensor]) -> None:
+        """Now runs the operation that saved them; batch norm saves its running statistics, but never reads
+        them."""
+        keys = {compat.storage_key(tensor) for tensor in unread}
+        for stale, stack in self._awaiting:
+            if stale.key not in keys:
+                stale.tell(stack)
+        self._awaiting.clear()
+
+    def _clear_written(self, call: _Call) -> None:
+        """What a stale tensor is given by this call is the program's own value."""
+        out = {
+            id(call.kwargs[argument.name])
+            for argument in call.func._schema.arguments
+            if argument.is_out and argument.name in call.kwargs
+        }
+        with torch.no_grad(), compat.unseen_by_torch():
+            for stale, tensor in call.touched:
+                if compat.storage_key(tensor) == stale.key and any(tensor is one for one in call.written):
+                    operation = "copy_" if id(tensor) in out else call.name
+                    stale.wrote(tensor, operation, call.args, call.kwargs)
 
     def _note_replay(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], written: Sequence[torch.Tensor]
@@ -222,7 +279,7 @@ class StaleReads(compat.TorchDispatchMode):
                     if key not in self._by_key:
                         self._computed[key] = (tensor.detach(), stale)
 
-    def _touched(self, values: Any) -> Iterator[tuple[StaleTensor, torch.Tensor]]:
+    def _touched(self, values: Any) -> Iterator[_Touched]:
         for value in values:
             if isinstance(value, torch.Tensor):
                 if compat.is_plain(value):

@@ -15,7 +15,7 @@ from ._ranks import ProcessEnd, RankEnd
 from ._refusal import FreedEvidence, ModuleHook, RefusalEvidence, StaleEvidence
 from ._report import Outcome, Report, Totals
 from ._save import Save
-from ._site import Frame, Site
+from ._site import Extent, Frame, Site
 from ._write import PastCounter, Reached, Write
 from .codes import CODES, Code, Reading, Severity, Stage, Subject, Variant
 from .faults import asked
@@ -27,6 +27,7 @@ __all__ = [
     "VERSION",
     "Code",
     "Evidence",
+    "Extent",
     "Finding",
     "Fix",
     "Frame",

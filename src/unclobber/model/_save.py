@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ._site import Site
+from ._site import Extent, Site
 
 _MATMULS = frozenset(("mm", "bmm", "mv", "dot", "addmm", "addmv", "baddbmm"))
 
@@ -43,6 +43,8 @@ class Save:
     """Which of the saves that this line made this is, 1-based."""
     of: int = 1
     """How many versions of this memory the line had saved, as far as it was followed: at least so many."""
+    extent: Extent | None = None
+    """Where ``expression`` stands inside the site's expression; None where it doesn't, or not for certain."""
 
     @property
     def called(self) -> str | None:

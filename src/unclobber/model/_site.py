@@ -23,6 +23,10 @@ class Frame:
     """Whether ``torch.compile`` made its code: of the user's function, whose first line is all it knows."""
 
 
+Extent = tuple[int, int, int, int]
+"""First line, first column, last line and the column after the last character; 1-based, in characters."""
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """The innermost expression of the user's own code on a stack.
@@ -51,3 +55,5 @@ class Site:
     """Library frames that the site's line led to, outermost first: ``self.act(x)`` → ``F.relu``."""
     stack: tuple[Frame, ...] = ()
     """The whole stack as it was recorded, innermost first."""
+    statement_column: int | None = None
+    """1-based, in characters; None where it starts its line."""

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import CodeType
 
+from ..torch_internals import views
+
 PLACE = "__unclobber_place__"
 PASSED = "__unclobber_passed__"
 """Names under which a run finds what the calls put in ask for (``_holders``)."""
@@ -150,15 +152,9 @@ def _peeled(node: ast.expr) -> tuple[list[ast.expr], ast.expr | None]:
             return [], None
 
 
-_VIEWS = frozenset(
-    {"view", "view_as", "t", "transpose", "permute", "narrow", "select", "squeeze", "unsqueeze", "expand",
-     "diagonal", "unfold", "flatten", "detach"}
-)  # fmt: skip
-
-
 def _keeps(method: str) -> bool:
     """Whether a method gives its own tensor or a view of it, so that a chain goes on to the left."""
-    return _is_inplace(method) or method in _VIEWS
+    return _is_inplace(method) or method in views.methods() | {"flatten"}
 
 
 def _any(calls: Iterable[ast.expr]) -> ast.expr:

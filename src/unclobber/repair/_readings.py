@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from ..record import same_bits
-from ..torch_internals import compat
+from ..torch_internals import compat, views
 from ..torch_internals.compat import tree_map
 from ..torch_internals.engine import EngineCall, engine
 from ..torch_internals.patches import Patches
@@ -110,16 +111,11 @@ class _ViewsOneByOne(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         answer = func(*args, **(kwargs or {}))
         whole = args[0] if args else (kwargs or {}).get("input", (kwargs or {}).get("tensor"))
-        if getattr(func, "__name__", "") not in _MANY_VIEWS or not isinstance(whole, torch.Tensor):
+        if getattr(func, "__name__", "") not in views.several() or not isinstance(whole, torch.Tensor):
             return answer
         if not isinstance(answer, (tuple, list)) or not torch.is_grad_enabled():
             return answer
         return type(answer)([_alone(part, whole) for part in answer])
-
-
-_MANY_VIEWS = frozenset(
-    {"chunk", "split", "split_with_sizes", "unbind", "tensor_split", "hsplit", "vsplit", "dsplit"}
-)
 
 
 def _alone(part: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
@@ -132,17 +128,17 @@ class _ViewsRecorded(TorchFunctionMode):
     """Views are taken in normal mode, whatever mode they are taken in."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if torch.is_grad_enabled() or getattr(func, "__name__", "") not in _VIEWS:
+        if torch.is_grad_enabled() or getattr(func, "__name__", "") not in _views():
             return func(*args, **(kwargs or {}))
         with torch.inference_mode(False), torch.enable_grad():
             return func(*args, **(kwargs or {}))
 
 
-_VIEWS = _MANY_VIEWS | {
-    "__getitem__", "view", "view_as", "transpose", "swapaxes", "swapdims", "t", "permute", "narrow", "select",
-    "squeeze", "unsqueeze", "expand", "expand_as", "diagonal", "unfold", "flatten", "unflatten", "movedim",
-    "moveaxis", "reshape", "adjoint", "real", "imag", "view_as_real", "view_as_complex",
-}  # fmt: skip
+@cache
+def _views() -> frozenset[str]:
+    """Functions and methods that give views; ``detach`` is the program's own word on what is recorded."""
+    one = views.methods() | views.SOMETIMES | views.attributes() | {"__getitem__"}
+    return (one | views.several()) - {"detach", "numpy"}
 
 
 class _ViewsDetached(TorchFunctionMode):

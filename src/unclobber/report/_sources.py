@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from ..model import Site
-from ..parsing import parse, parse_expression, text_of
+from ..model import Extent, Site
+from ..parsing import parse, text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +51,18 @@ class Sources:
         lines = read_lines(path)
         return lines[number - 1] if lines and 0 < number <= len(lines) else None
 
-    def locate(self, site: Site, focus: str | None = None, *, statement: bool = False) -> Span:
+    def locate(self, site: Site, part: Extent | None = None, *, statement: bool = False) -> Span:
         """Where to underline.
 
         Args:
             site: The place.
-            focus: A part of the site's expression, such as ``d`` in ``torch.matmul(d, w2)``; used
-                where it occurs exactly once.
+            part: A part of the site's expression, such as ``d`` in ``torch.matmul(d, w2)``.
             statement: Take the whole statement, where the expression is the target of it.
         """
         span = self._expression(site)
         if statement and _is_target(site):
-            return self._statement(site, span) or span
-        if focus and (part := _part(site.source, focus)):
-            return self._narrow(span, part)
-        return span
+            return self._statement(site) or span
+        return span if part is None else _narrow(span, site, part)
 
     def _expression(self, site: Site) -> Span:
         if not site.source and not site.statement:
@@ -94,33 +91,30 @@ class Sources:
             del self.own[site.path, site.line]
         return kept
 
-    def _statement(self, site: Site, inner: Span) -> Span | None:
+    def _statement(self, site: Site) -> Span | None:
         lines = site.statement.split("\n")
         first = self.line(site.path, site.statement_line) or ""
         last = self.line(site.path, site.statement_end_line) or ""
-        start = first.find(lines[0].rstrip())
-        if start < 0 or site.statement_end_line - site.statement_line != len(lines) - 1:
+        head = lines[0].rstrip()
+        indent = len(first) - len(first.lstrip())  # a recorded statement begins its line
+        recorded = indent if site.statement_column is None else site.statement_column - 1
+        start = next((at for at in (recorded, indent) if first[at:].startswith(head)), None)
+        if start is None or site.statement_end_line - site.statement_line != len(lines) - 1:
             return None
-        if len(lines) == 1:
-            # Two equal statements on one line: take the one that the expression is in.
-            while 0 <= (later := first.find(lines[0], start + 1)) < inner.column:
-                start = later
-            end = start + len(lines[0].rstrip())
-        else:
-            end = last.find(lines[-1].strip()) + len(lines[-1].strip())
+        tail = lines[-1].strip()
+        end = start + len(head) if len(lines) == 1 else last.find(tail) + len(tail)
         return Span(site.path, site.statement_line, start + 1, site.statement_end_line, end + 1)
 
-    def _narrow(self, span: Span, part: tuple[int, int, int, int]) -> Span:
-        line, start, end_line, end = part
-        if span.end_line == span.line and end_line > 0:
-            return span
-        return Span(
-            span.path,
-            span.line + line,
-            start + (span.column if line == 0 else 1),
-            span.line + end_line,
-            end + (span.column if end_line == 0 else 1),
-        )
+
+def _narrow(span: Span, site: Site, part: Extent) -> Span:
+    """A part of an expression that was found, perhaps elsewhere in its line than it was recorded."""
+    line, column, end_line, end_column = part
+    if not site.line <= line <= end_line <= span.end_line:
+        return span  # of an expression of several lines only the first is known
+    shift = span.column - site.column
+    column += shift if line == site.line else 0
+    end_column += shift if end_line == site.line else 0
+    return Span(span.path, line, column, end_line, end_column)
 
 
 def _all_of(line: str) -> tuple[int, int]:
@@ -161,32 +155,3 @@ def _is_target(site: Site) -> bool:
         for target in targets
         for node in ast.walk(target)
     )
-
-
-def _part(source: str, focus: str) -> tuple[int, int, int, int] | None:
-    """Where ``focus`` is in an expression: line, column, end line, end column, all 0-based.
-
-    None unless it is a whole expression that occurs exactly once.
-    """
-    try:
-        tree = parse_expression(f"({source})")
-    except (SyntaxError, ValueError):
-        return None
-    text = f"({source})"
-    hits = {
-        (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.expr) and ast.get_source_segment(text, node) == focus
-    }
-    if len(hits) != 1:
-        return None
-    (line, start, end_line, end), lines = hits.pop(), text.split("\n")
-    assert end_line is not None
-    assert end is not None
-
-    def characters(number: int, offset: int) -> int:
-        """From ast's UTF-8 offsets, less the parenthesis in front of the first line."""
-        count = len(lines[number - 1].encode()[:offset].decode())
-        return count - 1 if number == 1 else count
-
-    return line - 1, characters(line, start), end_line - 1, characters(end_line, end)

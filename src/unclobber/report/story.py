@@ -75,9 +75,7 @@ def places(finding: Finding, sources: Sources) -> list[Place]:
     if (made := finding.made) and made.site:
         found.append(Place("made", made, made.site, sources.locate(made.site), labels.made_label(finding)))
     if (saved := finding.saved) and saved.site:
-        # A result is not there yet while its expression runs: `h` in `h = h.exp()` is another tensor.
-        focus = None if saved.role == "result" else saved.expression
-        span = sources.locate(saved.site, focus)
+        span = sources.locate(saved.site, saved.extent)
         primary = refused_at(finding) is saved.site
         found.append(Place("saved", saved, saved.site, span, labels.saved_label(finding, saved), primary))
     main = offending_write(finding)

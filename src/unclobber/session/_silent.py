@@ -264,13 +264,15 @@ class _Input(_Story[conflicts.InputOverwritten]):
     def make(self) -> Finding:
         conflict = self.conflict
         site = sites.resolve(conflict.stack)
+        given = spelling.spell_argument(conflict.stack, conflict.position)
         facts = save.of_kind(conflict.shape, conflict.dtype, math.prod(conflict.shape), conflict.version)
         saved = replace(
             facts,
             site=None if site is None else replace(site, below=()),  # torch's own `apply`
             operation=conflict.function,
             node=f"{conflict.function}Backward",
-            expression=spelling.spell_argument(conflict.stack, conflict.position),
+            expression=given,
+            extent=None if given is None else spelling.mention(conflict.stack, given),
         )
         needed = need.running(None, self.session.backwards_before)
         return judge_unmarked(saved, _writes(conflict.writes), needed, returned=conflict.returned)

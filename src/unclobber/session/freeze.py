@@ -20,7 +20,7 @@ from ..hooks import Listener, saves
 from ..judge import judge_frozen
 from ..model import Finding, InplaceError, UnclobberError
 from ..record import METADATA_ONLY, SavedTensor, overlap, region_of
-from ..source import Stack, frames, sites
+from ..source import Stack, frames, sites, spelling
 from ..torch_internals import compat
 from .session import _installation
 from .telling import Certain, error_of, told
@@ -160,8 +160,9 @@ def _refusal(entry: _Entry, operation: str) -> InplaceError:
 
     def make() -> Finding:
         written = write.by(operation, stack)
-        place = sites.resolve(entry.stack)
-        return judge_frozen(replace(facts, site=place, expression=written.expression), written)
+        place, expression = sites.resolve(entry.stack), written.expression
+        extent = None if expression is None else spelling.mention(entry.stack, expression)
+        return judge_frozen(replace(facts, site=place, expression=expression, extent=extent), written)
 
     message = "a tensor was written to while it is frozen"
     finding = told(make, lambda: Certain("UC101", message=message, saved=facts, variant="frozen"))

@@ -250,10 +250,3 @@ MODULES: dict[str, ModuleForm] = {
 
 MODULE_ARGUMENTS = ("input", "target")
 """What the arguments of a module's call are called above."""
-
-_SHAPED = {"view", "view_as", "t", "transpose", "permute", "squeeze", "unsqueeze", "swapaxes", "movedim"}
-_PARTS = {"narrow", "select", "expand", "expand_as", "diagonal", "unfold"}
-VIEWS = frozenset({"detach", "numpy", *_SHAPED, *_PARTS})
-"""Methods that return the receiver's own memory: `x.detach()[0] = 1` writes `x`."""
-
-VIEW_ATTRIBUTES = frozenset({"data", "T", "mT", "H", "mH", "real", "imag"})

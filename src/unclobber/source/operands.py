@@ -42,6 +42,7 @@ _BINARY: dict[type[ast.operator], tuple[str, str]] = {
 _USUAL_MODULES = {"torch": "torch", "th": "torch", "nn": "torch.nn", "F": "torch.nn.functional"}
 
 Nodes = Mapping[str, ast.expr]
+Bound = dict[str, ast.expr]
 Edges = Sequence[str | None]
 
 
@@ -269,13 +270,13 @@ def _out(node: ast.Call) -> ast.expr | None:
     return next((keyword.value for keyword in node.keywords if keyword.arg == "out"), None)
 
 
-def bind_call(node: ast.Call, source: Source, form: Form) -> dict[str, ast.expr] | None:
+def bind_call(node: ast.Call, source: Source, form: Form) -> Bound | None:
     """Bind a call's arguments to the form's parameters, as a function or as a method.
 
     Whether ``a.f(b)`` is a method of ``a`` or a function of a module ``a`` is decided by what is known
     of ``a`` and by which of the two could have run at all; None where both could.
     """
-    as_function = _bind(list(node.args), node.keywords, form.parameters, form.required)
+    as_function = _bind_form(node.args, node.keywords, form.parameters, form.required)
     if isinstance(node.func, ast.Name):
         # A bound method kept in a variable looks the same; only what was imported is a function.
         known = node.func.id in imported(source) or node.func.id in ("abs", "pow", "round")
@@ -284,7 +285,7 @@ def bind_call(node: ast.Call, source: Source, form: Form) -> dict[str, ast.expr]
         return None
     if _is_module(node.func.value, source):
         return as_function
-    as_method = _bind(
+    as_method = _bind_form(
         [node.func.value, *node.args], node.keywords, form.method_parameters or form.parameters, form.required
     )
     if as_function is not None and as_method is not None:
@@ -292,20 +293,12 @@ def bind_call(node: ast.Call, source: Source, form: Form) -> dict[str, ast.expr]
     return as_method if as_method is not None else as_function
 
 
-def _bind(
+def _bind_form(
     positional: Sequence[ast.expr], keywords: Sequence[ast.keyword], parameters: Sequence[str], required: int
-) -> dict[str, ast.expr] | None:
-    if len(positional) > len(parameters) or any(isinstance(one, ast.Starred) for one in positional):
-        return None
-    bound = dict(zip(parameters, positional, strict=False))
-    for keyword in keywords:
-        if keyword.arg is None:
-            return None
-        name = _python_name(keyword.arg)
-        if name in bound:
-            return None
-        bound[name] = keyword.value
-    if any(name not in bound for name in parameters[:required]):
+) -> Bound | None:
+    """Bind to a function of torch's whose first argument is a tensor; None if it can't be called so."""
+    bound = bind(positional, keywords, parameters)
+    if bound is None or not bound.keys() >= set(parameters[:required]):
         return None
     first = bound.get(parameters[0])
     # A literal is no tensor: `x.norm(2)` is not `norm` of 2.
@@ -377,23 +370,37 @@ def _python_call(node: ast.Call, between: Sequence[CodeType], rule: Rule) -> Ope
     return Operands(arguments, results=_results(roles), target=target)
 
 
-def bind_code(node: ast.Call, code: CodeType) -> dict[str, ast.expr] | None:
-    """Bind a call to a Python function's parameters; None unless it is called by its own name."""
+def bind_code(node: ast.Call, code: CodeType) -> Bound | None:
+    """Bind a call to the parameters of the Python function that it ran.
+
+    Returns:
+        None unless it is called by its own name, or is the ``forward`` of a module that is called.
+    """
     called = callee(node)
     name = code.co_name.removeprefix("_")
-    if called is None or called.rstrip("_") != name.rstrip("_"):
-        return None
     parameters = code.co_varnames[: code.co_argcount]
-    method = parameters[:1] == ("self",)
     positional = list(node.args)
-    if method and isinstance(node.func, ast.Attribute):
-        positional.insert(0, node.func.value)
-    return bind_exact(positional, node.keywords, parameters)
+    if called is not None and called.rstrip("_") == name.rstrip("_"):
+        if parameters[:1] == ("self",) and isinstance(node.func, ast.Attribute):
+            positional.insert(0, node.func.value)
+    elif name == "forward":
+        positional.insert(0, node.func)
+    else:
+        return None
+    return bind(positional, node.keywords, parameters)
 
 
-def bind_exact(
+def bind(
     positional: Sequence[ast.expr], keywords: Sequence[ast.keyword], parameters: Sequence[str]
-) -> dict[str, ast.expr] | None:
+) -> Bound | None:
+    """Which syntax node each parameter gets; a keyword that is none of them stands under its own name.
+
+    ``inspect.Signature`` would do it but for torch's ``from`` (``x.uniform_(0, 1)``), which is no parameter's
+    name to it.
+
+    Returns:
+        None where something is given twice or too much, or unpacked, so that it is not told what it is.
+    """
     if len(positional) > len(parameters) or any(isinstance(one, ast.Starred) for one in positional):
         return None
     bound = dict(zip(parameters, positional, strict=False))
@@ -409,7 +416,7 @@ def _module_call(node: ast.Call, names: Sequence[str], rule: Rule) -> Operands:
     roles = None if form is None else form.operations.get(rule.operation)
     if form is None or roles is None or not set(names[1:]) <= form.inner:
         return NOTHING
-    bound = bind_exact(node.args, node.keywords, MODULE_ARGUMENTS) or {}
+    bound = bind(node.args, node.keywords, MODULE_ARGUMENTS) or {}
     return Operands(
         {role: bound[given] for role, given in roles.items() if given in bound},
         {role: given for role, given in roles.items() if given.startswith(".")},

@@ -17,42 +17,17 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..torch_internals import views
 from ._definitions import Definition, at_the_end, is_local, reaching, scope_of
 from ._set_elsewhere import may_set
 from ._stack import Stack
-from .callables import VIEW_ATTRIBUTES, VIEWS
-from .operands import bind_code, bind_exact
+from .operands import bind_code
 from .sites import is_library, is_plumbing
 from .syntax import Source, Span, locate, source_of, span_of
 from .values import UNKNOWN, function_of, is_in_place, value_of
 
 _DEEPEST = 12
 """Steps back; a longer way has no certain end."""
-
-MULTI_VIEWS = frozenset({"unbind", "split", "chunk", "split_with_sizes"})
-"""Functions whose outputs autograd refuses to have written to."""
-
-EXPANDING = frozenset(
-    {"expand", "expand_as", "broadcast_to", "as_strided", "unfold", "broadcast_tensors", "meshgrid"}
-)
-
-_SOMETIMES_VIEWS = frozenset(
-    (
-        "reshape",
-        "reshape_as",
-        "flatten",
-        "unflatten",
-        "ravel",
-        "swapdims",
-        "moveaxis",
-        "as_strided",
-        "broadcast_to",
-        "view_as_real",
-        "view_as_complex",
-        "adjoint",
-    )
-)
-"""Functions that return a view where they can: asked only of a tensor that is known to be one."""
 
 
 class Level(NamedTuple):
@@ -90,6 +65,17 @@ class Origin:
     """Its code and instruction, then the live frames around it."""
 
 
+@dataclass(frozen=True)
+class At:
+    """An expression that has the value, or an element of it."""
+
+    node: ast.expr
+    place: Place
+    element: tuple[int, ...] = ()
+
+
+Step = At | Origin | None
+
 _Comprehension = ast.ListComp | ast.DictComp | ast.GeneratorExp
 
 _MADE_BY: dict[type, type[_Comprehension]] = {list: ast.ListComp, dict: ast.DictComp}
@@ -112,8 +98,8 @@ class Finder:
 
     def __init__(self, levels: Sequence[Level], accepts: Accepts, *, through_views: bool = False) -> None:
         self.levels = levels
-        self._accepts = accepts
-        self._through_views = through_views
+        self.accepts = accepts
+        self.through_views = through_views
 
     def place(self, depth: int) -> Place | None:
         """The statement that a live frame had come to."""
@@ -140,245 +126,29 @@ class Finder:
         if scope is None or reaching(node.id, scope, place.at) != Definition("parameter"):
             return False
         call, caller = place.called
-        passed = _bound(call, place.code).get(node.id)
+        passed = (bind_code(call, place.code) or {}).get(node.id)
         if passed is None or not self.is_tensor(passed, caller):
             return False
-        return not isinstance(passed, ast.Name) or self._still_is(passed.id, caller)
+        return not isinstance(passed, ast.Name) or self.still_is(passed.id, caller)
 
-    def origin(
-        self, node: ast.expr, place: Place, element: tuple[int, ...] = (), steps: int = 0
-    ) -> Origin | None:
-        """Where the value of ``node`` (or an element of it) was made."""
-        if steps > _DEEPEST:
-            return None
-        how = self._accepts(node, self, place)
-        if how is not None:
-            return self.made(node, place, how)
-        steps += 1
-        if self._through_views and view(node, self, place) is not None:
-            base = _viewed(node)
-            if base is not None:
-                return self.origin(base, place, (), steps)
-        match node:
-            case ast.NamedExpr():
-                return self.origin(node.value, place, element, steps)
-            case ast.Name():
-                return self._of_name(node.id, place, element, steps)
-            case ast.Tuple() | ast.List() if element and element[0] < len(node.elts):
-                return self.origin(node.elts[element[0]], place, element[1:], steps)
-            case ast.Attribute():
-                return self._of_attribute(node, place, steps)
-            case ast.Subscript():
-                return self._of_element(node, place, steps)
-            case ast.ListComp() | ast.GeneratorExp() if element:
-                return self._of_comprehended(node, place, element[1:], steps)
-            case ast.Call(func=ast.Attribute(value=receiver, attr=method)) if is_in_place(method):
-                return self.origin(receiver, place, element, steps)
-            case ast.Call():
-                return self._of_call(node, place, element, steps)
-            case _:
-                return None
-
-    # --- variables ------------------------------------------------------------------------------
-
-    def _of_name(self, name: str, place: Place, element: tuple[int, ...], steps: int) -> Origin | None:
-        if name in place.inner or (element and not self._keeps_elements(name, place)):
-            return None
-        scope = scope_of(place.source.tree, place.code)
-        if scope is None:
-            return self._of_comprehension(name, place)
-        if name in place.code.co_freevars:
-            return self._of_enclosing(name, place, element, steps)
-        if not is_local(name, scope):
-            return self._of_global(name, place, element, steps)
-        definition = reaching(name, scope, place.at)
-        if definition is None:
-            return None
-        if definition.kind == "parameter":
-            return self._of_parameter(name, place, element, steps)
-        return self._of_definition(definition, place, element, steps)
-
-    def _of_definition(
-        self, definition: Definition, place: Place, element: tuple[int, ...], steps: int
-    ) -> Origin | None:
-        assert definition.value is not None
-        assert definition.statement is not None
-        there = replace(place, at=definition.statement, inner=frozenset())
-        position = (*definition.position, *element)
-        if definition.kind == "assigned":
-            if definition.position and self._is_multi_view(definition.value, there):
-                return self._chosen(definition.value, there, "iteration")
-            return self.origin(definition.value, there, position, steps)
-        iterated, position = _iterated(definition.value, position)
-        made_by = self._comprehension(iterated, there, ast.ListComp, ast.GeneratorExp)
-        if made_by is not None:
-            return self._of_comprehended(made_by, there, position, steps)
-        if self._is_multi_view(iterated, there):
-            return self._chosen(iterated, there, "iteration")
-        same = self._same_element(iterated, definition, there)
-        if same is not None:
-            return self.origin(same, there, (), steps)
-        if isinstance(iterated, (ast.Tuple, ast.List)) and iterated.elts:
-            ways = {self._accepts(one, self, there) for one in iterated.elts}
-            if not position and None not in ways:
-                return self.made(iterated, there, ways.pop() or "" if len(ways) == 1 else "[]")
+    def origin(self, node: ast.expr, place: Place) -> Origin | None:
+        """Where the value of ``node`` was made: from one expression to the one before, until one made it."""
+        found: Step = At(node, place)
+        for _ in range(_DEEPEST + 1):
+            if not isinstance(found, At):
+                return found
+            how = self.accepts(found.node, self, found.place)
+            if how is not None:
+                return self.made(found.node, found.place, how)
+            found = _before(self, found)
         return None
 
-    def _same_element(self, iterated: ast.expr, definition: Definition, place: Place) -> ast.expr | None:
-        """The one element of a written-out list that the loop has come to: ``b`` in ``for p in [a, b]``."""
-        assert isinstance(definition.statement, (ast.For, ast.AsyncFor))
-        if place.depth is None or not isinstance(definition.statement.target, ast.Name):
-            return None
-        literal: ast.expr | None = iterated
-        if isinstance(iterated, ast.Name):
-            scope = scope_of(place.source.tree, place.code)
-            earlier = None if scope is None else reaching(iterated.id, scope, definition.statement)
-            literal = earlier.value if earlier is not None and not earlier.position else None
-        if not isinstance(literal, (ast.List, ast.Tuple)):
-            return None
-        now = self.value(definition.statement.target, place)
-        same = [one for one in literal.elts if now is not UNKNOWN and self.value(one, place) is now]
-        return same[0] if len(same) == 1 else None
-
-    def _comprehension(
-        self, node: ast.expr, place: Place, *kinds: type[_Comprehension]
-    ) -> _Comprehension | None:
-        """The comprehension, one of ``kinds``, that made all elements of a container."""
-        if isinstance(node, ast.Name) and node.id not in place.inner and _only_read(node.id, place):
-            scope = scope_of(place.source.tree, place.code)
-            earlier = None if scope is None else reaching(node.id, scope, place.at)
-            if earlier is None or earlier.kind != "assigned" or earlier.position or earlier.value is None:
-                return None
-            node = earlier.value
-        return node if isinstance(node, kinds) else None
-
-    def _of_comprehended(
-        self, node: _Comprehension, place: Place, element: tuple[int, ...], steps: int
-    ) -> Origin | None:
-        """Where a comprehension's elements were made: each of them by the same expression."""
-        made = node.value if isinstance(node, ast.DictComp) else node.elt
-        if element and not isinstance(made, ast.Tuple):
-            return None
-        names = {
-            one.id for part in node.generators for one in ast.walk(part.target) if isinstance(one, ast.Name)
-        }
-        return self.origin(made, replace(place, inner=place.inner | names), element, steps)
-
-    def _keeps_elements(self, name: str, place: Place) -> bool:
-        """Whether what a variable was given still holds what it held."""
-        now = self.value(ast.Name(name, ast.Load()), place)
-        return type(now) is tuple or isinstance(now, torch.Tensor) or _only_read(name, place)
-
-    def _of_comprehension(self, name: str, place: Place) -> Origin | None:
-        """``row`` in ``[row.add_(1) for row in x]``: what is iterated over, in the frame around it."""
-        inside = place.depth is not None and place.code.co_name in _COMPREHENSIONS
-        outer = self.place(place.depth + 1) if inside and place.depth is not None else None
-        if outer is None:
-            return None
-        ways = [
-            part.iter
-            for node in ast.walk(place.at)
-            for part in getattr(node, "generators", ())
-            if isinstance(part.target, ast.Name) and part.target.id == name
-        ]
-        return (
-            self._chosen(ways[0], outer, "iteration")
-            if len(ways) == 1 and self._is_multi_view(ways[0], outer)
-            else None
-        )
-
-    def _chosen(self, node: ast.expr, place: Place, how: str) -> Origin | None:
-        """A tensor taken apart by a loop or an unpacking, or the call that took it apart."""
-        if self._accepts not in (multi_view, view):
-            return self.origin(node, place)
-        return self.made(node, place, _multi_view_name(node) or how)
-
-    def _is_multi_view(self, node: ast.expr, place: Place) -> bool:
-        """Whether taking ``node`` apart gives views of one tensor."""
-        name = _multi_view_name(node)
-        if name is not None:
-            return self._accepts(node, self, place) is not None
-        return isinstance(self.value(node, place), torch.Tensor)
-
-    def _of_global(self, name: str, place: Place, element: tuple[int, ...], steps: int) -> Origin | None:
-        definition = at_the_end(name, place.source.tree)
-        code = self._module_code(place)
-        if definition is None or definition.kind != "assigned" or code is None:
-            return None
-        depth = next((i for i, level in enumerate(self.levels) if level.frame.f_code is code), None)
-        return self._of_definition(definition, Place(code, place.source, place.at, depth), element, steps)
-
-    def _of_enclosing(self, name: str, place: Place, element: tuple[int, ...], steps: int) -> Origin | None:
-        """A closure's variable: in the function around it, if that is still running."""
-        if place.depth is None:
-            return None
-        mine = value_of(ast.Name(name, ast.Load()), self.levels[place.depth].frame)
-        for depth in range(place.depth + 1, len(self.levels)):
-            level = self.levels[depth]
-            if name not in level.frame.f_code.co_cellvars:
-                continue
-            # another function's variable of that name, or an earlier call's of the same function
-            if value_of(ast.Name(name, ast.Load()), level.frame) is mine:
-                outer = self.place(depth)
-                return None if outer is None else self._of_name(name, outer, element, steps)
-        return None
-
-    def _module_code(self, place: Place) -> CodeType | None:
+    def module_code(self, place: Place) -> CodeType | None:
         """The code of the module that is being run; an imported one's is gone."""
         for level in self.levels:
             code = level.frame.f_code
             if code.co_name == "<module>" and code.co_filename == place.code.co_filename:
                 return code
-        return None
-
-    def _of_parameter(self, name: str, place: Place, element: tuple[int, ...], steps: int) -> Origin | None:
-        """What the caller passed for it."""
-        if place.depth is None:
-            return None
-        mine = value_of(ast.Name(name, ast.Load()), self.levels[place.depth].frame)
-        for depth in range(place.depth + 1, len(self.levels)):
-            code = self.levels[depth].frame.f_code
-            if is_plumbing(code) or code.co_filename.endswith("_contextlib.py"):
-                continue
-            caller = self.place(depth)
-            located = locate(code, self.levels[depth].lasti)
-            if caller is None or located is None or not isinstance(located.node, ast.Call):
-                return None
-            passed = self._passed(located.node, mine, caller)
-            if passed is None and depth == place.depth + 1:
-                passed = (bind_code(located.node, place.code) or {}).get(name)
-            return None if passed is None else self.origin(passed, caller, element, steps)
-        return None
-
-    def _passed(self, call: ast.Call, value: Any, place: Place) -> ast.expr | None:
-        """The one argument of the call that is this very object."""
-        if value is UNKNOWN:
-            return None
-        arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
-        same = [one for one in arguments if self.value(one, place) is value]
-        return same[0] if len({ast.dump(one) for one in same}) == 1 else None
-
-    # --- attributes and elements ----------------------------------------------------------------
-
-    def _of_attribute(self, node: ast.Attribute, place: Place, steps: int) -> Origin | None:
-        if place.depth is None:
-            return None
-        owner = self.value(node.value, place)
-        return None if owner is UNKNOWN else self.of_owned(owner, node, place, steps)
-
-    def of_owned(self, owner: Any, node: ast.Attribute, place: Place, steps: int = 0) -> Origin | None:
-        """Where ``owner.name`` was set: the one assignment in its classes that can have made it.
-
-        A library's module makes its own tensors: then where the module itself was made.
-        """
-        candidates = list(assignments(type(owner), node.attr))
-        if len(candidates) == 1:
-            value, statement, code, source = candidates[0]
-            if self.set_by_others(node.attr, code):
-                return None
-            return self.origin(value, Place(code, source, statement), (), steps)
-        if not candidates and isinstance(owner, torch.nn.Module) and _is_library_class(type(owner)):
-            return self.origin(node.value, place, (), steps)
         return None
 
     def set_by_others(self, name: str, home: CodeType) -> bool:
@@ -390,42 +160,7 @@ class Finder:
         """
         return may_set(name, home.co_filename, [level.frame.f_code.co_filename for level in self.levels])
 
-    def _of_element(self, node: ast.Subscript, place: Place, steps: int) -> Origin | None:
-        if _multi_view_name(node.value) is not None:
-            return self.origin(node.value, place, (0,), steps)
-        container = self.value(node.value, place)
-        index = self.value(node.slice, place)
-        if type(container) is tuple and type(index) is int and index >= 0:
-            # what a tuple holds, it has held from the start
-            return self.origin(node.value, place, (index,), steps)
-        if isinstance(container, torch.nn.Sequential):
-            return self.origin(node.value, place, (), steps)
-        kind = _MADE_BY.get(type(container))
-        made_by = None if kind is None else self._comprehension(node.value, place, kind)
-        return None if made_by is None else self._of_comprehended(made_by, place, (), steps)
-
-    # --- calls ----------------------------------------------------------------------------------
-
-    def _of_call(self, node: ast.Call, place: Place, element: tuple[int, ...], steps: int) -> Origin | None:
-        """Into the program's own function, if it has one way out."""
-        if isinstance(node.func, ast.Name) and not self._still_is(node.func.id, place):
-            return None
-        function = function_of(self.named(node.func, place))
-        if function is None or is_library(function.__code__):
-            return None
-        code = function.__code__
-        source = source_of(code)
-        scope = None if source is None else scope_of(source.tree, code)
-        if source is None or scope is None or isinstance(scope, (ast.Module, ast.AsyncFunctionDef)):
-            return None
-        returns = list(_returns(scope))
-        if len(returns) != 1 or returns[0].value is None:
-            return None
-        return self.origin(
-            returns[0].value, Place(code, source, returns[0], called=(node, place)), element, steps
-        )
-
-    def _still_is(self, name: str, place: Place) -> bool:
+    def still_is(self, name: str, place: Place) -> bool:
         """Whether a name has its value of then: no other definition has reached its frame since."""
         scope = None if place.depth is None else scope_of(place.source.tree, place.code)
         now = None if place.depth is None else self.place(place.depth)
@@ -444,8 +179,6 @@ class Finder:
                 return level.frame.f_globals.get(node.id, UNKNOWN)
         return UNKNOWN
 
-    # --- the answer -----------------------------------------------------------------------------
-
     def made(self, node: ast.expr, place: Place, how: str) -> Origin | None:
         """The expression as the answer; None for a library's."""
         if is_library(place.code):
@@ -460,6 +193,287 @@ class Finder:
         return Origin(node, place, how, (*found, *outer))
 
 
+# --- steps back: each gives the expression before, the origin, or None where neither is certain ---------
+
+
+def _before(finder: Finder, at: At) -> Step:
+    if finder.through_views and view(at.node, finder, at.place) is not None:
+        base = _viewed(at.node)
+        if base is not None:
+            return At(base, at.place)
+    step = next((step for kinds, step in _STEPS if isinstance(at.node, kinds)), None)
+    return None if step is None else step(finder, at.node, at.place, at.element)
+
+
+def _value_of_walrus(finder: Finder, node: ast.NamedExpr, place: Place, element: tuple[int, ...]) -> Step:
+    return At(node.value, place, element)
+
+
+def _of_variable(finder: Finder, node: ast.Name, place: Place, element: tuple[int, ...]) -> Step:
+    return _of_name(finder, node.id, place, element)
+
+
+def _of_display(finder: Finder, node: ast.Tuple | ast.List, place: Place, element: tuple[int, ...]) -> Step:
+    """The element of a tuple or list that is written out."""
+    return At(node.elts[element[0]], place, element[1:]) if element and element[0] < len(node.elts) else None
+
+
+# --- variables --------------------------------------------------------------------------------------
+def _of_name(finder: Finder, name: str, place: Place, element: tuple[int, ...]) -> Step:
+    if name in place.inner or (element and not _keeps_elements(finder, name, place)):
+        return None
+    scope = scope_of(place.source.tree, place.code)
+    if scope is None:
+        return _of_comprehension(finder, name, place)
+    if name in place.code.co_freevars:
+        return _of_enclosing(finder, name, place, element)
+    if not is_local(name, scope):
+        return _of_global(finder, name, place, element)
+    definition = reaching(name, scope, place.at)
+    if definition is None:
+        return None
+    if definition.kind == "parameter":
+        return _of_parameter(finder, name, place, element)
+    return _of_definition(finder, definition, place, element)
+
+
+def _of_definition(finder: Finder, definition: Definition, place: Place, element: tuple[int, ...]) -> Step:
+    assert definition.value is not None
+    assert definition.statement is not None
+    there = replace(place, at=definition.statement, inner=frozenset())
+    position = (*definition.position, *element)
+    if definition.kind == "assigned":
+        if definition.position and _is_multi_view(finder, definition.value, there):
+            return _chosen(finder, definition.value, there, "iteration")
+        return At(definition.value, there, position)
+    iterated, position = _iterated(definition.value, position)
+    made_by = _comprehension(finder, iterated, there, ast.ListComp, ast.GeneratorExp)
+    if made_by is not None:
+        return _of_comprehended(finder, made_by, there, position)
+    if _is_multi_view(finder, iterated, there):
+        return _chosen(finder, iterated, there, "iteration")
+    same = _same_element(finder, iterated, definition, there)
+    if same is not None:
+        return At(same, there)
+    if isinstance(iterated, (ast.Tuple, ast.List)) and iterated.elts:
+        ways = {finder.accepts(one, finder, there) for one in iterated.elts}
+        if not position and None not in ways:
+            return finder.made(iterated, there, ways.pop() or "" if len(ways) == 1 else "[]")
+    return None
+
+
+def _same_element(
+    finder: Finder, iterated: ast.expr, definition: Definition, place: Place
+) -> ast.expr | None:
+    """The one element of a written-out list that the loop has come to: ``b`` in ``for p in [a, b]``."""
+    assert isinstance(definition.statement, (ast.For, ast.AsyncFor))
+    if place.depth is None or not isinstance(definition.statement.target, ast.Name):
+        return None
+    literal: ast.expr | None = iterated
+    if isinstance(iterated, ast.Name):
+        scope = scope_of(place.source.tree, place.code)
+        earlier = None if scope is None else reaching(iterated.id, scope, definition.statement)
+        literal = earlier.value if earlier is not None and not earlier.position else None
+    if not isinstance(literal, (ast.List, ast.Tuple)):
+        return None
+    now = finder.value(definition.statement.target, place)
+    same = [one for one in literal.elts if now is not UNKNOWN and finder.value(one, place) is now]
+    return same[0] if len(same) == 1 else None
+
+
+def _comprehension(
+    finder: Finder, node: ast.expr, place: Place, *kinds: type[_Comprehension]
+) -> _Comprehension | None:
+    """The comprehension, one of ``kinds``, that made all elements of a container."""
+    if isinstance(node, ast.Name) and node.id not in place.inner and _only_read(node.id, place):
+        scope = scope_of(place.source.tree, place.code)
+        earlier = None if scope is None else reaching(node.id, scope, place.at)
+        if earlier is None or earlier.kind != "assigned" or earlier.position or earlier.value is None:
+            return None
+        node = earlier.value
+    return node if isinstance(node, kinds) else None
+
+
+def _of_one_comprehended(
+    finder: Finder, node: ast.ListComp | ast.GeneratorExp, place: Place, element: tuple[int, ...]
+) -> Step:
+    return _of_comprehended(finder, node, place, element[1:]) if element else None
+
+
+def _of_comprehended(finder: Finder, node: _Comprehension, place: Place, element: tuple[int, ...]) -> Step:
+    """Where a comprehension's elements were made: each of them by the same expression."""
+    made = node.value if isinstance(node, ast.DictComp) else node.elt
+    if element and not isinstance(made, ast.Tuple):
+        return None
+    names = {one.id for part in node.generators for one in ast.walk(part.target) if isinstance(one, ast.Name)}
+    return At(made, replace(place, inner=place.inner | names), element)
+
+
+def _keeps_elements(finder: Finder, name: str, place: Place) -> bool:
+    """Whether what a variable was given still holds what it held."""
+    now = finder.value(ast.Name(name, ast.Load()), place)
+    return type(now) is tuple or isinstance(now, torch.Tensor) or _only_read(name, place)
+
+
+def _of_comprehension(finder: Finder, name: str, place: Place) -> Step:
+    """``row`` in ``[row.add_(1) for row in x]``: what is iterated over, in the frame around it."""
+    inside = place.depth is not None and place.code.co_name in _COMPREHENSIONS
+    outer = finder.place(place.depth + 1) if inside and place.depth is not None else None
+    if outer is None:
+        return None
+    ways = [
+        part.iter
+        for node in ast.walk(place.at)
+        for part in getattr(node, "generators", ())
+        if isinstance(part.target, ast.Name) and part.target.id == name
+    ]
+    return (
+        _chosen(finder, ways[0], outer, "iteration")
+        if len(ways) == 1 and _is_multi_view(finder, ways[0], outer)
+        else None
+    )
+
+
+def _chosen(finder: Finder, node: ast.expr, place: Place, how: str) -> Step:
+    """A tensor taken apart by a loop or an unpacking, or the call that took it apart."""
+    if finder.accepts not in (multi_view, view):
+        return At(node, place)
+    return finder.made(node, place, _multi_view_name(node) or how)
+
+
+def _is_multi_view(finder: Finder, node: ast.expr, place: Place) -> bool:
+    """Whether taking ``node`` apart gives views of one tensor."""
+    name = _multi_view_name(node)
+    if name is not None:
+        return finder.accepts(node, finder, place) is not None
+    return isinstance(finder.value(node, place), torch.Tensor)
+
+
+def _of_global(finder: Finder, name: str, place: Place, element: tuple[int, ...]) -> Step:
+    definition = at_the_end(name, place.source.tree)
+    code = finder.module_code(place)
+    if definition is None or definition.kind != "assigned" or code is None:
+        return None
+    depth = next((i for i, level in enumerate(finder.levels) if level.frame.f_code is code), None)
+    return _of_definition(finder, definition, Place(code, place.source, place.at, depth), element)
+
+
+def _of_enclosing(finder: Finder, name: str, place: Place, element: tuple[int, ...]) -> Step:
+    """A closure's variable: in the function around it, if that is still running."""
+    if place.depth is None:
+        return None
+    mine = value_of(ast.Name(name, ast.Load()), finder.levels[place.depth].frame)
+    for depth in range(place.depth + 1, len(finder.levels)):
+        level = finder.levels[depth]
+        if name not in level.frame.f_code.co_cellvars:
+            continue
+        # another function's variable of that name, or an earlier call's of the same function
+        if value_of(ast.Name(name, ast.Load()), level.frame) is mine:
+            outer = finder.place(depth)
+            return None if outer is None else _of_name(finder, name, outer, element)
+    return None
+
+
+def _of_parameter(finder: Finder, name: str, place: Place, element: tuple[int, ...]) -> Step:
+    """What the caller passed for it."""
+    if place.depth is None:
+        return None
+    mine = value_of(ast.Name(name, ast.Load()), finder.levels[place.depth].frame)
+    for depth in range(place.depth + 1, len(finder.levels)):
+        code = finder.levels[depth].frame.f_code
+        if is_plumbing(code) or code.co_filename.endswith("_contextlib.py"):
+            continue
+        caller = finder.place(depth)
+        located = locate(code, finder.levels[depth].lasti)
+        if caller is None or located is None or not isinstance(located.node, ast.Call):
+            return None
+        passed = _passed(finder, located.node, mine, caller)
+        if passed is None and depth == place.depth + 1:
+            passed = (bind_code(located.node, place.code) or {}).get(name)
+        return None if passed is None else At(passed, caller, element)
+    return None
+
+
+def _passed(finder: Finder, call: ast.Call, value: Any, place: Place) -> ast.expr | None:
+    """The one argument of the call that is this very object."""
+    if value is UNKNOWN:
+        return None
+    arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+    same = [one for one in arguments if finder.value(one, place) is value]
+    return same[0] if len({ast.dump(one) for one in same}) == 1 else None
+
+
+# --- attributes and elements ------------------------------------------------------------------------
+def _of_attribute(finder: Finder, node: ast.Attribute, place: Place, element: tuple[int, ...]) -> Step:
+    if place.depth is None:
+        return None
+    owner = finder.value(node.value, place)
+    return None if owner is UNKNOWN else _owned(finder, owner, node, place)
+
+
+def _of_element(finder: Finder, node: ast.Subscript, place: Place, element: tuple[int, ...]) -> Step:
+    if _multi_view_name(node.value) is not None:
+        return At(node.value, place, (0,))
+    container = finder.value(node.value, place)
+    index = finder.value(node.slice, place)
+    if type(container) is tuple and type(index) is int and index >= 0:
+        # what a tuple holds, it has held from the start
+        return At(node.value, place, (index,))
+    if isinstance(container, torch.nn.Sequential):
+        return At(node.value, place)
+    kind = _MADE_BY.get(type(container))
+    made_by = None if kind is None else _comprehension(finder, node.value, place, kind)
+    return None if made_by is None else _of_comprehended(finder, made_by, place, ())
+
+
+# --- calls ------------------------------------------------------------------------------------------
+def _of_call(finder: Finder, node: ast.Call, place: Place, element: tuple[int, ...]) -> Step:
+    """Into the program's own function, if it has one way out."""
+    if isinstance(node.func, ast.Attribute) and is_in_place(node.func.attr):
+        return At(node.func.value, place, element)
+    if isinstance(node.func, ast.Name) and not finder.still_is(node.func.id, place):
+        return None
+    function = function_of(finder.named(node.func, place))
+    if function is None or is_library(function.__code__):
+        return None
+    code = function.__code__
+    source = source_of(code)
+    scope = None if source is None else scope_of(source.tree, code)
+    if source is None or scope is None or isinstance(scope, (ast.Module, ast.AsyncFunctionDef)):
+        return None
+    returns = list(_returns(scope))
+    if len(returns) != 1 or returns[0].value is None:
+        return None
+    return At(returns[0].value, Place(code, source, returns[0], called=(node, place)), element)
+
+
+def _owned(finder: Finder, owner: Any, node: ast.Attribute, place: Place) -> Step:
+    """Where ``owner.name`` was set: the one assignment in its classes that can have made it.
+
+    A library's module makes its own tensors: then where the module itself was made.
+    """
+    candidates = list(assignments(type(owner), node.attr))
+    if len(candidates) == 1:
+        value, statement, code, source = candidates[0]
+        if finder.set_by_others(node.attr, code):
+            return None
+        return At(value, Place(code, source, statement))
+    if not candidates and isinstance(owner, torch.nn.Module) and _is_library_class(type(owner)):
+        return At(node.value, place)
+    return None
+
+
+_STEPS: tuple[tuple[Any, Callable[[Finder, Any, Place, tuple[int, ...]], Step]], ...] = (
+    (ast.NamedExpr, _value_of_walrus),
+    (ast.Name, _of_variable),
+    ((ast.Tuple, ast.List), _of_display),
+    (ast.Attribute, _of_attribute),
+    (ast.Subscript, _of_element),
+    ((ast.ListComp, ast.GeneratorExp), _of_one_comprehended),
+    (ast.Call, _of_call),
+)
+
+
 # --- what makes a tensor -------------------------------------------------------------------------
 
 
@@ -470,13 +484,13 @@ def view(node: ast.expr, finder: Finder, place: Place) -> str | None:
             return "[]"
         return None
     if isinstance(node, ast.Attribute):
-        is_view = node.attr in VIEW_ATTRIBUTES and finder.is_tensor(node.value, place)
+        is_view = node.attr in views.attributes() and finder.is_tensor(node.value, place)
         return node.attr if is_view else None
     name = _multi_view_name(node)
     if name is not None:
         return name
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if node.func.attr in VIEWS or node.func.attr in _SOMETIMES_VIEWS:
+        if node.func.attr in views.methods() | views.SOMETIMES:
             return node.func.attr
         function = custom_function(node, finder, place)
         if function is not None:
@@ -518,7 +532,7 @@ def expanded(node: ast.expr, finder: Finder, place: Place) -> str | None:
     """Expressions after which several elements share memory."""
     if isinstance(node, ast.Call):
         name = _last_name(node.func)
-        return name if name in EXPANDING else None
+        return name if name in views.EXPANDING | views.EXPANDING_SEVERAL else None
     return None
 
 
@@ -577,7 +591,7 @@ def _multi_view_name(node: ast.expr) -> str | None:
     if not isinstance(node, ast.Call):
         return None
     name = _last_name(node.func)
-    return name if name in MULTI_VIEWS else None
+    return name if name in views.tied() else None
 
 
 def _last_name(node: ast.expr) -> str:
@@ -676,14 +690,6 @@ def _set_on(owner: str, name: str, scope: ast.AST) -> Iterator[tuple[ast.expr, a
             and node.value.args[0].value == name
         ):
             yield node.value.args[1], node
-
-
-def _bound(call: ast.Call, code: CodeType) -> dict[str, ast.expr]:
-    """The arguments of a call that runs ``code``, by parameter; empty where that isn't certain."""
-    bound = bind_code(call, code)
-    if bound is None and code.co_name == "forward":  # a module that is called
-        bound = bind_exact([call.func, *call.args], call.keywords, code.co_varnames[: code.co_argcount])
-    return bound or {}
 
 
 _READERS = frozenset({"enumerate", "zip", "reversed", "iter", "len", "list", "tuple"})

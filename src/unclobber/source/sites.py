@@ -24,8 +24,10 @@ from ..torch_internals import compat
 from ._stack import Stack, spot
 from .syntax import (
     Located,
+    Source,
     Span,
     characters,
+    extent_of,
     header,
     line_of,
     lines_of,
@@ -295,7 +297,14 @@ def _site(
         library=library,
         below=below,
         stack=stack,
+        statement_column=_column(found.statement, found.source),
     )
+
+
+def _column(statement: ast.stmt, source: Source) -> int | None:
+    """Where a statement starts in its first line, if not with it: a decorated one starts with its ``@``."""
+    extent = extent_of(statement, source) if header(statement)[0] == statement.lineno else None
+    return None if extent is None else extent[1]
 
 
 def _line_site(
@@ -308,11 +317,11 @@ def _line_site(
     text = raw.strip()
     column = len(raw) - len(raw.lstrip()) + 1 if text else 1
     first = last = line
-    statement = text
+    statement, start = text, None
     around = statement_at(code, lasti)
     if around is not None:
         first, last = header(around[0])
-        statement = statement_text(*around)
+        statement, start = statement_text(*around), _column(*around)
     return Site(
         path=path_of(code),
         line=line,
@@ -327,4 +336,5 @@ def _line_site(
         library=library,
         below=below,
         stack=stack,
+        statement_column=start,
     )

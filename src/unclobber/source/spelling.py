@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CodeType
 
 from ..derivatives import Rule, by_node, read_for, why, why_words
-from ..model import Site
+from ..model import Extent, Site
 from ..parsing import parse_expression
-from ..torch_internals import compat
+from ..torch_internals import compat, views
 from ._stack import Stack
-from .callables import LINEAR, MODULES, PYTHON_FUNCTIONS, VIEW_ATTRIBUTES, VIEWS, Form
+from .callables import LINEAR, MODULES, PYTHON_FUNCTIONS, Form
 from .operands import Edges, Operands, bind_call, bind_code, callee, imported, is_torch, operands
 from .sites import innermost_user, is_ours, is_plumbing, pairs
-from .syntax import Located, Source, locate, text_of
+from .syntax import Located, Source, extent_of, locate, text_of
 
 _LONGEST = 80
 """Characters; a longer expression tells a reader less than the line it stands on."""
@@ -35,6 +35,8 @@ class Spelling:
     gradient_of: str | None = None
     why: str | None = None
     why_words: str | None = None
+    extent: Extent | None = None
+    """Where ``expression`` stands, if it is an operand there: a result is not there yet."""
 
 
 def spell(
@@ -82,6 +84,7 @@ def spell(
         why_words=_linear_words(rule, role, words, needed)
         if names.linear
         else why_words(node_name, role, words, needed),
+        extent=None if expression is None else names.extents.get(role if role in names.texts else bare),
     )
 
 
@@ -130,6 +133,7 @@ class _Names:
     """Texts by torch's names; ``private`` ones name an operand, but the kept tensor is a copy of it."""
 
     texts: Mapping[str, str]
+    extents: Mapping[str, Extent | None] = field(default_factory=dict)
     private: frozenset[str] = frozenset()
     linear: bool = False
 
@@ -154,10 +158,11 @@ def _names(rule: Rule, role: str, stack: Stack, edges: Edges | None, shape: Sequ
     found, between = place
     matched = operands(found, between, rule, edges)
     texts = dict(matched.given)
+    extents: dict[str, Extent | None] = {}
     for key, node in matched.arguments.items():
         text = _text(node, found.source)
         if text is not None and _fits(node, shape, key):
-            texts[key] = text
+            texts[key], extents[key] = text, extent_of(node, found.source)
     for key, attribute in matched.attributes.items():
         called = found.node.func if isinstance(found.node, ast.Call) else None
         if isinstance(called, (ast.Name, ast.Attribute, ast.Subscript)):
@@ -171,11 +176,12 @@ def _names(rule: Rule, role: str, stack: Stack, edges: Edges | None, shape: Sequ
         else:
             results = {key: text for key, text in results.items() if text not in texts.values()}
     texts.update(results)
+    extents = {key: extent for key, extent in extents.items() if key not in results}
     if rule.operation == "addmm" and "alpha" not in matched.arguments:
         texts["alpha"] = "1"
     # An in-place operation that needs the old value of what it writes keeps a copy of its own.
     private = frozenset({"self"}) if matched.target is not None and matched.arguments else frozenset()
-    return _Names(texts, private, matched.linear)
+    return _Names(texts, extents, private, matched.linear)
 
 
 def _fits(node: ast.expr, shape: Sequence[int] | None, key: str) -> bool:
@@ -255,6 +261,20 @@ def _text(node: ast.AST, source: Source) -> str | None:
     return text if text and len(text) <= _LONGEST else None
 
 
+def mention(stack: Stack, expression: str) -> Extent | None:
+    """Where a name stands in the user's expression at ``stack``; None unless it does so exactly once."""
+    place = _located(stack)
+    if place is None:
+        return None
+    found = place[0]
+    same = [
+        node
+        for node in ast.walk(found.node)
+        if isinstance(node, ast.expr) and text_of(node, found.source) == expression
+    ]
+    return extent_of(same[0], found.source) if len(same) == 1 else None
+
+
 # --- written -------------------------------------------------------------------------------------
 def spell_write(site: Site | None, operation: str, stack: Stack) -> str | None:
     """The user's expression for what an operation wrote: ``d[:]`` in ``d[:] = 0``.
@@ -301,13 +321,13 @@ def base_of(expression: str) -> str | None:
         return None
     while True:
         if isinstance(node, ast.Subscript) or (
-            isinstance(node, ast.Attribute) and node.attr in VIEW_ATTRIBUTES
+            isinstance(node, ast.Attribute) and node.attr in views.attributes()
         ):
             node = node.value
         elif (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
-            and (node.func.attr in VIEWS or node.func.attr.endswith("_"))
+            and (node.func.attr in views.methods() or node.func.attr.endswith("_"))
         ):
             node = node.func.value
         else:

@@ -16,6 +16,7 @@ from itertools import islice
 from types import CodeType
 from typing import NamedTuple
 
+from ..model import Extent
 from ..parsing import texts
 
 _STARTED = time.time() - time.process_time()
@@ -212,6 +213,15 @@ def text_of(node: ast.AST, source: Source) -> str:
     column, end_column = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", 0)
     text = segment(source.lines, Span(line, end, column, end_column))
     return text if "\n" not in text else ast.unparse(node)
+
+
+def extent_of(node: ast.expr | ast.stmt, source: Source) -> Extent | None:
+    """Where a node stands, in characters; None where the text has no such lines."""
+    end_line, end_column = node.end_lineno, node.end_col_offset
+    if end_line is None or end_column is None or not 1 <= node.lineno <= end_line <= len(source.lines):
+        return None
+    first, last = source.lines[node.lineno - 1], source.lines[end_line - 1]
+    return node.lineno, characters(first, node.col_offset) + 1, end_line, characters(last, end_column) + 1
 
 
 # --- reading -----------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ Nothing here is imported with the package, because ``judge`` must not load torch
 __all__ = [
     "compat",
     "engine",
-    "inplace_modules",
+    "inplace",
     "own_writes",
     "patches",
+    "views",
 ]

@@ -115,6 +115,18 @@ def has_kernel(op_name: str, key: str = VERSION_KEY) -> bool:
     return bool(_dispatch_has_kernel(op_name, key))
 
 
+def view_overloads(name: str, kind: str) -> list[str]:
+    """The overloads of a function of torch's (``aten::split.Tensor``) whose schema returns one ``kind``
+    (``Tensor``, ``List[Tensor]``) that may share the first argument's memory."""
+    return [
+        f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
+        for schema in torch._C._jit_get_schemas_for_operator(f"aten::{name}")
+        if not schema.is_mutable
+        and [str(argument.type) for argument in schema.arguments[:1]] == ["Tensor"]
+        and [str(result.type) for result in schema.returns if result.alias_info is not None] == [kind]
+    ]
+
+
 def storage_key(tensor: torch.Tensor) -> int:
     """Identity of the tensor's StorageImpl: the same for all its views, unique while it lives.
 

@@ -27,22 +27,29 @@ def unread(source: str, statement: str | None = None) -> Site:
 
 
 @pytest.mark.parametrize(
-    ("source", "focus", "expected"),
+    ("source", "part", "expected"),
     [
-        ("torch.matmul(d, w2)", "d", "d"),
+        ("torch.matmul(d, w2)", (13, 14), "d"),
         ("torch.matmul(d, w2)", None, "torch.matmul(d, w2)"),
-        ("f(d, d)", "d", "f(d, d)"),
-        ("f(d.x, d)", "d.x", "d.x"),
-        ("f(数, d)", "d", "d"),
-        ("u.exp()", "e", "u.exp()"),
-        ("f(abcd)", "bc", "f(abcd)"),
-        ("x[0] ** 2", "x[0]", "x[0]"),
-        ("not python (", "python", "not python ("),
+        ("d @ (d + 1)", (0, 1), "d"),
+        ("d @ (d + 1)", (5, 10), "d + 1"),
+        ("f(数, d)", (5, 6), "d"),
     ],
 )
-def test_the_saved_tensor_inside_its_expression(source, focus, expected):
-    """It is underlined by itself where it occurs exactly once as a whole expression."""
-    assert underlined(unread(source), focus) == expected
+def test_the_saved_tensor_inside_its_expression(source, part, expected):
+    """Its name is underlined where it was found, however often it stands there."""
+    place = unread(source)
+    extent = part and (3, place.column + part[0], 3, place.column + part[1])
+    assert underlined(place, extent) == expected
+
+
+def test_a_part_goes_where_its_expression_went(tmp_path):
+    """The line was indented since."""
+    path = tmp_path / "net.py"
+    path.write_text("    y = d @ (d + 1)\n")
+    place = Site(str(path), 1, 5, 1, 16, "f", "d @ (d + 1)", 1, 1, "y = d @ (d + 1)")
+    span = Sources().locate(place, (1, 10, 1, 15))
+    assert (span.column, span.end_column) == (14, 19)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +74,7 @@ def test_the_statement_is_the_one_that_the_expression_is_in(tmp_path):
     """Of two equal statements on a line the right one is taken."""
     path = tmp_path / "net.py"
     path.write_text("c[1] = 0; c[1] = 0\n")
-    place = Site(str(path), 1, 11, 1, 15, "f", "c[1]", 1, 1, "c[1] = 0")
+    place = Site(str(path), 1, 11, 1, 15, "f", "c[1]", 1, 1, "c[1] = 0", statement_column=11)
     span = Sources().locate(place, statement=True)
     assert (span.column, span.end_column) == (11, 19)
 

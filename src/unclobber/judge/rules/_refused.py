@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...model import CODES, Finding, Fix, RefusalEvidence
-from ...torch_internals.inplace_modules import INPLACE_POSITION
+from ...torch_internals.inplace import module_positions
 
 
 def subject(evidence: RefusalEvidence) -> str:
@@ -116,7 +116,7 @@ def by_module(evidence: RefusalEvidence) -> bool:
     methods = [
         frame.function.rpartition(".") for frame in (() if site is None else site.below) if frame.library
     ]
-    return any(owner in INPLACE_POSITION and name == "forward" for owner, _, name in methods)
+    return any(owner in module_positions() and name == "forward" for owner, _, name in methods)
 
 
 def out_of_place(evidence: RefusalEvidence, otherwise: str) -> Fix:

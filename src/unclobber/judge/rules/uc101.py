@@ -8,7 +8,7 @@ changed is said beside it (``harmless``).
 from __future__ import annotations
 
 from ...model import Evidence, Finding, Fix, Write, culprit, listing
-from ...torch_internals.inplace_modules import INPLACE_POSITION
+from ...torch_internals.inplace import module_positions
 from .. import _own_writes
 from .._words import after_backward, line, sentence
 from . import uc101_detached
@@ -79,7 +79,7 @@ def _others(evidence: Evidence) -> str:
 
 def _takes_inplace(module: str) -> bool:
     """Whether a module's label, ``trunk.2 (Dropout)``, is one of a class with that argument."""
-    return module.rpartition("(")[2].rstrip(")") in INPLACE_POSITION
+    return module.rpartition("(")[2].rstrip(")") in module_positions()
 
 
 def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:

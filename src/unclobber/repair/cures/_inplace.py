@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import libcst as cst
 
-from ...torch_internals.inplace_modules import INPLACE_POSITION
+from ...torch_internals import inplace
 from .._syntax import expression, root_name
 
 # Names that end in an underscore and are no in-place form of a function without it.
@@ -21,13 +21,6 @@ _FILLERS = frozenset(
     {"normal_", "uniform_", "bernoulli_", "random_", "exponential_", "cauchy_", "log_normal_", "geometric_",
      "copy_", "fill_"}
 )  # fmt: skip
-
-# Position of `inplace` among the arguments; before it the input, unlike a module's.
-_FUNCTION_POSITION = {
-    "relu": 1, "relu6": 1, "selu": 1, "silu": 1, "mish": 1, "hardswish": 1, "hardsigmoid": 1,
-    "celu": 2, "elu": 2, "leaky_relu": 2, "dropout": 3, "dropout1d": 3, "dropout2d": 3, "dropout3d": 3,
-    "alpha_dropout": 3, "feature_alpha_dropout": 3, "hardtanh": 3, "threshold": 3, "rrelu": 4,
-}  # fmt: skip
 
 
 def is_inplace_name(name: str) -> bool:
@@ -182,7 +175,7 @@ def _position(call: cst.Call) -> int | None:
         if isinstance(func, cst.Name)
         else ""
     )
-    return INPLACE_POSITION.get(name, _FUNCTION_POSITION.get(name))
+    return inplace.module_positions().get(name, inplace.function_positions().get(name))
 
 
 def _words(func: cst.BaseExpression) -> set[str]:

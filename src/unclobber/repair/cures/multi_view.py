@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
+from ...torch_internals import views
 from .._proposal import Proposal
 from .._syntax import Source, is_place, root_name, walk
 from ..project import Project
@@ -18,11 +19,6 @@ from ._aliases import held_elsewhere
 from ._fresh import is_fresh
 from ._liveness import read_later
 from ._sites import callers, saved_spots
-
-_SPLITTERS = frozenset(
-    {"chunk", "split", "split_with_sizes", "tensor_split", "unbind", "hsplit", "vsplit", "dsplit"}
-)
-
 
 _ITERATORS = ("enumerate", "zip", "reversed")
 
@@ -135,7 +131,7 @@ def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str,
         if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)):
             continue
         name = node.func.attr.value
-        if name not in _SPLITTERS:
+        if name not in views.several():
             continue
         of = node.func.value
         count = _unpacked(statement, node)

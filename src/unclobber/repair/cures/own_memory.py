@@ -11,13 +11,12 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
+from ...torch_internals.views import EXPANDING
 from .._proposal import Proposal
 from .._syntax import Source, is_place, walk
 from ..project import Project
 from ._sites import saved_spots, write_spots
 from .clone_saved import cloned
-
-_REPEATS = frozenset({"expand", "expand_as", "broadcast_to", "as_strided", "unfold"})
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
@@ -38,7 +37,7 @@ def expansions(statement: cst.CSTNode) -> Iterator[cst.Call]:
     """The calls that show an element in several places; those that give one tensor."""
     for node in walk(statement):
         func = node.func if isinstance(node, cst.Call) else None
-        if isinstance(node, cst.Call) and isinstance(func, cst.Attribute) and func.attr.value in _REPEATS:
+        if isinstance(node, cst.Call) and isinstance(func, cst.Attribute) and func.attr.value in EXPANDING:
             yield node
 
 

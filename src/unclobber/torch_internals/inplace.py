@@ -1,0 +1,48 @@
+"""Where torch's modules and functions take ``inplace``, read from their signatures.
+
+torch is loaded by the call, not by the import: ``judge`` names this file, and is to cost nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any
+
+
+@cache
+def module_positions() -> Mapping[str, int]:
+    """By class of ``torch.nn``, where ``inplace`` stands among its constructor's arguments, from 0.
+
+    Example:
+        >>> module_positions()["ReLU"], module_positions()["Dropout"]
+        (0, 1)
+    """
+    import torch
+
+    modules = {
+        name: one
+        for name, one in vars(torch.nn).items()
+        if isinstance(one, type) and issubclass(one, torch.nn.Module)
+    }
+    return _positions(modules.items())
+
+
+@cache
+def function_positions() -> Mapping[str, int]:
+    """By function of ``torch.nn.functional``, the same; its input is at 0.
+
+    Example:
+        >>> function_positions()["relu"], function_positions()["dropout"]
+        (1, 3)
+    """
+    import torch.nn.functional
+
+    functions = vars(torch.nn.functional).items()
+    return _positions((name, one) for name, one in functions if inspect.isfunction(one) and name[0] != "_")
+
+
+def _positions(named: Iterable[tuple[str, Callable[..., Any]]]) -> dict[str, int]:
+    parameters = {name: list(inspect.signature(one).parameters) for name, one in named}
+    return {name: known.index("inplace") for name, known in parameters.items() if "inplace" in known}
