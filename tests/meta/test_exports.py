@@ -25,7 +25,7 @@ def _modules_with_exports():
 
 @pytest.mark.parametrize("name", _modules_with_exports())
 def test_all(name):
-    """Each ``__all__`` is sorted (constants, classes, the rest), has no name twice, and every name in it can be had."""
+    """Each ``__all__`` is sorted (constants, classes, the rest), names nothing twice and nothing missing."""
     module = importlib.import_module(name)
     exported = getattr(module, "__all__", [])
     assert exported == sorted(set(exported), key=lambda n: (not n.isupper(), not n[0].isupper(), n))

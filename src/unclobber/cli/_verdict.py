@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..model import Finding, Report
+from ..model.text import plural, size
 
 if TYPE_CHECKING:
     from ._program import Ending
@@ -43,34 +44,13 @@ def guard_line(report: Report) -> str:
     # UC1..: a value that backward needs was overwritten; the others' programs are refused by torch.
     overwritten = [finding for finding in report.findings if finding.code.startswith("UC1")]
     places = sum(finding.repaired for finding in overwritten)
-    kept = _size(report.totals.kept_bytes) + " kept at peak" if report.totals.kept_bytes else "nothing kept"
+    kept = size(report.totals.kept_bytes) + " kept at peak" if report.totals.kept_bytes else "nothing kept"
     if not overwritten:
         restored = "nothing to restore"
     elif places < len(overwritten):
         # The ledger counts conflicts of both kinds together, so how often each was met is not known.
-        restored = f"overwritten values restored at {places} of {_count(len(overwritten), 'place')}"
+        restored = f"overwritten values restored at {places} of {plural(len(overwritten), 'place')}"
     else:
-        times = _count(max(report.totals.conflicts, places), "overwritten value")
-        restored = f"{times} restored for backward ({_count(places, 'place')})"
+        times = plural(max(report.totals.conflicts, places), "overwritten value")
+        restored = f"{times} restored for backward ({plural(places, 'place')})"
     return f"guard: {restored}, {kept}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _size(count: int) -> str:
-    """Bytes in the largest decimal unit that leaves at least 1.
-
-    Example:
-        >>> _size(4), _size(1234), _size(2_500_000_000)
-        ('4 bytes', '1.2 kB', '2.5 GB')
-    """
-    if count < 1000:
-        return _count(count, "byte")
-    amount = float(count)
-    for unit in ("kB", "MB", "GB", "TB"):
-        amount /= 1000
-        if amount < 999.95 or unit == "TB":
-            return f"{amount:.1f} {unit}"
-    raise AssertionError("the loop ends at TB")

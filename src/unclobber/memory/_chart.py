@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..model.text import shape, size, times
 from ._facts import Kept, MemoryReport, Moment
-from ._words import shape, short, size
+from ._words import short
 
 WIDTH = 760
 HEIGHT = 260
@@ -149,7 +150,7 @@ def _life_text(one: Kept) -> str:
     if role.why:
         text += f" — {role.why}"
     if len(one.roles) > 1:
-        text += f". Saved {len(one.roles)} times, counted once"
+        text += f". Saved {times(len(one.roles))}, counted once"
     if not one.needed:
         text += ". Never asked for"
     return f"{text}. From operation {one.since} to {one.until}."

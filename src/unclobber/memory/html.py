@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from ..model.text import listing, plural, shape, size, times
 from ..parsing import text_of
 from ._chart import Chart, Lives, chart, lives
 from ._facts import Kept, Line, MemoryReport
-from ._words import several, shape, short, size, times
+from ._words import short
 
 _AROUND = 2
 """Source lines shown before and after each line that keeps something."""
@@ -53,7 +54,7 @@ def to_html(report: MemoryReport) -> str:
     import jinja2
 
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(size=size, short=short, shape=shape, several=several, times=times)
+    environment.filters.update(size=size, short=short, shape=shape, listing=listing, times=times)
     template = resources.files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
     drawn: Chart | None = chart(report) if report.timeline else None
     alive: Lives | None = lives(report) if report.timeline else None
@@ -124,7 +125,7 @@ def about(line: Line, kept: Sequence[Kept]) -> str:
     texts = []
     for (what, why), members in counts.items():
         total = size(sum(one.bytes for one in members))
-        often = "" if len(members) == 1 else f" ({len(members)} tensors)"
+        often = "" if len(members) == 1 else f" ({plural(len(members), 'tensor')})"
         texts.append(f"{total}: {what}{often}{f' — {why}' if why else ''}.")
-    where = f" In {several(line.modules)}." if line.modules else ""
+    where = f" In {listing(line.modules, limit=1)}." if line.modules else ""
     return " ".join(texts) + where

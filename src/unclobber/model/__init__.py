@@ -17,7 +17,6 @@ from ._save import Save
 from ._site import Frame, Site
 from ._write import Write
 from .faults import asked
-from .text import listing
 
 __all__ = [
     "CODES",
@@ -47,7 +46,7 @@ __all__ = [
     "Write",
     "asked",
     "culprit",
-    "listing",
     "overwrites",
+    "text",
     "touching",
 ]

@@ -54,7 +54,7 @@ def page(code: str) -> Page:
         'graph-freed'
     """
     name = CODES[code]
-    file = resources.files(__name__) / "pages" / f"{code}.md"
+    file = resources.files(__name__) / f"{code}.md"
     return Page(code, name, GISTS[code], file.read_text(encoding="utf-8"))
 
 

@@ -7,7 +7,8 @@ changed is said beside it (``harmless``).
 
 from __future__ import annotations
 
-from ...model import Evidence, Finding, Fix, culprit, listing
+from ...model import Evidence, Finding, Fix, culprit
+from ...model.text import listing
 from ...torch_internals.inplace_modules import INPLACE_POSITION
 from .. import _own_writes
 from .._words import after_backward, line, sentence

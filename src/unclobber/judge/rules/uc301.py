@@ -8,7 +8,8 @@ the loop, a tensor cached on a module.
 
 from __future__ import annotations
 
-from ...model import Finding, Fix, FreedEvidence, Need, Save, listing
+from ...model import Finding, Fix, FreedEvidence, Need, Save
+from ...model.text import listing
 from .._words import place
 
 
