@@ -79,7 +79,7 @@ class Run:
                 sys.addaudithook(self.reads)
             sys.addaudithook(self.events)
             try:
-                _overlay.run_as_main(
+                _overlay.run_script(
                     job.script, job.arguments, job.overlay, job.copy, job.folder or os.getcwd(), compiled
                 )
             except BaseException as failure:

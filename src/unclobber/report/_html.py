@@ -92,10 +92,7 @@ def _summary(report: Report) -> str:
             return "No findings: the program failed for reasons of its own"
         return "No findings"
     left = [finding for finding in report.findings if not finding.repaired]
-    errors = sum(finding.severity == "error" for finding in left)
-    counts = [words.plural(errors, "error")] if errors else []
-    if warnings := len(left) - errors:
-        counts.append(words.plural(warnings, "warning"))
+    counts = words.severities(left)
     if repaired := len(report.findings) - len(left):
         counts.append(f"{repaired} repaired by guard")
     return words.listing(counts)

@@ -53,11 +53,7 @@ def report_to_text(report: Report, options: RenderOptions) -> str:
     stories = [to_text(f, width=options.width, colour=options.colour) for f in report.findings]
     first = summary_line(report.findings[0])
     if len(stories) > 1:
-        errors = sum(f.severity == "error" for f in report.findings)
-        counts = [words.plural(errors, "error")] if errors else []
-        if warnings := len(stories) - errors:
-            counts.append(words.plural(warnings, "warning"))
-        stories.append(words.listing(counts))
+        stories.append(words.listing(words.severities(report.findings)))
         first += f" (and {words.plural(len(report.findings) - 1, 'more finding')})"
     if said:
         stories.append("\n".join(said))

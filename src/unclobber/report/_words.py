@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Sequence
 
-from ..model import Fix
+from ..model import Finding, Fix
 from ..model.text import listing as listing
 from ..model.text import ordinal as ordinal
 from ..model.text import plural as plural
@@ -32,6 +32,13 @@ def verified(fix: Fix) -> str:
     if fix.verified == "whole-run":
         return "verified: to the end"
     return f"verified: up to backward {fix.verified.removeprefix('backward-')}"
+
+
+def severities(findings: Sequence[Finding]) -> list[str]:
+    """How many errors and how many warnings there are, without those that are none."""
+    errors = sum(finding.severity == "error" for finding in findings)
+    counts = [(errors, "error"), (len(findings) - errors, "warning")]
+    return [plural(count, noun) for count, noun in counts if count]
 
 
 def tensor(sizes: Sequence[int], dtype: str) -> str:

@@ -65,9 +65,9 @@ _PLUMBING_FILES = (os.path.join("torch", "_ops.py"), os.path.join("torch", "_lib
 _RELAYS = frozenset(("__torch_function__", "__torch_dispatch__"))
 """Methods through which every operation of a subclass or under a mode goes."""
 
-_RUN_PROGRAM = frozenset(("_run_as_main", "_run_as_child"))
-"""The command's functions that run the user's script or module (`cli/_target.py`), and a process that it
-started (`cli/children`)."""
+_RUN_PROGRAM = frozenset(("run_as_main", "_run_as_child"))
+"""Our functions that run the user's script or module (`main_module`), and a process that it started
+(`cli/children`)."""
 
 _known: dict[str, bool] = {}
 
