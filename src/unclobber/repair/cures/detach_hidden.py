@@ -181,7 +181,7 @@ def after_backward(
     called = [n.func for n in walk(home.body) if isinstance(n, cst.Call)]
     objects = [func.value if isinstance(func, cst.Attribute) else func for func in called]
     names = [source.code(one) for func in zip(called, objects, strict=True) for one in func if is_place(one)]
-    imported = source.imported_names()
+    imported = source.imported_names
     for name in dict.fromkeys(names):
         if name.split(".")[0] in imported:
             continue
