@@ -98,10 +98,10 @@ def never() -> bool:
 
 
 may_rest: Callable[[], bool] = never
-"""Whether backward may run unseen; set by ``_rest`` while a session is active."""
+"""Whether backward may run unseen; set by ``rest`` while a session is active."""
 
 look_ahead: Callable[[BackwardCall], Callable[[], None] | None] | None = None
-"""Called with each backward call before it runs, set by ``_unmarked`` while a session is active; what it
+"""Called with each backward call before it runs, set by ``unmarked`` while a session is active; what it
 returns is called at the end."""
 
 

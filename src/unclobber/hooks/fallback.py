@@ -1,4 +1,4 @@
-"""Seeing writes by public means alone, where the kernels of ``_writes`` fail their self-test.
+"""Seeing writes by public means alone, where the kernels of ``kernels`` fail their self-test.
 
 A dispatch mode sees every operation of its own thread, mutating or not: about twice as slow, and
 blind to other threads. The ledger can't tell the difference.

@@ -21,7 +21,7 @@ _originals: list[tuple[Any, str, Any]] = []
 
 
 def install() -> None:
-    """Begin to hear of registrations; the kernels of ``_writes`` must be there already."""
+    """Begin to hear of registrations; the kernels of ``kernels`` must be there already."""
     _wrap(torch.library.Library, "define", _define)
     _wrap(torch.library.Library, "impl", _impl)
     _wrap(compat.loader_home(), "load_library", _load)

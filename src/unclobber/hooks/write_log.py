@@ -140,7 +140,7 @@ _follower = _Follower()
 
 
 def install() -> None:
-    """Begin to hear of writes; the kernels of ``_writes`` (or its fallback) must be there already."""
+    """Begin to hear of writes; the kernels of ``kernels`` (or its fallback) must be there already."""
     kernels.listen(_follower)
 
 

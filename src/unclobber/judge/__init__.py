@@ -1,7 +1,7 @@
 """Decide which writes spoilt which saved tensors.
 
 A judgement is a pure function of facts: no torch, no clock, no files. What can only be seen while
-a program runs was written down by ``observe`` and ``ledger``; wording belongs to ``report``.
+a program runs was written down by ``hooks`` and ``record``; layout belongs to ``report``.
 One file in ``rules/`` is one way to be wrong; ``RULES`` is the order in which they are asked.
 """
 

@@ -1,7 +1,7 @@
 """Facts handed between stages: frozen, picklable, no torch, no logic.
 
-``observe`` and ``ledger`` produce them, ``judge`` joins them into findings, ``report`` and
-``repair`` read them. Nothing here imports anything else of this package.
+``evidence`` makes them of what ``hooks`` and ``record`` have seen, ``judge`` joins them into findings,
+``report`` and ``repair`` read them. Nothing here imports anything else of this package.
 """
 
 from ._about import PACKAGE, VERSION

@@ -1,6 +1,6 @@
 """A session's answers where torch checks nothing: ``ctx`` attributes, gradients, recomputations.
 
-What ``observe`` saw beyond autograd's own saves arrives here (see ``observe/_conflicts``), is
+What ``hooks`` saw beyond autograd's own saves arrives here (see ``hooks/_conflicts``), is
 described, judged and handed to the session's policy: ``watch`` warns or, if strict, raises;
 ``guard`` has given the right values where that can be done and refuses where it can't.
 """

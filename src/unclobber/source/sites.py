@@ -75,7 +75,7 @@ _known: dict[str, bool] = {}
 def is_library(code: CodeType) -> bool:
     """Whether ``code`` is torch's, an installed package's, the standard library's or this package's.
 
-    So is what ``torch.compile`` put in a function's place: it knows no lines (see ``_compiled``).
+    So is what ``torch.compile`` put in a function's place: it knows no lines (see ``compiled``).
 
     Example:
         >>> is_library(os.path.join.__code__), is_library(compile("1", "<stdin>", "exec"))
