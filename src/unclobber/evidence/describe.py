@@ -79,7 +79,7 @@ def evidence(
         changed_too=_changed_too(saved, ledger)
         if standing.refused and (unread or not standing.changed)
         else (),
-        value_known=saved.filing is not None and not standing.unseen and saved.filing.book is not None,
+        value_known=saved.filing is not None and not standing.unseen and saved.filing.log is not None,
         unread=unread,
         unseen=standing.unseen,
         swapped=standing.swapped,
@@ -174,7 +174,7 @@ def _save(saved: SavedTensor, node: Any, role: str | None, frames: list[FrameTyp
     spelling = _spelling.spell(site, node_name, role, saved.stack, shape=shape, name=name)
     expression = spelling.expression or owners.variable_name(alias, _user_frames(of_forward=True))
     filing = saved.filing
-    times = filing.book.times(saved) if filing is not None and filing.book is not None else 1
+    times = filing.log.times(saved) if filing is not None and filing.log is not None else 1
     return replace(
         unplaced(saved),
         site=site,

@@ -34,7 +34,7 @@ class WriteMode(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         listener = self._listener
-        if func._schema.is_mutable and (listener.pending or listener.watched or listener.books):
+        if func._schema.is_mutable and (listener.pending or listener.watched or listener.logs):
             name = func._schema.name.partition("::")[2]
             for tensor in kernels.written_tensors(func, args, kwargs):
                 listener.before_write(tensor, name, True, args, kwargs)

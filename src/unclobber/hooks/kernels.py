@@ -42,7 +42,7 @@ class Listener(Protocol):
 
     pending: Any
     watched: Any
-    books: Any
+    logs: Any
     follows_views: bool = False
     """Whether it is called all the same for one tensor that requires grad, which may have views."""
 
@@ -50,7 +50,7 @@ class Listener(Protocol):
         """Take from ``pending`` what the running operation itself has just saved of ``tensors``."""
         return []
 
-    def doubt(self, operation: str, tensors: list[torch.Tensor], records: bool) -> Any:
+    def unverified(self, operation: str, tensors: list[torch.Tensor], records: bool) -> Any:
         """Return what will know whether an operation wrote to ``tensors`` unseen, or None."""
         return None
 
@@ -114,7 +114,7 @@ def anyone_told_of(tensors: Iterable[torch.Tensor | None]) -> bool:
     """Whether a write to ``tensors`` could matter to a listener: something else holds their memory, as a
     save does by its alias, or a listener follows memory that it need not hold."""
     for listener in _listeners.now:
-        if not listener.pending and (listener.watched or listener.books):
+        if not listener.pending and (listener.watched or listener.logs):
             return True
     for tensor in tensors:  # noqa: SIM110  (a generator costs as much as the rest)
         if tensor is not None and compat.holders(tensor) > 1:
@@ -252,7 +252,7 @@ def _kernel_for(name: str) -> tuple[str, Callable[..., Any]] | None:
     if packet.startswith(_FILLS_AFTER_SAVING):
         written = _Written(written.positions[:-1], written.names)
     if not written.positions and not written.names:
-        return None if _is_torchs(name) else (compat.WRITE_KEY, _doubted_kernel(op, name))
+        return None if _is_torchs(name) else (compat.WRITE_KEY, _unverified_kernel(op, name))
     if has and not _is_torchs(name):
         # `torch.library.custom_op` has a kernel there that bumps first and writes then: be before it
         original = torch.library.get_kernel(name, compat.VERSION_KEY).call_boxed
@@ -357,7 +357,7 @@ def _plain_kernel(op: Any, packet: str) -> Callable[..., Any]:
             if (
                 listener.pending
                 or listener.watched
-                or listener.books
+                or listener.logs
                 or (listener.follows_views and target.requires_grad)
             ):
                 listener.before_write(target, packet, True, (target, *args), kwargs)
@@ -388,7 +388,7 @@ def _overriding_kernel(op: Any, name: str, packet: str) -> Callable[..., Any]:
             if (
                 listener.pending
                 or listener.watched
-                or listener.books
+                or listener.logs
                 or (listener.follows_views and target.requires_grad)
             ):
                 listener.before_write(target, packet, True, (target, *args), kwargs)
@@ -430,7 +430,7 @@ def _general_kernel(
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         watched = _tell(listeners.now, packet, bumps, written, args, kwargs)
-        marks = () if bumps else [(t, t._version, book, book.bumps) for t, book in watched]
+        marks = () if bumps else [(t, t._version, log, log.bumps) for t, log in watched]
         compat.ignore_writes()
         try:
             if original is not None:
@@ -441,8 +441,8 @@ def _general_kernel(
         finally:
             if listeners.now:
                 compat.see_writes()
-            for tensor, version, book, before in marks:
-                book.settle(max(book.bumps, before + tensor._version - version), by_last_write=True)
+            for tensor, version, log, before in marks:
+                log.settle(max(log.bumps, before + tensor._version - version), by_last_write=True)
 
     return kernel
 
@@ -464,7 +464,7 @@ def _private_kernel(op: Any) -> Callable[..., Any]:
     return kernel
 
 
-def _doubted_kernel(op: Any, name: str) -> Callable[..., Any]:
+def _unverified_kernel(op: Any, name: str) -> Callable[..., Any]:
     """An operation that isn't torch's own and declares no write.
 
     Not all schemas are true. Whether its inputs are the same afterwards is looked at in its 1st, 2nd,
@@ -485,23 +485,23 @@ def _doubted_kernel(op: Any, name: str) -> Callable[..., Any]:
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         nth = next(runs)
-        doubts = []
+        unverified = []
         if nth & (nth - 1) == 0 or name in caught:
             tensors: list[torch.Tensor] = []
             _flatten([*args, *kwargs.values()], tensors)
             for listener in listeners.now:
-                if listener.pending or listener.watched or listener.books:
-                    doubts.append(listener.doubt(packet, tensors, _records(args)))
-        doubts = [doubt for doubt in doubts if doubt is not None]
-        if not doubts:
+                if listener.pending or listener.watched or listener.logs:
+                    unverified.append(listener.unverified(packet, tensors, _records(args)))
+        unverified = [call for call in unverified if call is not None]
+        if not unverified:
             return run(keyset, args, kwargs)
-        culprit = Culprit(doubts[0].changed, doubts[0].nbytes)
+        culprit = Culprit(unverified[0].changed, unverified[0].nbytes)
         try:
             with culprit:
                 return run(keyset, args, kwargs)
         finally:
             stack = culprit.stack or frames.capture(2)
-            wrote = [doubt.settle(stack) for doubt in doubts]
+            wrote = [call.settle(stack) for call in unverified]
             if any(wrote):
                 caught[name] = packet
 
@@ -552,7 +552,7 @@ def _undeclared_kernel(op: Any, packet: str) -> Callable[..., Any]:
                 own = listener.take_own_saves(written)
                 others -= len(own)
                 aside.append((listener.pending, own))
-            elif listener.watched or listener.books:
+            elif listener.watched or listener.logs:
                 others += len(args)  # a listener that need not hold what it follows
         try:
             return (told if others > 0 else untold)(keyset, *args, **kwargs)
@@ -580,14 +580,14 @@ def _tell(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> list[tuple[torch.Tensor, Any]]:
-    """Tell everyone of every written tensor; pairs of those that someone watches with their books."""
+    """Tell everyone of every written tensor; pairs of those that someone watches with their logs."""
     watched = []
     for listener in listeners:
-        if listener.pending or listener.watched or listener.books:
+        if listener.pending or listener.watched or listener.logs:
             for tensor in written.tensors(args, kwargs):
-                book = listener.before_write(tensor, packet, bumps, args, kwargs)
-                if book is not None:
-                    watched.append((tensor, book))
+                log = listener.before_write(tensor, packet, bumps, args, kwargs)
+                if log is not None:
+                    watched.append((tensor, log))
     return watched
 
 

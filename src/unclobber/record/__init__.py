@@ -9,10 +9,10 @@ from ._write_event import WriteEvent
 from .content import differing, same_bits
 from .fingerprints import Fingerprint, Fingerprints, Place
 from .ledger import METADATA_ONLY, Ledger, Standing, same_memory
-from .misread import LARGEST_COPY
 from .saved import History, SavedTensor, UncheckedSave
 from .saved_bytes import SavedBytes
 from .selection import select
+from .self_overlap import LARGEST_COPY
 
 __all__ = [
     "LARGEST_COPY",

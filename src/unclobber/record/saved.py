@@ -11,8 +11,8 @@ from ..source import Stack
 from ..torch_internals import compat
 
 if TYPE_CHECKING:
-    from ._storage import StorageBook
-    from ._undo import Cell, Moment
+    from ._storage import StorageLog
+    from ._undo import LogPosition, UndoLog
     from ._write_event import WriteEvent
     from .fingerprints import Fingerprint
 
@@ -68,15 +68,25 @@ class Filing:
     """Where a save stands in the log of its storage."""
 
     __slots__ = (
-        "book", "bumps", "cell", "detached", "history", "moment", "nth", "original", "sealed", "since",
-        "swap", "unseen",
+        "bumps",
+        "detached",
+        "history",
+        "log",
+        "nth",
+        "original",
+        "position",
+        "sealed",
+        "since",
+        "swap",
+        "undo_log",
+        "unseen",
     )  # fmt: skip
 
-    def __init__(self, book: StorageBook | None, since: int, bumps: int, nth: int, unseen: bool) -> None:
-        self.book = book
+    def __init__(self, log: StorageLog | None, since: int, bumps: int, nth: int, unseen: bool) -> None:
+        self.log = log
         """None where the tensor has no storage of its own: then only its version counter speaks."""
         self.since = since
-        """Number of writes that the book had recorded when the tensor was saved."""
+        """Number of writes that the log had recorded when the tensor was saved."""
         self.bumps = bumps
         """How many of those moved a version counter."""
         self.nth = nth
@@ -87,9 +97,9 @@ class Filing:
         """The last ``.data =`` or ``set_`` that gave the saved tensor other memory."""
         self.detached: Stack | None = None
         """Where ``detach_`` took the history of a tensor that another operation than its own saved."""
-        self.cell: Cell | None = None
-        self.moment: Moment | None = None
-        """Where in its cell's log of overwritten values it was saved."""
+        self.undo_log: UndoLog | None = None
+        self.position: LogPosition | None = None
+        """Where in the undo log it was saved."""
         self.sealed: int | None = None
         """Version counter when the session ended, if it has ended."""
         self.original: torch.Tensor | None = None
@@ -100,7 +110,7 @@ class Filing:
     @property
     def written(self) -> bool:
         """Whether its memory was written since, its tensor given other memory, or that is not known."""
-        return self.swap is not None or self.book is None or self.book.serial != self.since
+        return self.swap is not None or self.log is None or self.log.serial != self.since
 
 
 class Life:

@@ -15,7 +15,7 @@ import torch
 from ..evidence import describe, reads, stretch
 from ..hooks.unmarked import Unmarked
 from ..hooks.write_log import Written
-from ..judge import judge, judge_dirty, judge_gradient, judge_misread, judge_unmarked
+from ..judge import judge, judge_dirty, judge_gradient, judge_self_overlap, judge_unmarked
 from ..model import Finding, Need, Save, Write, asked
 from ..record import Fingerprint, Ledger, SavedTensor, Standing
 from ..source import Stack, frames, sites, spelling
@@ -179,14 +179,14 @@ class SilentConflicts:
         # The derivative of what was written is nowhere to be had, so guard has nothing to give.
         session.tell(session.keep(key, make, certain), refuse=session.policy == "guard")
 
-    def misread(self, operation: str, stack: Stack) -> None:
+    def self_overlap(self, operation: str, stack: Stack) -> None:
         """UC102: an operation is about to read what it has overwritten itself."""
         session = self._session
         if not session.active:
             return
 
         def make() -> Finding | None:
-            return judge_misread(_write(operation, stack), sites.resolve(stack, sites.right_side))
+            return judge_self_overlap(_write(operation, stack), sites.resolve(stack, sites.right_side))
 
         message = "a tensor is overwritten by an operation that still reads the old values"
         finding = session.keep(

@@ -110,7 +110,7 @@ class Session:
         self._hooks: _saves.SavedTensorHooks | None = None
         self._lock = threading.RLock()
         self._silent = SilentConflicts(self)
-        self.ledger.misread = self._silent.misread
+        self.ledger.on_self_overlap = self._silent.self_overlap
         self._begun = compiled.now()
         self.backwards_before = 0
         """Backward calls of the process before this session."""

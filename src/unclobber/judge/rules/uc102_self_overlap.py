@@ -12,7 +12,7 @@ from ...model import Finding, Fix, Need, Site, Write
 from ...parsing import parse
 
 
-def judge_misread(write: Write, read: Site | None) -> Finding:
+def judge_self_overlap(write: Write, read: Site | None) -> Finding:
     """The finding for ``write``, seen to give another result than if its inputs were read first.
 
     Args:

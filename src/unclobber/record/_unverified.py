@@ -13,7 +13,7 @@ import torch
 
 from ..source import Stack
 from ..torch_internals import compat
-from ._storage import StorageBook
+from ._storage import StorageLog
 from .content import same_bits
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ class Input(NamedTuple):
 
     tensor: torch.Tensor
     before: torch.Tensor
-    book: StorageBook
+    log: StorageLog
     serial: int
     """Writes that were seen before the operation: what it writes by torch's own operations is told anyway."""
 
 
-class Doubt:
+class UnverifiedCall:
     """One run of an operation that may write unseen."""
 
     def __init__(self, ledger: Ledger, operation: str, inputs: list[Input]) -> None:
@@ -54,10 +54,10 @@ class Doubt:
                     wrote = True
                     after = each.tensor.clone()
                     each.tensor.copy_(each.before)  # so that what was there can be kept
-                    self._ledger.enter(each.tensor, each.book, self._operation, stack)
+                    self._ledger.enter(each.tensor, each.log, self._operation, stack)
                     each.tensor.copy_(after)
         return wrote
 
 
 def _written_unseen(each: Input) -> bool:
-    return each.book.serial == each.serial and not same_bits(each.tensor, each.before)
+    return each.log.serial == each.serial and not same_bits(each.tensor, each.before)
