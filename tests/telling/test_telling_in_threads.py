@@ -14,12 +14,12 @@ import torch
 from conflict_programs import PROGRAMS, Run, source_of
 
 import unclobber
-from unclobber.derivatives import table
+from unclobber.derivatives import torch_table
 from unclobber.parsing import texts
 from unclobber.report import _callers
 from unclobber.source import syntax
 
-CACHES = (syntax._parsed, _callers._counted, table._table, table._by_node)
+CACHES = (syntax._parsed, _callers._counted, torch_table._table, torch_table._by_node)
 
 
 @pytest.fixture

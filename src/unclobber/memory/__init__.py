@@ -5,17 +5,17 @@ A run is recorded whole (every operation, every storage, every save) and interpr
 ``html`` show what they found.
 """
 
-from ._facts import Candidate, Gradient, InPlaceUse, Kept, Line, MemoryReport, Moment, Peak
+from ._facts import Candidate, Gradient, InPlaceUse, KeptStorage, Line, LiveBytes, MemoryReport, Peak
 from .runs import record
 
 __all__ = [
     "Candidate",
     "Gradient",
     "InPlaceUse",
-    "Kept",
+    "KeptStorage",
     "Line",
+    "LiveBytes",
     "MemoryReport",
-    "Moment",
     "Peak",
     "html",
     "json",

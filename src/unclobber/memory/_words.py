@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from ._facts import Place
+from ._facts import Location
 
 
-def short(place: Place | None) -> str:
+def short(place: Location | None) -> str:
     """``train.py:14``; the folder too where the file name alone says little."""
     if place is None:
         return "(unknown line)"

@@ -14,7 +14,7 @@ from typing import Any
 from ..model.text import listing, plural, shape, size, times
 from ..parsing import text_of
 from ._chart import Chart, Lives, chart, lives
-from ._facts import Kept, Line, MemoryReport
+from ._facts import KeptStorage, Line, MemoryReport
 from ._words import short
 
 _AROUND = 2
@@ -26,7 +26,7 @@ _FOLD = 200
 
 @dataclass(frozen=True)
 class SourceLine:
-    """One line of source, or a gap between two stretches."""
+    """One line of source, or a gap between two ranges."""
 
     number: int | None
     text: str = ""
@@ -115,9 +115,9 @@ def _file(path: str, marked: dict[int, int], report: MemoryReport, most: int) ->
     return SourceFile(path, path.replace("\\", "/").rpartition("/")[2], total, tuple(shown))
 
 
-def about(line: Line, kept: Sequence[Kept]) -> str:
+def about(line: Line, kept: Sequence[KeptStorage]) -> str:
     """What a line keeps and why, as a sentence for each role."""
-    counts: dict[tuple[str, str], list[Kept]] = {}
+    counts: dict[tuple[str, str], list[KeptStorage]] = {}
     for position in line.kept:
         role = kept[position].roles[0]
         key = (f"{role.operation or 'an operation'} keeps {role.role or 'a tensor'}", role.why or "")

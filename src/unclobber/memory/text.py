@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from ..model.text import listing, plural, shape, size, times
-from ._facts import Candidate, InPlaceUse, Kept, Line, MemoryReport, Trial
+from ._facts import Candidate, InPlaceUse, KeptStorage, Line, MemoryReport, Trial
 from ._words import short
 
 _LINES = 12
@@ -76,7 +76,7 @@ def _by_line(report: MemoryReport, width: int) -> str:
     return "\n".join(rows)
 
 
-def _what(line: Line, kept: Sequence[Kept]) -> str:
+def _what(line: Line, kept: Sequence[KeptStorage]) -> str:
     """``gelu self, addmm mat1 ×4 in b.0 (Block) and 3 more``"""
     counts: dict[str, int] = {}
     for position in line.kept:
@@ -89,7 +89,7 @@ def _what(line: Line, kept: Sequence[Kept]) -> str:
 
 def _longest(report: MemoryReport, width: int) -> str:
     """The largest kept tensors with their reasons, one of each kind."""
-    seen: dict[tuple[object, ...], Kept] = {}
+    seen: dict[tuple[object, ...], KeptStorage] = {}
     for one in report.kept:
         role = one.roles[0]
         key = (role.place, role.operation, role.role)
@@ -122,7 +122,7 @@ def _notes(report: MemoryReport, width: int) -> str:
         total = sum(one.bytes for one in report.unneeded)
         places = tuple(dict.fromkeys(short(one.roles[0].place) for one in report.unneeded))
         notes.append(
-            f"{size(total)} in {plural(len(report.unneeded), 'tensor')} were kept and never asked for by "
+            f"{size(total)} in {plural(len(report.unneeded), 'tensor')} were kept and not used by "
             f"this backward: no gradient that was wanted needs them ({', '.join(places[:4])})."
         )
     passing = [one for one in report.gradients if one.leaf is None]

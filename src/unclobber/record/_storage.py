@@ -139,7 +139,7 @@ class StorageLog:
                 nbytes = data.nbytes + selection.nbytes
             else:
                 selection = data = None
-        # elements that lie across those of this storage can't be laid over them one by one
+        # elements that lie across those of this storage can't be put back into them one by one
         whole_is_smaller = (
             shift % region.itemsize or sum(undo_log.region.nbytes for undo_log in undo_logs) <= nbytes
         )

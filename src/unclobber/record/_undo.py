@@ -6,7 +6,7 @@ the position at which it was made, so it keeps alive exactly the records of the 
 after it, and dropping it frees what nobody else needs: reference counting is the bookkeeping.
 
 A value is rebuilt from the nearest later known one (the memory as it is now, or a full copy) by
-laying the records over it, newest first.
+putting the records back over it, newest first.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class UndoLog:
         """Regions recorded since the last save: the oldest value of a region is the one that counts."""
         self.recorded_bytes = 0
         self.whole_only = region.nbytes > region.hi - region.lo
-        """Windows that share elements with each other (``unfold``) can't be laid over piece by piece."""
+        """Windows that share elements with each other (``unfold``) can't be put back piece by piece."""
         self._cache: tuple[LogPosition, torch.Tensor] | None = None
 
     def open(self, saved: SavedTensor) -> None:

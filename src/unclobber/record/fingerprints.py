@@ -35,7 +35,7 @@ _MOST_STATEMENTS = 256
 
 
 class Place(NamedTuple):
-    """A moment of the program."""
+    """A point in the run of the program."""
 
     stack: Stack
     after: bool
@@ -43,7 +43,7 @@ class Place(NamedTuple):
     name: str = ""
     """The torch function that is called, if one is."""
     moment: int | None = None
-    """Number of the moment: two for each call of torch, one before and one after it. None where nothing is
+    """Number of the point: two for each call of torch, one before and one after it. None where nothing is
     called, and where another thread runs, too."""
 
 

@@ -66,7 +66,7 @@ METADATA_ONLY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a saved tensor stands at the moment when backward asks for it."""
+    """How a saved tensor stands when backward unpacks it."""
 
     saved: SavedTensor
     version: int
@@ -119,7 +119,7 @@ class Ledger:
         self.by_address: SavesByAddress | None = None
         """Where two storages may lie over one memory; None while no such save is known."""
         self.on_self_overlap: Callable[[str, frames.Stack], None] | None = None
-        """Told of an operation that is about to read what it has overwritten itself."""
+        """Notified of an operation that is about to read what it has overwritten itself."""
         self.saved_bytes: SavedBytes | None = None
         """What each line keeps, where the session counts it."""
         self.transform: frames.Stack | None = None

@@ -1,4 +1,4 @@
-"""One run of the program in this process, and what is told of it."""
+"""One run of the program in this process, and what it reports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ._holders import Holders
 from ._job import Comparison, Different, Job, Ran
 from ._living import Living
 from ._probes import instrumented
-from ._recorder import Difference, Enough, Recorder, Story, compare
+from ._recorder import Difference, Enough, Recorder, RunRecord, compare
 from .project import Project, root_of
 
 SEED = 0
@@ -35,11 +35,11 @@ SEED = 0
 
 
 class Run:
-    """One run of the program in this process, and what is to be told of it."""
+    """One run of the program in this process, and what it is to report."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.reference: Story | None = None
+        self.reference: RunRecord | None = None
         self.problem = ""
         """Why the reference can't be compared with."""
         self._load()
@@ -192,7 +192,7 @@ class Run:
     def _record(self, ending: Ending | None) -> None:
         if self.job.record_to is not None:
             part = f"{self.job.record_to}.part"
-            torch.save(Story(self.recorder.records, ending), part)
+            torch.save(RunRecord(self.recorder.records, ending), part)
             os.replace(part, self.job.record_to)
 
     def _compare(self, until: int, skipped: int = 0) -> Difference:

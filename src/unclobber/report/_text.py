@@ -39,7 +39,7 @@ def to_text(finding: Finding, *, width: int = 80, colour: bool = False) -> str:
           = help: keep the program as it is and run it under unclobber.guard()
           = more: unclobber explain UC101
     """
-    return to_string(_Story(finding, max(width, NARROWEST)).rows(), colour=colour)
+    return to_string(_FindingText(finding, max(width, NARROWEST)).rows(), colour=colour)
 
 
 def report_to_text(report: Report, options: RenderOptions) -> str:
@@ -66,7 +66,7 @@ def _remark(text: str, width: int) -> str:
     return "note: " + f"\n{' ' * indent}".join(wrap(text, max(width, NARROWEST) - indent))
 
 
-class _Story:
+class _FindingText:
     """One finding, laid out for one width."""
 
     def __init__(self, finding: Finding, width: int) -> None:

@@ -81,7 +81,7 @@ def solid(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Source text on one line: each stretch of white space becomes one space.
+    """Source text on one line: each run of white space becomes one space.
 
     Example:
         >>> one_line("f(a,\\n    b)")
