@@ -41,7 +41,7 @@ def test_batch_norm_in_training_enters_nothing_into_a_book():
     with unclobber.guard() as g:
         out = norm(ramp(4, 3))
         ledger = g._last.ledger
-        assert (ledger.write_count, dict(ledger.books)) == (0, {})
+        assert (ledger.write_count, dict(ledger.logs)) == (0, {})
         norm.running_mean.zero_()  # somebody else's write is a write
         assert ledger.write_count == 1
         out.sum().backward()

@@ -7,7 +7,7 @@ import torch
 
 from unclobber.memory import _trial as trial
 from unclobber.memory import record
-from unclobber.memory.recorder import EnoughError, Recorder
+from unclobber.memory.recorder import EnoughError, MemoryRecorder
 
 HEAD = """
 import torch
@@ -108,7 +108,7 @@ def test_an_unsafe_change_is_caught(monkeypatch):
         torch.relu(h - 1).mul(h).sum().backward()
 
     report = record(step)
-    recorder = Recorder(keep_results=True)
+    recorder = MemoryRecorder(keep_results=True)
 
     def run():
         try:
@@ -122,7 +122,7 @@ def test_an_unsafe_change_is_caught(monkeypatch):
     with recorder:
         assert run() is None
     monkeypatch.setattr(
-        trial.InPlace, "_chosen", lambda self, operation, operands: 0 if operation == "sub" else None
+        trial.InPlaceMode, "_chosen", lambda self, operation, operands: 0 if operation == "sub" else None
     )
     attempted = trial.attempt(run, _with_a_key(report), recorder.trace, 1)
     assert attempted.error is not None or attempted.changed_gradients

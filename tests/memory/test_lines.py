@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from unclobber.memory import record
-from unclobber.memory.recorder import _Held
+from unclobber.memory.recorder import _PackedTensor
 
 N = 1000
 BYTES = 4 * N
@@ -214,7 +214,7 @@ def test_recording_leaves_nothing_behind():
 def _unhooked(node) -> bool:
     """Whether a node's save went through no hook: only then has it no data of a hook's to show."""
     try:
-        return not isinstance(node._raw_saved_result.data, _Held)
+        return not isinstance(node._raw_saved_result.data, _PackedTensor)
     except RuntimeError:
         return True
 

@@ -13,6 +13,7 @@ _FACTS = ("model", "parsing", "torch_internals")
 ROOMS: dict[str, tuple[str, ...]] = {
     "model": (),
     "parsing": (),
+    "main_module": (),
     "torch_internals": ("model",),
     "report": ("model", "parsing"),
     "derivatives": _FACTS,
@@ -22,10 +23,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "evidence": (*_FACTS, "derivatives", "source", "record", "hooks"),
     "judge": _FACTS,
     "session": ("model", "torch_internals", "source", "record", "hooks", "evidence", "judge", "report"),
-    "repair": (*_FACTS, "derivatives", "source", "record", "session"),
+    "repair": (*_FACTS, "main_module", "derivatives", "source", "record", "session"),
     "memory": (*_FACTS, "derivatives", "source"),
     "integrations": ("model", "session", "report"),
-    "cli": ("model", "derivatives", "judge", "report", "session", "repair", "memory"),
+    "cli": ("model", "main_module", "derivatives", "judge", "report", "session", "repair", "memory"),
 }
 """For each room the rooms that it may import; each of them stands above it."""
 FRONT = {
@@ -35,7 +36,7 @@ FRONT = {
     "transformers": ("model", "integrations"),
 }
 """The files beside the rooms: nothing private among them."""
-WITHOUT_TORCH = {"model", "parsing", "report", "judge"}
+WITHOUT_TORCH = {"model", "parsing", "main_module", "report", "judge"}
 
 
 def room_of(module: str) -> str:

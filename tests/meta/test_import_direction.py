@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from _source_rules import (
     FRONT,
@@ -150,3 +152,22 @@ def test_relative_imports_are_resolved():
     assert [*imported_from("from .d import x", "a.b", is_package=True)] == [("a.b.d", "x")]
     assert [*imported_from("from ..d import x", "a.b.c")] == [("a.d", "x")]
     assert [*imported_from("from .. import hooks", "unclobber.session.session")] == [("unclobber.hooks", "")]
+
+
+def _rooms_in(text):
+    """Room and imports of each row of a Markdown table of rooms, in its order."""
+    rows = [row.strip("|").split("|") for row in text.splitlines() if row.startswith("| `")]
+    return {room.strip(" `"): set(re.findall(r"`(\w+)`", imports)) for room, _, imports in rows}
+
+
+def test_the_readme_shows_the_table():
+    """What the package's README says of the rooms is what is checked."""
+    shown = _rooms_in((PACKAGE / "README.md").read_text(encoding="utf-8"))
+    assert [*shown.items()] == [(room, set(allowed)) for room, allowed in ROOMS.items()]
+
+
+def test_the_table_in_a_readme_is_read():
+    assert _rooms_in("| room |\n| `a` | b | nothing |\n| `c` | d `e` | `a`, `f` |") == {
+        "a": set(),
+        "c": {"a", "f"},
+    }

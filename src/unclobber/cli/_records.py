@@ -26,7 +26,7 @@ State = Literal["absent", "running", "ended", "died"]
 
 
 @dataclass(frozen=True)
-class Record:
+class ProcessRecord:
     """What is known of one process."""
 
     number: int
@@ -93,11 +93,11 @@ class Folder:
             os.close(descriptor)
         return False
 
-    def read(self, number: int) -> Record:
+    def read(self, number: int) -> ProcessRecord:
         """All that a process has left."""
         state = self.state(number)
         report, ending = self._get(self._file(number, "end")) or (None, None)
-        return Record(number, state, report, ending, tuple(self._stream(number)))
+        return ProcessRecord(number, state, report, ending, tuple(self._stream(number)))
 
     def who(self, number: int) -> Any:
         """What a process has said of itself; None if nothing."""

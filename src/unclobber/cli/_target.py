@@ -1,13 +1,7 @@
-"""Run a script or a module as the interpreter itself would: as ``__main__``, with its own argv and path.
-
-The standard library's ``runpy`` clears ``__main__`` when the program's body has ended. Threads, ``atexit``
-handlers and pickles of the program's own classes still need it then, so the program's module is put
-into ``sys.modules`` here and stays.
-"""
+"""The program that a command is to run: a script, or a module as with ``python -m``."""
 
 from __future__ import annotations
 
-import builtins
 import importlib.util
 import io
 import os
@@ -15,9 +9,10 @@ import sys
 import warnings
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec, SourceFileLoader
-from types import CodeType, ModuleType
+from types import CodeType
 from typing import Any, Protocol
 
+from ..main_module import first_on_path, run_as_main
 from ._errors import UsageError
 
 
@@ -64,13 +59,13 @@ class Script:
                 f"Paths are relative to {os.getcwd()}; give the path of a Python file that you may read.",
             ) from None
         self._code = _compiled(lambda: compile(source, self._file(), "exec", dont_inherit=True), self.path)
-        _first_on_path(os.path.dirname(os.path.realpath(self.path)))
+        first_on_path(os.path.dirname(os.path.realpath(self.path)))
 
     def run(self) -> None:
         assert self._code is not None, "prepare() comes first"
         sys.argv = [self.path, *self.arguments]
         file = self._file()
-        _run_as_main(self._code, file=file, loader=SourceFileLoader("__main__", file))
+        run_as_main(self._code, file=file, loader=SourceFileLoader("__main__", file))
 
     def _file(self) -> str:
         # Joined and not normalised, because that is what the interpreter does with `__file__`.
@@ -85,7 +80,7 @@ class Module:
     arguments: tuple[str, ...] = ()
 
     def prepare(self) -> None:
-        _first_on_path(os.getcwd())
+        first_on_path(os.getcwd())
         if not all(self.name.split(".")):
             raise UsageError(
                 f"`{self.name}` is no module name", "Write it as in an import: `-m package.module`."
@@ -108,7 +103,7 @@ class Module:
         spec, code = self._find(self.name)
         assert spec.origin is not None
         sys.argv[0] = spec.origin
-        _run_as_main(
+        run_as_main(
             code, file=spec.origin, loader=spec.loader, spec=spec, package=spec.parent, cached=spec.cached
         )
 
@@ -148,6 +143,29 @@ class Module:
         return UsageError(f"can't run the module {self.name}: {reason}", hint)
 
 
+def target_of(words: tuple[str, ...], as_module: bool, command: str) -> Target:
+    """The program and its arguments, without the one ``--`` that may stand between them.
+
+    Args:
+        words: What stands behind the options of ``unclobber COMMAND``.
+        as_module: Whether the first is a module's name.
+        command: Which of our commands it is, for the message.
+
+    Raises:
+        UsageError: There are no words.
+    """
+    if not words:
+        raise UsageError(
+            "nothing to run",
+            f"Name a script or `-m MODULE`: `unclobber {command} train.py`; "
+            f"see `unclobber {command} --help`.",
+        )
+    name, *arguments = words
+    if arguments and arguments[0] == "--":
+        del arguments[0]
+    return Module(name, tuple(arguments)) if as_module else Script(name, tuple(arguments))
+
+
 def _compiled(compiled: Any, name: str) -> CodeType:
     """The code object, or the reason why there is none in one paragraph."""
     try:
@@ -164,12 +182,6 @@ def _compiled(compiled: Any, name: str) -> CodeType:
     return code
 
 
-def _first_on_path(directory: str) -> None:
-    """Put the program's directory where the interpreter had put ours."""
-    if not sys.flags.safe_path:
-        sys.path[0] = directory
-
-
 def _warn_if_imported(name: str, package: str) -> None:
     """The interpreter's own warning: the module is about to run a second time, as ``__main__``."""
     existing = sys.modules.get(name)
@@ -180,32 +192,3 @@ def _warn_if_imported(name: str, package: str) -> None:
             RuntimeWarning,
             stacklevel=2,
         )
-
-
-def _run_as_main(
-    code: CodeType,
-    *,
-    file: str,
-    loader: object,
-    spec: ModuleSpec | None = None,
-    package: str | None = None,
-    cached: str | None = None,
-) -> None:
-    module = ModuleType("__main__")
-    names = vars(module)
-    names.update(
-        __builtins__=builtins,
-        __file__=file,
-        __cached__=cached,
-        __loader__=loader,
-        __package__=package,
-        __spec__=spec,
-    )
-    if sys.version_info < (3, 14):
-        names["__annotations__"] = {}
-    sys.modules["__main__"] = module
-    # `multiprocessing` makes this second name for `__main__` when it is imported, which torch has done
-    # already; what a spawned child sends back is looked up by it.
-    if "__mp_main__" in sys.modules:
-        sys.modules["__mp_main__"] = module
-    exec(code, names)

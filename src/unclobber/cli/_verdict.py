@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..model import Finding, Report
+from ..model.text import plural
 
 if TYPE_CHECKING:
     from ._program import Ending
@@ -49,7 +50,7 @@ def guard_line(report: Report) -> str:
         kept = f" ({size} kept in case)" if size else ", nothing was kept"
     elif places < len(overwritten):
         # The ledger counts conflicts of both kinds together, so how often each was met is not known.
-        restored = f"overwritten values restored at {places} of {_count(len(overwritten), 'place')}"
+        restored = f"overwritten values restored at {places} of {plural(len(overwritten), 'place')}"
     else:
         times = _count(max(report.totals.conflicts, places), "overwritten value")
         restored = f"{times} restored for backward ({_count(places, 'place')})"

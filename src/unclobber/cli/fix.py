@@ -49,7 +49,7 @@ class _FixCommand(click.Command):
     the proof names the meaning that the script was run with instead, such as "with the write not recorded".
 
     The script is run many times, each time from its start in a process of its own and in a copy of its
-    folder (of up to 256 MB; in a larger one it runs where it is, which is said). Files elsewhere that it
+    folder (of up to 256 MiB; in a larger one it runs where it is, which is said). Files elsewhere that it
     writes are written each time. Generators are seeded before it starts.
     """,
 )

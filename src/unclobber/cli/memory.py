@@ -12,7 +12,7 @@ import click
 from ._errors import ReportError, UsageError
 from ._output import OutputFile, usable, write_document, write_text
 from ._program import die_interrupted, run
-from ._target import Module, Script, Target
+from ._target import Target, target_of
 from ._terminal import options_for
 from ._torch import require_torch
 
@@ -66,7 +66,7 @@ def command(
     if fake and try_:
         raise UsageError("--try compares gradients, and fake tensors have none", "Leave one of the two out.")
     file = None if output is None else OutputFile.at(output)
-    target = _target(words, as_module)
+    target = target_of(words, as_module, "memory")
     target.prepare()
     require_torch()
     from ..memory import runs as _runs
@@ -169,15 +169,3 @@ def _progress() -> Any:
         print(f"\r\x1b[2K{text}", end="", file=stream, flush=True)
 
     return show
-
-
-def _target(words: tuple[str, ...], as_module: bool) -> Target:
-    if not words:
-        raise UsageError(
-            "nothing to run",
-            "Name a script or `-m MODULE`: `unclobber memory train.py`; see `unclobber memory --help`.",
-        )
-    name, *arguments = words
-    if arguments and arguments[0] == "--":
-        del arguments[0]
-    return Module(name, tuple(arguments)) if as_module else Script(name, tuple(arguments))

@@ -10,9 +10,9 @@ import click
 from ..model import UnclobberError
 from ..report import FORMATS
 from ._delivery import Delivery
-from ._errors import InternalError, UsageError
+from ._errors import InternalError
 from ._program import Ending, die_interrupted, run, wait_for_children, wait_for_threads
-from ._target import Module, Script, Target
+from ._target import target_of
 from ._torch import require_torch
 from ._verdict import complete
 from .ranks import Ranks
@@ -88,7 +88,7 @@ def command(
     Everything after the program's name goes to the program.
     """
     delivery = Delivery.of(format_, output)
-    target = _target(words, as_module)
+    target = target_of(words, as_module, "run")
     target.prepare()
     require_torch()
     from ..session.session import Session
@@ -143,16 +143,3 @@ def command(
     if ending.interrupted:
         die_interrupted()
     return code
-
-
-def _target(words: tuple[str, ...], as_module: bool) -> Target:
-    """The program and its arguments, without the one ``--`` that may stand between them."""
-    if not words:
-        raise UsageError(
-            "nothing to run",
-            "Name a script or `-m MODULE`: `unclobber run train.py`; see `unclobber run --help`.",
-        )
-    name, *arguments = words
-    if arguments and arguments[0] == "--":
-        del arguments[0]
-    return Module(name, tuple(arguments)) if as_module else Script(name, tuple(arguments))

@@ -1,15 +1,17 @@
 """What torch's own derivative table says: which tensors an operation keeps, and what reads them.
 
 The table ships in every torch wheel and is read for the torch that is installed, never copied.
-Nothing here looks at a running program; names and lines come from ``observe``.
+Nothing here looks at a running program; names and lines come from :mod:`unclobber.source`.
 """
 
+from ._composites import ALIASES
 from ._rule import Argument, Gradient, Kept, Rule
 from ._shape_only import reads_shape_alone
 from ._words import read_for, why, why_words
 from .torch_table import by_node, by_operation, table
 
 __all__ = [
+    "ALIASES",
     "Argument",
     "Gradient",
     "Kept",

@@ -132,7 +132,7 @@ def _picks(sample: Any) -> list[Pick]:
     return [None, *(frozenset({position}) for position in range(count))]
 
 
-class _Kept:
+class _PackedMemory:
     """What the pack hook returns: tells a role's own tensor by its memory."""
 
     def __init__(self, tensor: Tensor) -> None:
@@ -142,7 +142,7 @@ class _Kept:
 def _compare(op: Any, sample: Any, pick: Pick, *, in_place: bool) -> tuple[int, int, list[Disagreement]]:
     run = _inputs(sample, pick)
     call: Callable[..., Any] = op.inplace_variant if in_place else op
-    with saved_tensors_hooks(_Kept, lambda kept: kept.tensor):
+    with saved_tensors_hooks(_PackedMemory, lambda kept: kept.tensor):
         outputs = _tensors(call(run.first, *run.args, **run.kwargs))
     nodes = [node for node in _nodes(outputs) if node not in run.own]
     tried = 0
@@ -340,7 +340,7 @@ def _in_place_memory(nodes: list[Any], run: _Run, outputs: list[Tensor]) -> Iter
     mine = _memory(outputs[0])
     for role, kept in compat.raw_saved(nodes[0]):
         known = rule.keeps(role)
-        if not isinstance(kept, _Kept) or known is None or not (known.output or role == "self"):
+        if not isinstance(kept, _PackedMemory) or known is None or not (known.output or role == "self"):
             continue
         same = _memory(kept.tensor) == mine
         if same != known.output:

@@ -99,7 +99,7 @@ def _evidence(
         changed_too=_changed_too(saved, ledger)
         if standing.refused and (unread or not standing.changed)
         else (),
-        value_known=saved.filing is not None and not standing.unseen and saved.filing.book is not None,
+        value_known=saved.filing is not None and not standing.unseen and saved.filing.log is not None,
         unread=unread,
         unseen=standing.unseen,
         swapped=standing.swapped,

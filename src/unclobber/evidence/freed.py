@@ -1,7 +1,7 @@
 """A graph that backward went through already: which node is spent, and what leads there.
 
 When backward asks for a saved tensor, the node that asks is given a note of where its operation
-ran and which call asked (``_saves``). The note lies in the node's own ``metadata`` and dies with it.
+ran and which call asked (``hooks.saves``). The note lies in the node's own ``metadata`` and dies with it.
 After a second backward has failed, the walk below goes through the graph as the engine did, latest
 operation first, to the node whose saved tensors are gone.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..model import listing
+from ..model.text import listing
 from ..source import Stack, sites
 from ..source import compiled as _compiled
 from ..source.compiled import Compiled

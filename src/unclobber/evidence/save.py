@@ -59,7 +59,7 @@ def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[Frame
         extent = None if role == "result" else _mention(saved, expression)
     filing = saved.filing
     nth = filing.nth if filing is not None else 1
-    times = filing.book.times(saved) if filing is not None and filing.book is not None else 1
+    times = filing.log.times(saved) if filing is not None and filing.log is not None else 1
     return replace(
         _derived(unplaced(saved.alias, saved.version), spelled),
         site=site,

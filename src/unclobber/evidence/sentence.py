@@ -107,11 +107,11 @@ def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTenso
     torch hands out the very tensor that it keeps of an input; what our hook hands out gets the history
     that the tensor had when it was saved, and stays as it is when that is written to.
     """
-    book = None if saved.filing is None else saved.filing.book
-    if unpacked is None or book is None or not frames.ran_below(saved.stack):
+    log = None if saved.filing is None else saved.filing.log
+    if unpacked is None or log is None or not frames.ran_below(saved.stack):
         return saved
     node = compat.grad_fn(unpacked)
-    alike = [other for other in book.saves() if _is_same(other, saved)]
+    alike = [other for other in log.saves() if _is_same(other, saved)]
     if node is not None and any(kept is other for _, kept in compat.raw_saved(node) for other in alike):
         return saved  # of its own result torch hands out a new tensor, too
     for other in itertools.takewhile(lambda other: other is not saved, alike):

@@ -59,7 +59,7 @@ class Listener(Protocol):
 
     pending: Any
     watched: Any
-    books: Any
+    logs: Any
     follows_views: bool = False
     """Whether it is called all the same for one tensor that requires grad, which may have views."""
 
@@ -67,7 +67,7 @@ class Listener(Protocol):
         """Take from ``pending`` what the running operation itself has just saved of ``tensors``."""
         return []
 
-    def doubt(self, operation: str, tensors: list[torch.Tensor], records: bool) -> Any:
+    def unverified(self, operation: str, tensors: list[torch.Tensor], records: bool) -> Any:
         """Return what will know whether an operation wrote to ``tensors`` unseen, or None."""
         return None
 
@@ -141,7 +141,7 @@ def _plain_kernel(op: Any, packet: str, listeners: Listeners) -> Callable[..., A
             if (
                 listener.pending
                 or listener.watched
-                or listener.books
+                or listener.logs
                 or (listener.follows_views and target.requires_grad)
             ):
                 listener.before_write(target, packet, True, (target, *args), kwargs)
@@ -171,7 +171,7 @@ def _overriding_kernel(op: Any, name: str, packet: str, listeners: Listeners) ->
             if (
                 listener.pending
                 or listener.watched
-                or listener.books
+                or listener.logs
                 or (listener.follows_views and target.requires_grad)
             ):
                 listener.before_write(target, packet, True, (target, *args), kwargs)
@@ -218,7 +218,7 @@ def _general_kernel(
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         watched = _tell(listeners.now, packet, bumps, written, args, kwargs)
-        marks = () if bumps else [(t, t._version, book, book.bumps) for t, book in watched]
+        marks = () if bumps else [(t, t._version, log, log.bumps) for t, log in watched]
         compat.ignore_writes()
         try:
             if original is not None:
@@ -229,8 +229,8 @@ def _general_kernel(
         finally:
             if listeners.now:
                 compat.see_writes()
-            for tensor, version, book, before in marks:
-                book.settle(max(book.bumps, before + tensor._version - version), by_last_write=True)
+            for tensor, version, log, before in marks:
+                log.settle(max(log.bumps, before + tensor._version - version), by_last_write=True)
 
     return kernel
 
@@ -272,23 +272,23 @@ def _doubted_kernel(op: Any, name: str, listeners: Listeners) -> Callable[..., A
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         nth = next(runs)
-        doubts = []
+        unverified = []
         if nth & (nth - 1) == 0 or name in caught:
             tensors: list[torch.Tensor] = []
             flatten([*args, *kwargs.values()], tensors)
             for listener in listeners.now:
-                if listener.pending or listener.watched or listener.books:
-                    doubts.append(listener.doubt(packet, tensors, _records(args)))
-        doubts = [doubt for doubt in doubts if doubt is not None]
-        if not doubts:
+                if listener.pending or listener.watched or listener.logs:
+                    unverified.append(listener.unverified(packet, tensors, _records(args)))
+        unverified = [call for call in unverified if call is not None]
+        if not unverified:
             return run(keyset, args, kwargs)
-        culprit = Culprit(doubts[0].changed, doubts[0].nbytes)
+        culprit = Culprit(unverified[0].changed, unverified[0].nbytes)
         try:
             with culprit:
                 return run(keyset, args, kwargs)
         finally:
             stack = culprit.stack or frames.of_program()
-            wrote = [doubt.settle(stack) for doubt in doubts]
+            wrote = [call.settle(stack) for call in unverified]
             if any(wrote):
                 caught[name] = packet
 
@@ -337,7 +337,7 @@ def _undeclared_kernel(op: Any, packet: str, listeners: Listeners) -> Callable[.
                 own = listener.take_own_saves(written)
                 others -= len(own)
                 aside.append((listener.pending, own))
-            elif listener.watched or listener.books:
+            elif listener.watched or listener.logs:
                 others += len(args)  # a listener that need not hold what it follows
         try:
             return (told if others > 0 else untold)(keyset, *args, **kwargs)
@@ -365,12 +365,12 @@ def _tell(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> list[tuple[torch.Tensor, Any]]:
-    """Tell everyone of every written tensor; pairs of those that someone watches with their books."""
+    """Tell everyone of every written tensor; pairs of those that someone watches with their logs."""
     watched = []
     for listener in listeners:
-        if listener.pending or listener.watched or listener.books:
+        if listener.pending or listener.watched or listener.logs:
             for tensor in written.tensors(args, kwargs):
-                book = listener.before_write(tensor, packet, bumps, args, kwargs)
-                if book is not None:
-                    watched.append((tensor, book))
+                log = listener.before_write(tensor, packet, bumps, args, kwargs)
+                if log is not None:
+                    watched.append((tensor, log))
     return watched

@@ -4,7 +4,7 @@ A checkpoint keeps the inputs of a stretch of code and runs it again during back
 saved like any tensor and checked; what the code reaches otherwise (a closure, a module's parameters
 and buffers, a global) is not: an optimizer step in between makes the second run compute other values
 than the first, and torch says nothing. While a session is active, the tensors that the code can reach
-are filed with the ledger when the checkpoint begins; if one has changed when the code runs again, that
+are entered in the ledger when the checkpoint begins; if one has changed when the code runs again, that
 run is watched for reads of it.
 """
 

@@ -72,7 +72,7 @@ class ContentChanged(NamedTuple):
     fingerprint: Fingerprint
 
 
-class Misread(NamedTuple):
+class SelfOverlap(NamedTuple):
     """An operation is about to read what it has overwritten itself."""
 
     operation: str
@@ -86,7 +86,7 @@ Conflict = (
     | DirtyNotReturned
     | InputOverwritten
     | ContentChanged
-    | Misread
+    | SelfOverlap
 )
 
 

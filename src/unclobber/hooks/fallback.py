@@ -1,4 +1,4 @@
-"""Seeing writes by public means alone, where the kernels of ``_writes`` fail their self-test.
+"""Seeing writes by public means alone, where the kernels of ``kernels`` fail their self-test.
 
 A dispatch mode sees every operation of its own thread, mutating or not: about twice as slow, and
 blind to other threads. The ledger can't tell the difference.
@@ -34,7 +34,7 @@ class WriteMode(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         listener = self._listener
-        if func._schema.is_mutable and (listener.pending or listener.watched or listener.books):
+        if func._schema.is_mutable and (listener.pending or listener.watched or listener.logs):
             name = func._schema.name.partition("::")[2]
             for tensor in kernels.written_tensors(func, args, kwargs):
                 listener.before_write(tensor, name, True, args, kwargs)

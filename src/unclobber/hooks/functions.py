@@ -2,7 +2,7 @@
 
 ``ctx.save_for_backward`` goes through the saved-tensor hooks; ``ctx.x = t`` does not, and torch
 never checks it. While a session is active, an attribute that is set during ``forward`` is noted
-with its line, filed with the ledger when ``forward`` has ended (a buffer may be filled after it was
+with its line, entered in the ledger when ``forward`` has ended (a buffer may be filled after it was
 put on ``ctx``), and looked at again when ``backward`` is about to run. Only programs with custom
 Functions pay.
 """

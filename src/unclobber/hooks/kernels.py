@@ -209,7 +209,7 @@ def anyone_told_of(tensors: Iterable[torch.Tensor | None]) -> bool:
     """Whether a write to ``tensors`` could matter to a listener: something else holds their memory, as a
     save does by its alias, or a listener follows memory that it need not hold."""
     for listener in _listeners.now:
-        if not listener.pending and (listener.watched or listener.books):
+        if not listener.pending and (listener.watched or listener.logs):
             return True
     for tensor in tensors:  # noqa: SIM110  (a generator costs as much as the rest)
         if tensor is not None and compat.holders(tensor) > 1:

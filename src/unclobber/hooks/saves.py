@@ -98,7 +98,7 @@ class SavedTensorHooks:
 
     @contextlib.contextmanager
     def telling_of_saves(self) -> Iterator[None]:
-        """Tell ``_stale`` of every save of this thread, as of those that inner hooks pack anyway."""
+        """Tell ``_stale_reads`` of every save of this thread, as of those that inner hooks pack anyway."""
         pack = self.pack
 
         def pack_told(tensor: torch.Tensor) -> SavedTensor:
@@ -253,7 +253,7 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
     """The unpack hook: nothing happened since the save in almost all cases.
 
     The node is told where its operation ran and which backward asked: once its saves are freed,
-    nothing else knows (``_freed``). The note dies with the node. A node asks for several tensors in a
+    nothing else knows (``evidence.freed``). The note dies with the node. A node asks for several tensors in a
     row, which share one stack object (``_make_pack``): it is told once.
     """
     current_node: Any = compat.current_node

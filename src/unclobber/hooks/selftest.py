@@ -21,7 +21,7 @@ class _Probe(kernels.Listener):
     def __init__(self) -> None:
         self.pending = [None]  # never empty: every write is told
         self.watched: dict[int, Any] = {}
-        self.books: dict[int, Any] = {}
+        self.logs: dict[int, Any] = {}
         self.seen: list[str] = []
 
     def before_write(

@@ -84,7 +84,7 @@ class _Follower(Listener):
 
     def __init__(self) -> None:
         self.pending: tuple[Any, ...] = ()
-        self.books: dict[int, Any] = {}
+        self.logs: dict[int, Any] = {}
         self.watched: dict[int, tuple[WriteLog, ...]] = {}
         self._lock = threading.Lock()
 

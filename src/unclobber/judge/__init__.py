@@ -12,7 +12,7 @@ from ._outcome import outcome
 from ._untold import judge_untold, without_places
 from .rules import OVERWRITTEN
 from .rules.frozen import judge_frozen
-from .rules.uc102_misread import judge_misread
+from .rules.uc102_self_overlap import judge_self_overlap
 from .rules.uc103 import judge_dirty, judge_unmarked
 from .rules.uc104 import judge_gradient
 
@@ -21,7 +21,7 @@ __all__ = [
     "judge_dirty",
     "judge_frozen",
     "judge_gradient",
-    "judge_misread",
+    "judge_self_overlap",
     "judge_unmarked",
     "judge_untold",
     "outcome",

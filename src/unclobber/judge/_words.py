@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from ..model import Fix, Need, Save, Site
+from ..model.text import shape
 
 _LONGEST_QUOTE = 40
 
@@ -18,7 +19,7 @@ def tensor_name(save: Save) -> str:
         return f"`{save.expression}`"
     if not save.shape:
         return f"a {save.dtype} scalar"
-    return f"a {save.dtype} tensor of shape {'x'.join(map(str, save.shape))}"
+    return f"a {save.dtype} tensor of shape {shape(save.shape)}"
 
 
 def saver(save: Save) -> str:

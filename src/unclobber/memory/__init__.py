@@ -1,21 +1,21 @@
 """Where the memory of one training step goes: which line keeps what for backward, why and how long.
 
 A run is recorded whole (every operation, every storage, every save) and interpreted afterwards:
-``_recorder`` writes facts down, ``_analysis`` and ``_inplace`` read them, ``_text``, ``_json`` and
-``_html`` show what they found.
+``recorder`` writes facts down, ``_analysis`` and ``_inplace`` read them, ``text``, ``json`` and
+``html`` show what they found.
 """
 
-from ._facts import Candidate, Gradient, InPlaceUse, Kept, Line, MemoryReport, Moment, Peak
+from ._facts import Candidate, Gradient, InPlaceUse, KeptStorage, Line, LiveBytes, MemoryReport, Peak
 from .runs import record
 
 __all__ = [
     "Candidate",
     "Gradient",
     "InPlaceUse",
-    "Kept",
+    "KeptStorage",
     "Line",
+    "LiveBytes",
     "MemoryReport",
-    "Moment",
     "Peak",
     "html",
     "json",

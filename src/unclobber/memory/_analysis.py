@@ -8,9 +8,9 @@ import torch
 
 from ..derivatives import by_node, why
 from . import _inplace, _places
-from ._facts import Gradient, Kept, Line, MemoryReport, Moment, Peak, Place, Role
-from ._timeline import LASTING, Timeline, end_of, timeline
-from ._trace import Save, Storage, Trace
+from ._facts import Gradient, KeptStorage, Line, LiveBytes, Location, MemoryReport, Peak, Role
+from ._timeline import LASTING, BytesOverTime, end_of, timeline
+from ._trace import PackedSave, Storage, Trace
 
 _POINTS = 600
 """Moments that a report shows; the highest of each stretch is taken."""
@@ -21,7 +21,7 @@ def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) ->
     line = timeline(trace)
     peak = line.peak()
     kept = _kept(trace, peak)
-    places: dict[Place, int] = {}
+    places: dict[Location, int] = {}
     moments = tuple(_moment(line, tick, trace, places) for tick in _shown(line, peak))
     in_place, candidates, together = _inplace.gains(trace, line)
     began = trace.tick if trace.backward_began is None else trace.backward_began
@@ -50,8 +50,8 @@ def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) ->
 
 
 # --- what is kept ------------------------------------------------------------------------------------
-def _kept(trace: Trace, peak: int) -> tuple[Kept, ...]:
-    by_storage: dict[int, list[Save]] = {}
+def _kept(trace: Trace, peak: int) -> tuple[KeptStorage, ...]:
+    by_storage: dict[int, list[PackedSave]] = {}
     for save in trace.saves:
         if end_of(save, trace) >= trace.began:
             by_storage.setdefault(save.storage, []).append(save)
@@ -59,8 +59,8 @@ def _kept(trace: Trace, peak: int) -> tuple[Kept, ...]:
     return tuple(sorted(found, key=lambda one: (-one.bytes, one.since)))
 
 
-def _kept_one(storage: Storage, saves: list[Save], trace: Trace, peak: int) -> Kept:
-    return Kept(
+def _kept_one(storage: Storage, saves: list[PackedSave], trace: Trace, peak: int) -> KeptStorage:
+    return KeptStorage(
         bytes=storage.bytes,
         kind=storage.kind,
         dtype=saves[0].dtype,
@@ -75,7 +75,7 @@ def _kept_one(storage: Storage, saves: list[Save], trace: Trace, peak: int) -> K
     )
 
 
-def _role(save: Save) -> Role:
+def _role(save: PackedSave) -> Role:
     rule = None if save.node is None else by_node(save.node)
     reason = None
     if rule is not None and save.node is not None and save.role is not None:
@@ -96,8 +96,8 @@ def _plain(operation: str) -> str:
     return operation.partition(".")[0]
 
 
-def _lines(kept: Iterable[Kept]) -> tuple[Line, ...]:
-    groups: dict[tuple[object, ...], list[tuple[int, Kept]]] = {}
+def _lines(kept: Iterable[KeptStorage]) -> tuple[Line, ...]:
+    groups: dict[tuple[object, ...], list[tuple[int, KeptStorage]]] = {}
     for position, one in enumerate(kept):
         if one.at_peak and one.kind == "activation":
             place = one.roles[0].place
@@ -121,12 +121,12 @@ def _distinct(texts: Iterable[str | None]) -> tuple[str, ...]:
 
 
 # --- over time ---------------------------------------------------------------------------------------
-def _moment(line: Timeline, tick: int, trace: Trace, places: dict[Place, int]) -> Moment:
+def _moment(line: BytesOverTime, tick: int, trace: Trace, places: dict[Location, int]) -> LiveBytes:
     at = tick - line.first
     place = None
     if 0 < tick <= len(trace.operations):
         place = _places.place(trace.operations[tick - 1].stack)
-    return Moment(
+    return LiveBytes(
         tick,
         line.kept[at],
         line.other[at],
@@ -137,16 +137,16 @@ def _moment(line: Timeline, tick: int, trace: Trace, places: dict[Place, int]) -
     )
 
 
-def _shown(line: Timeline, peak: int) -> list[int]:
-    """Some hundred ticks from the first activation on: the highest of each stretch, the last, the peak."""
+def _shown(line: BytesOverTime, peak: int) -> list[int]:
+    """Some hundred ticks from the first activation on: the highest of each span, the last, the peak."""
     totals = line.totals
     count = len(totals)
     # Making the model and its data is no part of the step.
     begin = next((at for at, total in enumerate(totals) if total > line.lasting[at]), 0)
-    stretch = max(1, -(-(count - begin) // _POINTS))
+    span = max(1, -(-(count - begin) // _POINTS))
     ticks = {
-        line.first + max(range(start, min(start + stretch, count)), key=totals.__getitem__)
-        for start in range(begin, count, stretch)
+        line.first + max(range(start, min(start + span, count)), key=totals.__getitem__)
+        for start in range(begin, count, span)
     }
     return sorted(
         ticks | {line.first + max(begin - 1, 0), line.first + count - 1, max(peak, line.first + begin)}
@@ -154,7 +154,12 @@ def _shown(line: Timeline, peak: int) -> list[int]:
 
 
 def _peak(
-    line: Timeline, tick: int, trace: Trace, kept: tuple[Kept, ...], places: dict[Place, int], began: int
+    line: BytesOverTime,
+    tick: int,
+    trace: Trace,
+    kept: tuple[KeptStorage, ...],
+    places: dict[Location, int],
+    began: int,
 ) -> Peak | None:
     if not trace.operations:
         return None

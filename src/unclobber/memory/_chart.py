@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ._facts import Kept, MemoryReport, Moment
-from ._words import shape, short, size
+from ..model.text import shape, size, times
+from ._facts import KeptStorage, LiveBytes, MemoryReport
+from ._words import short
 
 WIDTH = 760
 HEIGHT = 260
@@ -37,7 +38,7 @@ class Area:
 
 @dataclass(frozen=True)
 class Column:
-    """A stretch of time to point at."""
+    """A span of time to point at."""
 
     x: float
     width: float
@@ -140,7 +141,7 @@ def lives(report: MemoryReport) -> Lives:
     return Lives(tuple(bars), len(shown) * ROW, len(rest), sum(one.bytes for _, one in rest))
 
 
-def _life_text(one: Kept) -> str:
+def _life_text(one: KeptStorage) -> str:
     role = one.roles[0]
     text = (
         f"{size(one.bytes)}, {shape(one.shape)} {one.dtype}, at {short(role.place)}: "
@@ -149,13 +150,13 @@ def _life_text(one: Kept) -> str:
     if role.why:
         text += f" — {role.why}"
     if len(one.roles) > 1:
-        text += f". Saved {len(one.roles)} times, counted once"
+        text += f". Saved {times(len(one.roles))}, counted once"
     if not one.needed:
-        text += ". Never asked for"
+        text += ". Not used by backward"
     return f"{text}. From operation {one.since} to {one.until}."
 
 
-def _moment_text(report: MemoryReport, moment: Moment) -> str:
+def _moment_text(report: MemoryReport, moment: LiveBytes) -> str:
     phase = "forward" if moment.tick <= report.backward_began else "backward"
     place = "" if moment.place is None else f", {short(report.places[moment.place])}"
     parts = [f"{size(getattr(moment, sort))} {label}" for sort, label in _SORTS if getattr(moment, sort)]
@@ -163,7 +164,7 @@ def _moment_text(report: MemoryReport, moment: Moment) -> str:
 
 
 def _steps(
-    report: MemoryReport, moments: tuple[Moment, ...], values: list[int], top: int
+    report: MemoryReport, moments: tuple[LiveBytes, ...], values: list[int], top: int
 ) -> list[tuple[float, float]]:
     """Corners of a step line: a value holds until the next moment."""
     points: list[tuple[float, float]] = []

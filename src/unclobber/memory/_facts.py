@@ -11,7 +11,7 @@ Kind = Literal["parameter", "buffer", "input", "activation", "gradient", "tempor
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """A line of source: the innermost one outside torch and the standard library."""
 
     path: str
@@ -33,13 +33,13 @@ class Role:
     role: str | None
     why: str | None
     """The derivative that reads it."""
-    place: Place | None
+    place: Location | None
     module: str | None
     shape: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptStorage:
     """One storage that backward keeps alive; under however many names, it counts once."""
 
     bytes: int
@@ -50,7 +50,7 @@ class Kept:
     """Of the first tensor that was saved of it."""
     roles: tuple[Role, ...]
     """Every save of it, in order; the first one's line is charged with the bytes."""
-    made_at: Place | None
+    made_at: Location | None
     """Where it was computed; None where it was there before."""
     made_by: str | None
     since: int
@@ -58,7 +58,7 @@ class Kept:
     until: int
     """Tick after which the last save of it was gone."""
     needed: bool
-    """Whether the recorded backward asked for it."""
+    """Whether the recorded backward unpacked it."""
     at_peak: bool
 
 
@@ -66,7 +66,7 @@ class Kept:
 class Line:
     """What one line keeps for backward at the peak."""
 
-    place: Place | None
+    place: Location | None
     bytes: int
     kept: tuple[int, ...]
     """Positions in ``MemoryReport.kept``."""
@@ -75,7 +75,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class LiveBytes:
     """The live bytes of every sort at one tick."""
 
     tick: int
@@ -102,9 +102,9 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The moment with the most live bytes, and how much of what."""
+    """The time with the most live bytes, and how much of what."""
 
-    moment: Moment
+    moment: LiveBytes
     phase: Literal["forward", "backward"]
     operation: str
     saved_lasting: int
@@ -116,7 +116,7 @@ class Gradient:
     """A gradient that backward made on its way, with its life."""
 
     bytes: int
-    place: Place | None
+    place: Location | None
     """The forward line whose backward made it."""
     operation: str
     born: int
@@ -130,7 +130,7 @@ class Gradient:
 class InPlaceUse:
     """An in-place operation that the program has."""
 
-    place: Place | None
+    place: Location | None
     operation: str
     times: int
     bytes: int
@@ -144,7 +144,7 @@ class InPlaceUse:
 class Candidate:
     """An out-of-place operation that could be in-place: nobody reads the old value afterwards."""
 
-    place: Place | None
+    place: Location | None
     operation: str
     """The in-place form, such as ``relu_``."""
     operand: str
@@ -193,12 +193,12 @@ class MemoryReport:
     backward_began: int
     ended: int
     peak: Peak | None
-    kept: tuple[Kept, ...]
+    kept: tuple[KeptStorage, ...]
     """Largest first."""
     lines: tuple[Line, ...]
     """Largest first; activations at the peak."""
-    timeline: tuple[Moment, ...]
-    places: tuple[Place, ...]
+    timeline: tuple[LiveBytes, ...]
+    places: tuple[Location, ...]
     gradients: tuple[Gradient, ...]
     in_place: tuple[InPlaceUse, ...]
     candidates: tuple[Candidate, ...]
@@ -222,11 +222,11 @@ class MemoryReport:
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     @property
-    def unneeded(self) -> tuple[Kept, ...]:
-        """Activations kept for a backward that never asked for them."""
+    def unneeded(self) -> tuple[KeptStorage, ...]:
+        """Activations kept for a backward that never unpacked them."""
         return tuple(kept for kept in self.kept if kept.kind == "activation" and not kept.needed)
 
     @property
-    def shared(self) -> tuple[Kept, ...]:
+    def shared(self) -> tuple[KeptStorage, ...]:
         """Storages that were saved under several names and count once."""
         return tuple(kept for kept in self.kept if kept.kind == "activation" and len(kept.roles) > 1)

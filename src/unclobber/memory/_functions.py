@@ -24,7 +24,7 @@ REVERSED = ("radd", "rmul")
 _AUGMENTED = frozenset({"iadd", "isub", "imul", "itruediv", "idiv", "ipow", "imod", "iand", "ior", "ixor"})
 
 
-class Calls(TorchFunctionMode):
+class FunctionCalls(TorchFunctionMode):
     """Tells a listener of every outermost call of a torch function.
 
     Args:

@@ -16,8 +16,8 @@ from ..derivatives.rules import in_place_overload, in_place_rule
 from . import _places
 from ._facts import Candidate, InPlaceUse
 from ._functions import in_place_form
-from ._timeline import Timeline, end_of
-from ._trace import Operand, Operation, Save, Trace
+from ._timeline import BytesOverTime, end_of
+from ._trace import Operand, Operation, PackedSave, Trace
 
 Span = tuple[int, int, int]
 """First tick, last tick, bytes."""
@@ -34,7 +34,7 @@ class _Chance:
     """When old and new value were alive together."""
 
 
-def gains(trace: Trace, line: Timeline) -> tuple[tuple[InPlaceUse, ...], tuple[Candidate, ...], int]:
+def gains(trace: Trace, line: BytesOverTime) -> tuple[tuple[InPlaceUse, ...], tuple[Candidate, ...], int]:
     """The in-place operations there are, those there could be, and the drop with all of these at once."""
     totals = line.totals
     used = _used(trace, line, totals)
@@ -67,7 +67,7 @@ def _highest(totals: Sequence[int], first: int, spans: Iterable[Span], *, sign: 
 
 
 # --- the in-place operations that are there ----------------------------------------------------------
-def _used(trace: Trace, line: Timeline, totals: Sequence[int]) -> list[InPlaceUse]:
+def _used(trace: Trace, line: BytesOverTime, totals: Sequence[int]) -> list[InPlaceUse]:
     groups: dict[tuple[object, ...], list[tuple[Operation, Span, str]]] = {}
     saves = _by_storage(trace)
     for operation in trace.operations:
@@ -83,7 +83,9 @@ def _used(trace: Trace, line: Timeline, totals: Sequence[int]) -> list[InPlaceUs
     return [_use(members, line, totals) for members in groups.values()]
 
 
-def _use(members: list[tuple[Operation, Span, str]], line: Timeline, totals: Sequence[int]) -> InPlaceUse:
+def _use(
+    members: list[tuple[Operation, Span, str]], line: BytesOverTime, totals: Sequence[int]
+) -> InPlaceUse:
     spans = [span for _, span, _ in members]
     spared = max(0, _highest(totals, line.first, spans, sign=1) - max(totals))
     return InPlaceUse(
@@ -109,7 +111,7 @@ def _is_in_place(operation: Operation) -> bool:
 
 
 def _had_it_not_been(
-    operation: Operation, target: Operand, trace: Trace, saves: dict[int, list[Save]]
+    operation: Operation, target: Operand, trace: Trace, saves: dict[int, list[PackedSave]]
 ) -> tuple[Span, str]:
     """The extra bytes of the out-of-place form, and in words why."""
     size = target.bytes
@@ -157,7 +159,7 @@ def _chances(trace: Trace) -> dict[tuple[object, ...], list[_Chance]]:
 
 
 def _chance(
-    operation: Operation, trace: Trace, saves: dict[int, list[Save]], taken: set[int]
+    operation: Operation, trace: Trace, saves: dict[int, list[PackedSave]], taken: set[int]
 ) -> _Chance | None:
     rule = _rule(operation.name, operation.overload)
     if rule is None or in_place_overload(rule) is None:
@@ -180,7 +182,7 @@ def _chance(
 
 
 def _free(
-    operation: Operation, position: int, rule: Rule, trace: Trace, saves: dict[int, list[Save]]
+    operation: Operation, position: int, rule: Rule, trace: Trace, saves: dict[int, list[PackedSave]]
 ) -> bool:
     """Whether nobody reads the operand's old value after the operation: not autograd, not the program."""
     operand, output = operation.operands[position], operation.output
@@ -204,7 +206,7 @@ def _free(
 
 
 def _kept_by_itself_alone(
-    operation: Operation, number: int, rule: Rule, trace: Trace, saves: dict[int, list[Save]]
+    operation: Operation, number: int, rule: Rule, trace: Trace, saves: dict[int, list[PackedSave]]
 ) -> bool:
     """Whether the old value is read later only because this operation kept it, and in place it wouldn't."""
     in_place = in_place_rule(rule)
@@ -219,7 +221,7 @@ def _kept_by_itself_alone(
 
 
 def _keeps_no_copy(
-    operation: Operation, position: int, rule: Rule, saves: dict[int, list[Save]], number: int
+    operation: Operation, position: int, rule: Rule, saves: dict[int, list[PackedSave]], number: int
 ) -> bool:
     if position != 0:
         return not any(_own(save, operation) for save in saves.get(number, ()))
@@ -229,14 +231,14 @@ def _keeps_no_copy(
     return not own or in_place.keeps("self") is None
 
 
-def _own(save: Save, operation: Operation) -> bool:
+def _own(save: PackedSave, operation: Operation) -> bool:
     """Whether this operation made the save: inputs are packed just before it runs, outputs just after."""
     near = save.tick in (operation.tick - 1, operation.tick)
     return near and _places.key(save.stack) == _places.key(operation.stack)
 
 
 def _candidate(
-    members: list[tuple[tuple[object, ...], list[_Chance]]], line: Timeline, totals: Sequence[int]
+    members: list[tuple[tuple[object, ...], list[_Chance]]], line: BytesOverTime, totals: Sequence[int]
 ) -> Candidate:
     """One line, in all the modules that run it."""
     chances = [chance for _, some in members for chance in some]
@@ -255,8 +257,8 @@ def _candidate(
 
 
 # --- shared ------------------------------------------------------------------------------------------
-def _by_storage(trace: Trace) -> dict[int, list[Save]]:
-    found: dict[int, list[Save]] = {}
+def _by_storage(trace: Trace) -> dict[int, list[PackedSave]]:
+    found: dict[int, list[PackedSave]] = {}
     for save in trace.saves:
         found.setdefault(save.storage, []).append(save)
     return found

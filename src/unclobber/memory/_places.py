@@ -15,7 +15,7 @@ import torch
 
 from ..model import PACKAGE
 from ..source import Stack, sites
-from ._facts import Place
+from ._facts import Location
 
 Spot = tuple[CodeType, int]
 
@@ -38,17 +38,17 @@ def key(stack: Stack) -> tuple[object, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _place(files: tuple[str, ...], code: CodeType, lasti: int, user: Spot | None) -> Place | None:
+def _place(files: tuple[str, ...], code: CodeType, lasti: int, user: Spot | None) -> Location | None:
     """``files`` is there for the cache: code objects of equal text in two files are equal."""
     site = sites.resolve((code, lasti))
     if site is None:
         return None
     above = None if user is None else sites.resolve(user)
     called_from = None if above is None else (above.path, above.line)
-    return Place(site.path, site.line, site.function, site.source, called_from)
+    return Location(site.path, site.line, site.function, site.source, called_from)
 
 
-def place(stack: Stack) -> Place | None:
+def place(stack: Stack) -> Location | None:
     """The line to charge, looked up in its source."""
     spot = innermost(stack)
     if spot is None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import accumulate
 
-from ._trace import Save, Trace
+from ._trace import PackedSave, Trace
 
 LASTING = ("parameter", "buffer", "input")
 
 
 @dataclass(frozen=True)
-class Timeline:
+class BytesOverTime:
     """Bytes by tick, from ``first`` on."""
 
     first: int
@@ -37,7 +37,7 @@ class Timeline:
         return self.first + max(range(len(totals)), key=lambda i: (totals[i], -i))
 
 
-def timeline(trace: Trace) -> Timeline:
+def timeline(trace: Trace) -> BytesOverTime:
     """Add up the recorded step, tick by tick.
 
     A storage lives from the operation that made it to the one during which it was freed; memory that
@@ -68,12 +68,12 @@ def timeline(trace: Trace) -> Timeline:
             for since, end in held.get(storage.number, ()):
                 add("other", since, min(end, until), -storage.bytes)
                 add("kept", since, min(end, until), storage.bytes)
-    return Timeline(first, **{sort: list(accumulate(changes))[:-1] for sort, changes in steps.items()})
+    return BytesOverTime(first, **{sort: list(accumulate(changes))[:-1] for sort, changes in steps.items()})
 
 
 def kept_spans(trace: Trace) -> dict[int, list[tuple[int, int]]]:
     """By storage: when at least one save held it, overlapping saves joined."""
-    by_storage: dict[int, list[Save]] = {}
+    by_storage: dict[int, list[PackedSave]] = {}
     for save in trace.saves:
         by_storage.setdefault(save.storage, []).append(save)
     found: dict[int, list[tuple[int, int]]] = {}
@@ -90,6 +90,6 @@ def kept_spans(trace: Trace) -> dict[int, list[tuple[int, int]]]:
     return found
 
 
-def end_of(save: Save, trace: Trace) -> int:
+def end_of(save: PackedSave, trace: Trace) -> int:
     """The last tick at which a save was alive."""
     return trace.tick if save.released is None else save.released

@@ -29,7 +29,7 @@ class Storage:
 
 
 @dataclass(slots=True)
-class Save:
+class PackedSave:
     """One call of the pack hook."""
 
     storage: int
@@ -90,7 +90,7 @@ class Trace:
     """One recording."""
 
     storages: list[Storage] = field(default_factory=list)
-    saves: list[Save] = field(default_factory=list)
+    saves: list[PackedSave] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
     tick: int = 0
     began: int = 0

@@ -21,12 +21,12 @@ from ._facts import MemoryReport, Trial
 from ._functions import REVERSED, asks_in_place, in_place_form, name_of
 from ._timeline import timeline
 from ._trace import Trace
-from .recorder import Recorder
+from .recorder import MemoryRecorder
 
 Key = tuple[object, ...]
 
 
-class InPlace(TorchFunctionMode):
+class InPlaceMode(TorchFunctionMode):
     """Runs the in-place form of an operation at chosen call sites.
 
     Args:
@@ -34,7 +34,7 @@ class InPlace(TorchFunctionMode):
         recorder: Says in which module the program is.
     """
 
-    def __init__(self, keys: Iterable[Key], recorder: Recorder) -> None:
+    def __init__(self, keys: Iterable[Key], recorder: MemoryRecorder) -> None:
         super().__init__()
         self._keys = frozenset(keys)
         self._lines = frozenset(key[:4] for key in self._keys)
@@ -100,8 +100,8 @@ def _in_place(
 def attempt(run: Callable[[], str | None], report: MemoryReport, before: Trace, step: int) -> Trial:
     """Run the program a second time with every candidate in place, and compare loss, gradients and peak."""
     keys = [key for candidate in report.candidates for key in candidate.keys]
-    recorder = Recorder(step, keep_results=True)
-    changer = InPlace(keys, recorder)
+    recorder = MemoryRecorder(step, keep_results=True)
+    changer = InPlaceMode(keys, recorder)
     if not keys:
         peak = _step_peak(before)
         gradients = len(before.results) - before.roots
@@ -116,7 +116,7 @@ def attempt(run: Callable[[], str | None], report: MemoryReport, before: Trace, 
     return _compared(changer, before, after)
 
 
-def _compared(changer: InPlace, before: Trace, after: Trace) -> Trial:
+def _compared(changer: InPlaceMode, before: Trace, after: Trace) -> Trial:
     pairs = list(zip(before.results, after.results, strict=True))
     losses, gradients = pairs[: before.roots], pairs[before.roots :]
     differences = [_difference(a, b) for a, b in gradients]

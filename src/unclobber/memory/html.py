@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from ..model.text import listing, plural, shape, size, times
 from ..parsing import text_of
 from ._chart import Chart, Lives, chart, lives
-from ._facts import Kept, Line, MemoryReport
-from ._words import several, shape, short, size, times
+from ._facts import KeptStorage, Line, MemoryReport
+from ._words import short
 
 _AROUND = 2
 """Source lines shown before and after each line that keeps something."""
@@ -25,7 +26,7 @@ _FOLD = 200
 
 @dataclass(frozen=True)
 class SourceLine:
-    """One line of source, or a gap between two stretches."""
+    """One line of source, or a gap between two ranges."""
 
     number: int | None
     text: str = ""
@@ -53,7 +54,7 @@ def to_html(report: MemoryReport) -> str:
     import jinja2
 
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(size=size, short=short, shape=shape, several=several, times=times)
+    environment.filters.update(size=size, short=short, shape=shape, listing=listing, times=times)
     template = resources.files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
     drawn: Chart | None = chart(report) if report.timeline else None
     alive: Lives | None = lives(report) if report.timeline else None
@@ -114,9 +115,9 @@ def _file(path: str, marked: dict[int, int], report: MemoryReport, most: int) ->
     return SourceFile(path, path.replace("\\", "/").rpartition("/")[2], total, tuple(shown))
 
 
-def about(line: Line, kept: Sequence[Kept]) -> str:
+def about(line: Line, kept: Sequence[KeptStorage]) -> str:
     """What a line keeps and why, as a sentence for each role."""
-    counts: dict[tuple[str, str], list[Kept]] = {}
+    counts: dict[tuple[str, str], list[KeptStorage]] = {}
     for position in line.kept:
         role = kept[position].roles[0]
         key = (f"{role.operation or 'an operation'} keeps {role.role or 'a tensor'}", role.why or "")
@@ -124,7 +125,7 @@ def about(line: Line, kept: Sequence[Kept]) -> str:
     texts = []
     for (what, why), members in counts.items():
         total = size(sum(one.bytes for one in members))
-        often = "" if len(members) == 1 else f" ({len(members)} tensors)"
+        often = "" if len(members) == 1 else f" ({plural(len(members), 'tensor')})"
         texts.append(f"{total}: {what}{often}{f' — {why}' if why else ''}.")
-    where = f" In {several(line.modules)}." if line.modules else ""
+    where = f" In {listing(line.modules, limit=1)}." if line.modules else ""
     return " ".join(texts) + where

@@ -1,4 +1,4 @@
-"""See every operation, storage, save and need of a stretch of a program.
+"""See every operation, storage, save and unpack of a part of a program.
 
 A dispatch mode sees the operations, a weak reference to each storage sees when it is freed, the
 saved-tensor hooks see what backward keeps; one tick is one dispatched operation.
@@ -21,8 +21,8 @@ from ..source import frames
 from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall, engine
 from ._facts import Kind
-from ._functions import Calls
-from ._trace import Operand, Operation, Save, Storage, Trace
+from ._functions import FunctionCalls
+from ._trace import Operand, Operation, PackedSave, Storage, Trace
 
 
 class EnoughError(BaseException):
@@ -32,12 +32,12 @@ class EnoughError(BaseException):
     """
 
 
-class _Held:
+class _PackedTensor:
     """What the pack hook returns; its end is the end of the save."""
 
     __slots__ = ("__weakref__", "save", "tensor", "trace")
 
-    def __init__(self, tensor: Tensor, save: Save, trace: Trace) -> None:
+    def __init__(self, tensor: Tensor, save: PackedSave, trace: Trace) -> None:
         self.tensor = tensor
         self.save = save
         self.trace = trace
@@ -46,7 +46,7 @@ class _Held:
         self.save.released = self.trace.tick
 
 
-class Recorder(compat.TorchDispatchMode):
+class MemoryRecorder(compat.TorchDispatchMode):
     """Records from entry until the end of the ``step``-th backward, then raises `EnoughError`.
 
     Args:
@@ -80,7 +80,7 @@ class Recorder(compat.TorchDispatchMode):
         self._names: dict[int, tuple[weakref.ref[Any], str]] = {}
         self._handles: list[Any] = []
         self._hooks = saved_tensors_hooks(self._pack, self._unpack)
-        self._calls = Calls(self._call_begins, self._call_ends)
+        self._calls = FunctionCalls(self._call_begins, self._call_ends)
         self._asked: list[tuple[bool, int]] = []
         self._step_began: int | None = None
 
@@ -90,7 +90,7 @@ class Recorder(compat.TorchDispatchMode):
         return self._modules[-1] if self._modules else None
 
     # --- enter and leave ----------------------------------------------------------------------------
-    def __enter__(self) -> Recorder:
+    def __enter__(self) -> MemoryRecorder:
         self._handles = [
             register_module_forward_pre_hook(self._module_begins),
             register_module_forward_hook(self._module_ends, always_call=True),
@@ -283,7 +283,7 @@ class Recorder(compat.TorchDispatchMode):
         storage = None if self._done else self._seen(tensor)
         if storage is None:
             return tensor.detach()
-        save = Save(
+        save = PackedSave(
             storage=storage.number,
             tick=self.trace.tick,
             stack=frames.of_program(),
@@ -296,12 +296,12 @@ class Recorder(compat.TorchDispatchMode):
         self._quiet, quiet = True, self._quiet
         try:
             # An alias: keeping an output itself would keep its own node for ever.
-            return _Held(tensor.detach(), save, self.trace)
+            return _PackedTensor(tensor.detach(), save, self.trace)
         finally:
             self._quiet = quiet
 
     def _unpack(self, held: Any) -> Tensor:
-        if not isinstance(held, _Held):
+        if not isinstance(held, _PackedTensor):
             plain: Tensor = held
             return plain
         held.save.needed = self.trace.tick
@@ -398,7 +398,7 @@ class Recorder(compat.TorchDispatchMode):
             if isinstance(leaf, Tensor):
                 leaves.append(leaf)
             for role, held in compat.raw_saved(node):
-                if isinstance(held, _Held) and held.save.node is None:
+                if isinstance(held, _PackedTensor) and held.save.node is None:
                     held.save.node = str(node.name()).rpartition("::")[2]
                     held.save.role = role
                     held.save.edges = tuple(parent is not None for parent, _ in node.next_functions)

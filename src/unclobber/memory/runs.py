@@ -14,7 +14,7 @@ import torch
 from ..torch_internals import compat
 from ._analysis import analyse
 from ._facts import MemoryReport
-from .recorder import EnoughError, Recorder
+from .recorder import EnoughError, MemoryRecorder
 
 
 def record(
@@ -24,7 +24,7 @@ def record(
 
     Args:
         step: Builds a graph and calls backward; what follows the backward is not run.
-        backwards: The backward at whose end to stop; the report is of the stretch since the one before.
+        backwards: The backward at whose end to stop; the report is of what ran since the one before.
         fake: Run on tensors without memory: ``step`` must make its model and its data itself.
     Returns:
         What was recorded, up to the end of ``step`` where it calls backward less often.
@@ -35,7 +35,7 @@ def record(
         >>> [(kept.bytes, kept.roles[0].role) for kept in record(step).kept]
         [(4000, 'result')]
     """
-    recorder = Recorder(backwards)
+    recorder = MemoryRecorder(backwards)
     with _tensors(fake), recorder:
         with contextlib.suppress(EnoughError):
             step(*args, **kwargs)
@@ -63,7 +63,7 @@ def run_program(
         progress: Called with the number of operations now and then, with 0 at the end.
     """
     randomness = _Randomness()
-    recorder = Recorder(step, keep_results=try_in_place, progress=progress)
+    recorder = MemoryRecorder(step, keep_results=try_in_place, progress=progress)
     with _tensors(fake), recorder:
         failure = run()
     if progress is not None:

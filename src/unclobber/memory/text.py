@@ -5,8 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from ._facts import Candidate, InPlaceUse, Kept, Line, MemoryReport, Trial
-from ._words import many, several, shape, short, size, times
+from ..model.text import listing, plural, shape, size, times
+from ._facts import Candidate, InPlaceUse, KeptStorage, Line, MemoryReport, Trial
+from ._words import short
 
 _LINES = 12
 _REASONS = 3
@@ -75,7 +76,7 @@ def _by_line(report: MemoryReport, width: int) -> str:
     return "\n".join(rows)
 
 
-def _what(line: Line, kept: Sequence[Kept]) -> str:
+def _what(line: Line, kept: Sequence[KeptStorage]) -> str:
     """``gelu self, addmm mat1 ×4 in b.0 (Block) and 3 more``"""
     counts: dict[str, int] = {}
     for position in line.kept:
@@ -83,12 +84,12 @@ def _what(line: Line, kept: Sequence[Kept]) -> str:
         name = f"{role.operation or 'unknown operation'}{f' {role.role}' if role.role else ''}"
         counts[name] = counts.get(name, 0) + 1
     what = ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in counts.items())
-    return f"{what} in {several(line.modules)}" if line.modules else what
+    return f"{what} in {listing(line.modules, limit=1)}" if line.modules else what
 
 
 def _longest(report: MemoryReport, width: int) -> str:
     """The largest kept tensors with their reasons, one of each kind."""
-    seen: dict[tuple[object, ...], Kept] = {}
+    seen: dict[tuple[object, ...], KeptStorage] = {}
     for one in report.kept:
         role = one.roles[0]
         key = (role.place, role.operation, role.role)
@@ -114,15 +115,15 @@ def _notes(report: MemoryReport, width: int) -> str:
     if report.shared:
         saved = sum(one.bytes * (len(one.roles) - 1) for one in report.shared)
         notes.append(
-            f"{many(len(report.shared), 'tensor')} saved under several names and counted once "
+            f"{plural(len(report.shared), 'tensor')} saved under several names and counted once "
             f"(counted each time, {size(saved)} more)."
         )
     if report.unneeded:
         total = sum(one.bytes for one in report.unneeded)
         places = tuple(dict.fromkeys(short(one.roles[0].place) for one in report.unneeded))
         notes.append(
-            f"{size(total)} in {many(len(report.unneeded), 'tensor')} were kept and never asked for by this "
-            f"backward: no gradient that was wanted needs them ({', '.join(places[:4])})."
+            f"{size(total)} in {plural(len(report.unneeded), 'tensor')} were kept and not used by "
+            f"this backward: no gradient that was wanted needs them ({', '.join(places[:4])})."
         )
     passing = [one for one in report.gradients if one.leaf is None]
     if passing:
@@ -147,7 +148,7 @@ def _in_place(report: MemoryReport, width: int) -> str:
         rows += _paragraph("No other operation could safely be in-place.", width)
     elif not useful:
         rows += _paragraph(
-            f"{many(len(report.candidates), 'line')} could safely be in-place, and it would buy nothing: "
+            f"{plural(len(report.candidates), 'line')} could safely be in-place, and it would buy nothing: "
             + _nothing(report),
             width,
         )
@@ -155,7 +156,7 @@ def _in_place(report: MemoryReport, width: int) -> str:
         rows += _paragraph(_candidate(one), width)
     if len(useful) > 1 or (report.together and not useful):
         rows += _paragraph(
-            f"All {many(len(report.candidates), 'line')} together: {size(report.together)} lower.", width
+            f"All {plural(len(report.candidates), 'line')} together: {size(report.together)} lower.", width
         )
     return "\n".join(rows)
 
@@ -173,7 +174,7 @@ def _used(used: InPlaceUse) -> str:
 
 def _candidate(one: Candidate) -> str:
     target = "" if one.operand == "self" else " on the other operand"
-    where = f" in {several(one.modules)}" if one.modules else ""
+    where = f" in {listing(one.modules, limit=1)}" if one.modules else ""
     return (
         f"{short(one.place)}: {one.operation}{target} would lower the peak by {size(one.peak_drop)} "
         f"(runs {times(one.times)}{where}; nobody reads the old value)"
@@ -200,7 +201,7 @@ def _trial(trial: Trial, width: int) -> str:
         equal += f", {trial.changed_gradients} changed"
         loss = "the loss is equal" if trial.equal_loss else "the loss is NOT equal"
         rows += _paragraph(
-            f"{many(trial.substituted, 'call')} on {many(trial.places, 'line')} ran in place: "
+            f"{plural(trial.substituted, 'call')} on {plural(trial.places, 'line')} ran in place: "
             f"{loss}, {equal}; {peak}.",
             width,
         )

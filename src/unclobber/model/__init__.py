@@ -19,7 +19,6 @@ from ._site import Extent, Frame, Site
 from ._write import PastCounter, Reached, Write
 from .codes import CODES, Code, Reading, Severity, Stage, Subject, Variant
 from .faults import asked
-from .text import listing
 
 __all__ = [
     "CODES",
@@ -57,7 +56,7 @@ __all__ = [
     "Write",
     "asked",
     "culprit",
-    "listing",
     "overwrites",
+    "text",
     "touching",
 ]

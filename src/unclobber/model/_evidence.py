@@ -1,4 +1,4 @@
-"""What is known of one saved tensor at the moment when backward asks for it."""
+"""What is known of one saved tensor at the time when backward unpacks it."""
 
 from __future__ import annotations
 

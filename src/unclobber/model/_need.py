@@ -1,4 +1,4 @@
-"""The backward that asked for a saved tensor."""
+"""The backward that unpacked a saved tensor."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class FreedEvidence:
     joined: Save | None = None
     """The last operation of the new graph on the way to the freed one, where the two differ."""
     carried: tuple[str, ...] = ()
-    """The variables or attributes through which that operation hangs on the result of an earlier run."""
+    """The variables or attributes through which that operation still references an earlier run's result."""
     kept: str | None = None
     """The one attribute of an object in which a tensor of this graph lies: ``block.state``."""
     kept_is_spent: bool = False

@@ -1,8 +1,68 @@
-"""Words that several stages share."""
+"""Counts, sizes, shapes and lists in words: one wording for every report and command."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+
+def plural(count: int, noun: str, nouns: str | None = None) -> str:
+    """Count a noun: ``nouns`` is its plural where ``noun + "s"`` is not.
+
+    Example:
+        >>> plural(1, "write"), plural(5, "write"), plural(0, "copy", "copies")
+        ('1 write', '5 writes', '0 copies')
+    """
+    return f"{count} {noun if count == 1 else nouns or noun + 's'}"
+
+
+def times(count: int) -> str:
+    """How often.
+
+    Example:
+        >>> times(1), times(2)
+        ('once', '2 times')
+    """
+    return "once" if count == 1 else plural(count, "time")
+
+
+def ordinal(number: int) -> str:
+    """The number of a place in a row, 1-based.
+
+    Example:
+        >>> [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 21, 102, 113)]
+        ['1st', '2nd', '3rd', '4th', '11th', '12th', '21st', '102nd', '113th']
+    """
+    if number % 100 in (11, 12, 13):
+        return f"{number}th"
+    suffix = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{suffix}"
+
+
+def size(count: int) -> str:
+    """A number of bytes, from 1024 on in the largest binary unit that leaves at least 1.
+
+    Example:
+        >>> size(1), size(1000), size(4608), size(1024**2 - 1), size(-4096)
+        ('1 byte', '1000 bytes', '4.5 KiB', '1.0 MiB', '-4.0 KiB')
+    """
+    if abs(count) < 1024:
+        return plural(count, "byte")
+    value, unit = count / 1024, "KiB"
+    for larger in ("MiB", "GiB", "TiB"):
+        if abs(round(value, 1)) < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.1f} {unit}"
+
+
+def shape(sizes: Sequence[int]) -> str:
+    """The sizes of a tensor's dimensions; ``scalar`` where it has none.
+
+    Example:
+        >>> shape((4, 128, 256)), shape((5,)), shape(())
+        ('4x128x256', '5', 'scalar')
+    """
+    return "x".join(map(str, sizes)) or "scalar"
 
 
 def listing(items: Sequence[str], limit: int = 4) -> str:

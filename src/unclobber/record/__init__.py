@@ -10,10 +10,10 @@ from ._write_event import WriteEvent
 from .content import differing, same_bits
 from .fingerprints import Fingerprints
 from .ledger import METADATA_ONLY, FingerprintedLedger, Ledger, Standing
-from .misread import LARGEST_COPY
 from .saved import History, SavedTensor, UncheckedSave, same_memory
 from .saved_bytes import SavedBytes
 from .selection import select
+from .self_overlap import LARGEST_COPY
 
 __all__ = [
     "LARGEST_COPY",

@@ -61,7 +61,7 @@ def region_of(tensor: torch.Tensor) -> Region | None:
 def overlap(a: Region, b: Region) -> bool:
     """Whether two regions of one storage share a byte.
 
-    Exact up to an address range of 64 MB for layouts that no mixed-radix number system holds;
+    Exact up to an address range of 64 MiB for layouts that no mixed-radix number system holds;
     beyond that it may say yes where the truth is no.
 
     Example:

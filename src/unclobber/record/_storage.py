@@ -11,7 +11,7 @@ import torch
 from ..torch_internals import compat
 from ._extents import Extents
 from ._region import Region, overlap, region_of
-from ._undo import Account, Cell, Record, keep
+from ._undo import Account, OldValues, UndoLog, keep
 from ._write_event import WriteEvent, folded
 from .saved import Filing, SavedTensor
 from .selection import Selection, physical_take
@@ -20,17 +20,17 @@ _FIRST_PRUNE = 64
 _LONGEST_LOG = 256
 
 
-class StorageBook:
+class StorageLog:
     """The saves and writes of one storage. Kept alive by its saves alone."""
 
     __slots__ = (
         "__weakref__",
         "_by_extent",
-        "_cells",
         "_log_limit",
         "_saves",
         "_saves_limit",
         "_times",
+        "_undo_logs",
         "bumps",
         "serial",
         "writes",
@@ -46,8 +46,8 @@ class StorageBook:
         self._saves: list[weakref.ref[SavedTensor]] = []
         self._saves_limit = _FIRST_PRUNE
         self._times: dict[Any, tuple[int, int]] = {}
-        self._cells: weakref.WeakValueDictionary[Any, Cell] = weakref.WeakValueDictionary()
-        self._by_extent: Extents[Cell] = Extents()
+        self._undo_logs: weakref.WeakValueDictionary[Any, UndoLog] = weakref.WeakValueDictionary()
+        self._by_extent: Extents[UndoLog] = Extents()
 
     def add(self, saved: SavedTensor) -> None:
         """Enter a save; nothing was written between it and now."""
@@ -62,7 +62,7 @@ class StorageBook:
             self._saves = [ref for ref in self._saves if ref() is not None]
             self._saves_limit = 2 * len(self._saves) + _FIRST_PRUNE
         if not saved.alias.is_meta:
-            self._open_cell(saved.alias, filing)
+            self._open_undo_log(saved.alias, filing)
 
     def times(self, saved: SavedTensor) -> int:
         """How many versions of this storage the stack of ``saved`` has saved."""
@@ -103,11 +103,11 @@ class StorageBook:
         """All but ``size`` bytes are about to be given back: forget the saves whose values are only there."""
         for saved in self.saves():
             filing = saved.filing
-            if filing is None or filing.cell is None or filing.moment is None:
+            if filing is None or filing.undo_log is None or filing.position is None:
                 continue
-            if filing.cell.region.hi <= size or filing.moment.is_kept():
+            if filing.undo_log.region.hi <= size or filing.position.is_kept():
                 continue
-            filing.cell = filing.moment = None
+            filing.undo_log = filing.position = None
             filing.unseen = True
 
     def preserve(
@@ -126,10 +126,10 @@ class StorageBook:
         """
         if selection is not None:
             bounds = selection.bounds(target)
-            cells = [] if bounds is None else self._hit(bounds.moved(shift))
+            undo_logs = [] if bounds is None else self._hit(bounds.moved(shift))
         else:
-            cells = self._hit(region)
-        if not cells:
+            undo_logs = self._hit(region)
+        if not undo_logs:
             return
         if region.hi - shift > target.untyped_storage().nbytes():
             return  # the storage was shrunk behind the tensor: reading it would leave its memory
@@ -141,34 +141,42 @@ class StorageBook:
                 nbytes = data.nbytes + selection.nbytes
             else:
                 selection = data = None
-        # elements that lie across those of this storage can't be laid over them one by one
-        cells_are_smaller = shift % region.itemsize or sum(cell.region.nbytes for cell in cells) <= nbytes
-        record: Record | None = None
-        for cell in cells:
-            if selection is None and region in cell.recorded:
+        # elements that lie across those of this storage can't be put back into them one by one
+        whole_is_smaller = (
+            shift % region.itemsize or sum(undo_log.region.nbytes for undo_log in undo_logs) <= nbytes
+        )
+        record: OldValues | None = None
+        for undo_log in undo_logs:
+            if selection is None and region in undo_log.recorded:
                 continue
-            if cells_are_smaller or cell.whole_only or cell.recorded_bytes + nbytes > cell.region.nbytes:
-                whole = keep(compat.physical(cell.alias)) if cell.alias is not None else None
-                assert whole is not None  # `_hit` gives open cells only
-                cell.append(Record(account, cell.region, cell.dtype, whole, full=True))
+            if (
+                whole_is_smaller
+                or undo_log.whole_only
+                or undo_log.recorded_bytes + nbytes > undo_log.region.nbytes
+            ):
+                whole = keep(compat.physical(undo_log.alias)) if undo_log.alias is not None else None
+                assert whole is not None  # `_hit` gives open undo logs only
+                undo_log.append(OldValues(account, undo_log.region, undo_log.dtype, whole, full=True))
             else:
                 if record is None:
                     copied = keep(compat.physical(target) if data is None else data)
-                    record = Record(account, region, target.dtype, copied, selection)
-                cell.append(record)
+                    record = OldValues(account, region, target.dtype, copied, selection)
+                undo_log.append(record)
 
-    def _open_cell(self, alias: torch.Tensor, filing: Filing) -> None:
+    def _open_undo_log(self, alias: torch.Tensor, filing: Filing) -> None:
         region = region_of(alias)
         if region is None:
             return
         key = (region, alias.dtype, compat.conj_neg_bits(alias))
-        cell = self._cells.get(key)
-        if cell is None:
-            cell = self._cells[key] = Cell(alias, region)
-            self._by_extent.add(region.lo, region.hi, cell)
-        filing.cell, filing.moment = cell, cell.open(alias)
+        undo_log = self._undo_logs.get(key)
+        if undo_log is None:
+            undo_log = self._undo_logs[key] = UndoLog(alias, region)
+            self._by_extent.add(region.lo, region.hi, undo_log)
+        filing.undo_log, filing.position = undo_log, undo_log.open(alias)
 
-    def _hit(self, region: Region) -> list[Cell]:
-        """Open cells that share a byte with ``region``."""
+    def _hit(self, region: Region) -> list[UndoLog]:
+        """Open undo logs that share a byte with ``region``."""
         near = self._by_extent.near(region.lo, region.hi)
-        return [cell for cell in near if cell.alias is not None and overlap(cell.region, region)]
+        return [
+            undo_log for undo_log in near if undo_log.alias is not None and overlap(undo_log.region, region)
+        ]

@@ -1,12 +1,12 @@
 """What was there before a write: undo records, and values rebuilt from them.
 
-All live saves of one geometry of one storage share a ``Cell``. The cell's log is a chain of
-``Moment``s linked forward in time, each with the record of the write that ended it. A save holds
-the moment at which it was made, so it keeps alive exactly the records of the writes that came
+All live saves of one geometry of one storage share an ``UndoLog``, which is a chain of
+``LogPosition``s linked forward in time, each with the record of the write that ended it. A save holds
+the position at which it was made, so it keeps alive exactly the records of the writes that came
 after it, and dropping it frees what nobody else needs: reference counting is the bookkeeping.
 
 A value is rebuilt from the nearest later known one (the memory as it is now, or a full copy) by
-laying the records over it, newest first.
+putting the records back over it, newest first.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def keep(tensor: torch.Tensor) -> torch.Tensor:
     return place.copy_(compact).expand(tensor.size())
 
 
-class Record:
-    """The values of one overwritten region just before a write; shared by the cells it overlaps."""
+class OldValues:
+    """The values of one overwritten region just before a write; shared by the undo logs it overlaps."""
 
     __slots__ = ("account", "data", "dtype", "full", "nbytes", "region", "selection")
 
@@ -89,7 +89,7 @@ class Record:
         self.selection = selection
         """Which elements of the region ``data`` holds; None: all of them."""
         self.full = full
-        """Whether this is the value of a whole cell, so that nothing later is needed to rebuild it."""
+        """Whether these are all values of an undo log, so that nothing later is needed to rebuild them."""
         self.nbytes = region.nbytes if selection is None else selection.nbytes + data.nbytes
         account.add(self.nbytes)
 
@@ -105,18 +105,18 @@ class Record:
             self.selection.put(view, self.data)
 
 
-class Moment:
-    """A point in a cell's time: the record of the write that ended it, and the next moment."""
+class LogPosition:
+    """A point in an undo log: the record of the write that ended it, and the next position."""
 
     __slots__ = ("next", "record")
 
     def __init__(self) -> None:
-        self.record: Record | None = None
-        self.next: Moment | None = None
+        self.record: OldValues | None = None
+        self.next: LogPosition | None = None
 
     def is_kept(self) -> bool:
         """Whether the values of this point can be had without the memory: a full copy came later."""
-        at: Moment | None = self
+        at: LogPosition | None = self
         while at is not None and at.record is not None:
             if at.record.full:
                 return True
@@ -124,7 +124,7 @@ class Moment:
         return False
 
 
-class Cell:
+class UndoLog:
     """All live saves of one geometry and dtype of one storage."""
 
     __slots__ = (
@@ -146,25 +146,25 @@ class Cell:
         self.bits = compat.conj_neg_bits(alias)
         self.alias: torch.Tensor | None = None
         """The memory itself while a save's value may still be in it; None once a full copy is kept."""
-        self.now = Moment()
+        self.now = LogPosition()
         self.recorded: set[Region] = set()
         """Regions recorded since the last save: the oldest value of a region is the one that counts."""
         self.recorded_bytes = 0
         self.whole_only = region.nbytes > region.hi - region.lo
-        """Windows that share elements with each other (``unfold``) can't be laid over piece by piece."""
-        self._cache: tuple[Moment, torch.Tensor] | None = None
+        """Windows that share elements with each other (``unfold``) can't be put back piece by piece."""
+        self._cache: tuple[LogPosition, torch.Tensor] | None = None
 
-    def open(self, alias: torch.Tensor) -> Moment:
-        """A save was made: from now on the present value matters (again). Returns the present moment."""
+    def open(self, alias: torch.Tensor) -> LogPosition:
+        """A save was made: from now on the present value matters (again). Returns the present position."""
         self.alias = alias
         self.recorded = set()
         self.recorded_bytes = 0
         return self.now
 
-    def append(self, record: Record) -> None:
-        """End the present moment with the record of the write that is about to happen."""
+    def append(self, record: OldValues) -> None:
+        """End the present position with the record of the write that is about to happen."""
         self.now.record = record
-        self.now.next = self.now = Moment()
+        self.now.next = self.now = LogPosition()
         if record.full:
             self.alias = None
         else:
@@ -172,14 +172,14 @@ class Cell:
                 self.recorded.add(record.region)
             self.recorded_bytes += record.nbytes
 
-    def value_at(self, moment: Moment) -> torch.Tensor:
-        """A fresh tensor with the values that the cell had at ``moment``.
+    def value_at(self, position: LogPosition) -> torch.Tensor:
+        """A fresh tensor with the values that were there at ``position``.
 
         Always a copy: backward code may scribble on what it unpacks, and asks again later.
         """
-        records: list[Record] = []
+        records: list[OldValues] = []
         base: torch.Tensor | None = None
-        at: Moment = moment
+        at: LogPosition = position
         while at.record is not None:
             if self._cache is not None and at is self._cache[0]:
                 base = self._cache[1]
@@ -191,13 +191,13 @@ class Cell:
             assert at.next is not None
             at = at.next
         if base is None:
-            assert self.alias is not None  # the newest moment of an open cell
+            assert self.alias is not None  # the newest position of an open undo log
             base = compat.physical(self.alias)
         if not records:
             return compat.with_bits(self._copied(base), *self.bits)
         value = self._replay(base, records)
         if len(records) > _CACHE_AFTER or self._cache is not None:
-            self._cache = (moment, value)
+            self._cache = (position, value)
             value = value.clone()
         return compat.with_bits(value, *self.bits)
 
@@ -220,7 +220,7 @@ class Cell:
         memory[places.reshape(-1)] = base.reshape(-1)
         return memory.as_strided(region.sizes, region.strides)
 
-    def _replay(self, base: torch.Tensor, records: list[Record]) -> torch.Tensor:
+    def _replay(self, base: torch.Tensor, records: list[OldValues]) -> torch.Tensor:
         """Lay ``records`` (oldest first) over ``base``, in a buffer that holds all their regions."""
         regions = [self.region, *(record.region for record in records)]
         lo = min(region.lo for region in regions) & -16

@@ -60,7 +60,7 @@ class Fingerprints:
         """While our own code calls torch in this thread, its calls are no events of the program's."""
         return _Quiet(self._local)
 
-    # --- told by observe -----------------------------------------------------------------------
+    # --- told by the hooks ---------------------------------------------------------------------
 
     def add(self, saved: SavedTensor) -> None:
         """A tensor was saved by an operation that may still be running."""

@@ -1,7 +1,7 @@
 """The run record of one session: saves as they are packed, writes as they happen.
 
 The two entries that run at every save and at every write are ``pending.append`` and
-``before_write``. A save is only put on a queue; it is looked up and filed under its storage when
+``before_write``. A save is only put on a queue; it is looked up and entered in its storage's log when
 the next write anywhere is about to happen, and most saves are dead by then (backward freed them),
 so that a training loop whose writes come after backward files nothing at all.
 """
@@ -23,19 +23,19 @@ from ..source import frames
 from ..torch_internals import compat
 from . import view_writes
 from ._by_address import SavesByAddress
-from ._doubt import Doubt, Input
 from ._fingerprint import Place
 from ._region import overlap, region_of
 from ._shared_counters import SharedCounters
-from ._storage import StorageBook
+from ._storage import StorageLog
 from ._undo import Account
+from ._unverified import Input, UnverifiedCall
 from ._write_event import WriteEvent
 from .content import same_bits
 from .fingerprints import Fingerprints
-from .misread import LARGEST_COPY, misreads
 from .saved import Filing, SavedTensor, Swap, note_original, same_memory
 from .saved_bytes import SavedBytes
 from .selection import select
+from .self_overlap import LARGEST_COPY, overlaps_itself
 
 _FIRST_PRUNE = 4096
 _NEWEST = 8
@@ -68,7 +68,7 @@ METADATA_ONLY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a saved tensor stands at the moment when backward asks for it."""
+    """How a saved tensor stands when backward unpacks it."""
 
     saved: SavedTensor
     version: int
@@ -111,7 +111,7 @@ class Ledger:
         """Saves since the last write; appended to from the pack hook, in any thread."""
         self.watched: dict[int, list[weakref.ref[SavedTensor]]] = {}
         """Saves by storage key, since that storage was last written to."""
-        self.books: dict[int, weakref.ref[StorageBook]] = {}
+        self.logs: dict[int, weakref.ref[StorageLog]] = {}
         """Storages that were written to while live saves shared them, by storage key."""
         self.account = Account()
         self.write_count = 0
@@ -120,7 +120,7 @@ class Ledger:
         """Content hashes of live saves, where the session takes them."""
         self.by_address: SavesByAddress | None = None
         """Where two storages may lie over one memory; None while no such save is known."""
-        self.misread: Callable[[str, frames.Stack], None] | None = None
+        self.on_self_overlap: Callable[[str, frames.Stack], None] | None = None
         """Told of an operation that is about to read what it has overwritten itself."""
         self.unrecorded: Callable[[Exception], str] = str
         """Told of a fault of ours while a write was recorded; gives the sentence for what rests on it."""
@@ -185,7 +185,7 @@ class Ledger:
         bumps: bool,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-    ) -> StorageBook | None:
+    ) -> StorageLog | None:
         """A kernel is about to write to ``tensor``, in any thread.
 
         Args:
@@ -194,7 +194,7 @@ class Ledger:
             bumps: Whether the kernel moves the version counter afterwards.
             args: The operation's arguments, for the elements that it selects.
         Returns:
-            The book of the storage, None where no live save shares it, or the write could not be recorded.
+            The log of the storage, None where no live save shares it, or the write could not be recorded.
         """
         try:
             storage = tensor.untyped_storage()
@@ -207,31 +207,31 @@ class Ledger:
                 return None  # the tensor and ``storage``: a save's alias would hold it, too
             if self.pending:
                 self._sort_pending()
-            misread = None
-            if self.misread is not None and misreads(operation, tensor, key, args, kwargs):
-                misread = frames.capture(3)
+            overlap_at = None
+            if self.on_self_overlap is not None and overlaps_itself(operation, tensor, key, args, kwargs):
+                overlap_at = frames.capture(3)
         except Exception as error:
             self._not_recorded(tensor, error)
             return None
-        if self.misread is not None and misread is not None:
-            self.misread(operation, misread)  # may raise what the program is to get
+        if self.on_self_overlap is not None and overlap_at is not None:
+            self.on_self_overlap(operation, overlap_at)  # may raise what the program is to get
         try:
-            book = self._filed(key, tensor)
+            log = self._log_of(key, tensor)
             by_views = view_writes.concerns(tensor)
             elsewhere = None
             if borrowed or self.by_address is not None:
                 elsewhere = self._elsewhere(tensor, key, storage)
-            if book is None and not by_views and not elsewhere:
+            if log is None and not by_views and not elsewhere:
                 return None
             stack = frames.capture(3)
             if by_views:
                 view_writes.note(tensor, _version(tensor), operation, stack)
-            if book is None and not elsewhere:
+            if log is None and not elsewhere:
                 return None
             event = WriteEvent(operation, stack, frames.actor(3), bumps)
             if elsewhere and operation not in METADATA_ONLY:
                 self._enter_elsewhere(tensor, elsewhere, event, args, kwargs)
-            return None if book is None else self._enter(tensor, book, event, args, kwargs)
+            return None if log is None else self._enter(tensor, log, event, args, kwargs)
         except Exception as error:
             self._not_recorded(tensor, error)
             return None
@@ -250,15 +250,15 @@ class Ledger:
     def _enter(
         self,
         tensor: torch.Tensor,
-        book: StorageBook,
+        log: StorageLog,
         event: WriteEvent,
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
         shift: int = 0,
-    ) -> StorageBook:
+    ) -> StorageLog:
         """Note a write that is about to happen, and keep what it will destroy.
 
-        ``shift`` is that of ``StorageBook.preserve``.
+        ``shift`` is that of ``StorageLog.preserve``.
         """
         operation = event.operation
         with self._lock:
@@ -266,17 +266,17 @@ class Ledger:
             region = None if operation in METADATA_ONLY else region_of(tensor)
             if region is not None:
                 region = region.moved(shift)
-            event.first = event.last = book.serial
-            event.region, event.version, event.counter = region, _version(tensor), book.counter()
+            event.first = event.last = log.serial
+            event.region, event.version, event.counter = region, _version(tensor), log.counter()
             if region is not None and not tensor.is_meta and compat.is_plain(tensor):
                 with compat.unseen_by_torch():
                     selection = select(operation, args, kwargs or {}) if args and tensor is args[0] else None
-                    book.preserve(self.account, tensor, region, selection, shift)
-            book.note(event)
+                    log.preserve(self.account, tensor, region, selection, shift)
+            log.note(event)
             if operation == "set_":
                 new = args[1] if len(args) == 2 and isinstance(args[1], torch.Tensor) else None
-                self._swap(book, tensor, event, new)
-        return book
+                self._swap(log, tensor, event, new)
+        return log
 
     def _elsewhere(self, tensor: torch.Tensor, key: int, storage: torch.UntypedStorage) -> dict[int, int]:
         """The other storages over this memory that live saves share: ``SavesByAddress.elsewhere``."""
@@ -302,14 +302,14 @@ class Ledger:
     ) -> None:
         """Note a write for other storages over the same memory, whose version counters it doesn't move."""
         for key, shift in elsewhere.items():
-            book = self._filed(key)
-            if book is not None:
+            log = self._log_of(key)
+            if log is not None:
                 if self.prints is not None:
                     self.prints.before_write(key, lambda: Place(event.stack, False))
                 own = WriteEvent(event.operation, event.stack, event.actor)
-                self._enter(tensor, book, own, args, kwargs, shift)
+                self._enter(tensor, log, own, args, kwargs, shift)
 
-    def doubt(self, operation: str, tensors: list[torch.Tensor], records: bool) -> Doubt | None:
+    def unverified(self, operation: str, tensors: list[torch.Tensor], records: bool) -> UnverifiedCall | None:
         """An operation that declares no write is about to run on ``tensors``.
 
         Args:
@@ -338,20 +338,20 @@ class Ledger:
                 key = compat.storage_key_or_none(tensor)
                 if key is None:
                     continue
-                book = self._filed(key)
-                if book is None or all(saved.stack == own for saved in book.saves()):
+                log = self._log_of(key)
+                if log is None or all(saved.stack == own for saved in log.saves()):
                     continue
                 with torch.no_grad(), compat.unseen_by_torch():
-                    inputs.append(Input(tensor, tensor.clone(), book, book.serial))
-        return Doubt(self.enter, operation, inputs) if inputs else None
+                    inputs.append(Input(tensor, tensor.clone(), log, log.serial))
+        return UnverifiedCall(self.enter, operation, inputs) if inputs else None
 
-    def enter(self, tensor: torch.Tensor, book: StorageBook, operation: str, stack: frames.Stack) -> None:
+    def enter(self, tensor: torch.Tensor, log: StorageLog, operation: str, stack: frames.Stack) -> None:
         """Note a write that no kernel of ours could announce; what it destroyed is there again for now."""
         key = compat.storage_key_or_none(tensor)
         try:
             if self.prints is not None and key is not None:
                 self.prints.before_write(key, lambda: Place(stack, False))
-            self._enter(tensor, book, WriteEvent(operation, stack, None))
+            self._enter(tensor, log, WriteEvent(operation, stack, None))
         except Exception as error:
             self._not_recorded(tensor, error)
 
@@ -405,16 +405,16 @@ class Ledger:
                 else:
                     del self.watched[key]
 
-    def _filed(self, key: int, target: torch.Tensor | None = None) -> StorageBook | None:
-        """The book of a storage that is about to be written to, through ``target`` if that is known; None
+    def _log_of(self, key: int, target: torch.Tensor | None = None) -> StorageLog | None:
+        """The log of a storage that is about to be written to, through ``target`` if that is known; None
         where no live save shares it."""
         if key in self.watched:
             self._file(key, target)
-        ref = self.books.get(key)
+        ref = self.logs.get(key)
         return None if ref is None else ref()
 
     def _file(self, key: int, target: torch.Tensor | None = None) -> None:
-        """The storage is about to be written to: enter the saves that share it into its book."""
+        """The storage is about to be written to: enter the saves that share it into its log."""
         with self._lock:
             for ref in self.watched.get(key, ()):
                 saved = ref()
@@ -427,25 +427,25 @@ class Ledger:
                     saved.filing = Filing(None, 0, 0, 1, False)
                     continue
                 with compat.unseen_by_torch():
-                    self._book(key).add(saved)
+                    self._storage_log(key).add(saved)
                 if self._keeps_originals and saved.filing is not None:
                     note_original(saved, saved.filing, target)
             self.watched.pop(key, None)  # last: after a fault they are still to be found
 
-    def _book(self, key: int) -> StorageBook:
-        """The storage's book; its saves are all that keeps it."""
-        ref = self.books.get(key)
-        book = None if ref is None else ref()
-        if book is None:
-            book = StorageBook()
-            books = self.books
+    def _storage_log(self, key: int) -> StorageLog:
+        """The storage's log; its saves are all that keeps it."""
+        ref = self.logs.get(key)
+        log = None if ref is None else ref()
+        if log is None:
+            log = StorageLog()
+            logs = self.logs
 
-            def forget(dead: weakref.ref[StorageBook]) -> None:
-                if books.get(key) is dead:
-                    del books[key]
+            def forget(dead: weakref.ref[StorageLog]) -> None:
+                if logs.get(key) is dead:
+                    del logs[key]
 
-            self.books[key] = weakref.ref(book, forget)
-        return book
+            self.logs[key] = weakref.ref(log, forget)
+        return log
 
     def before_replay(self) -> None:
         """A CUDA graph is about to be replayed."""
@@ -467,18 +467,18 @@ class Ledger:
         if self.prints is not None:
             self.prints.given_back(key)
         with self._lock:
-            book = self._filed(key)
-            if book is not None:
-                book.lose(size)
+            log = self._log_of(key)
+            if log is not None:
+                log.lose(size)
 
     def marked_dirty(self, tensor: torch.Tensor) -> None:
         """A custom Function returned with ``tensor`` marked dirty: its counter moved, with no write."""
         with self._lock:
             key = compat.storage_key_or_none(tensor)
-            ref = None if key is None else self.books.get(key)
-            book = None if ref is None else ref()
-            if book is not None:
-                book.settle(book.bumps + 1)
+            ref = None if key is None else self.logs.get(key)
+            log = None if ref is None else ref()
+            if log is not None:
+                log.settle(log.bumps + 1)
 
     def before_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
         """``tensor.data = new`` is about to give ``tensor`` other memory; its counter won't move."""
@@ -489,13 +489,13 @@ class Ledger:
         with self._lock:
             if compat.holders(tensor) > 1:
                 self._share_counter(tensor, key, compat.storage_key_or_none(new))
-            book = self._filed(key)
-            if book is None:
+            log = self._log_of(key)
+            if log is None:
                 return
             event = WriteEvent("set_data", frames.of_program(), frames.actor(), version=_version(tensor))
-            event.first = event.last = book.serial
+            event.first = event.last = log.serial
             event.region = region_of(tensor)
-            self._swap(book, tensor, event, new)
+            self._swap(log, tensor, event, new)
 
     def _share_counter(self, tensor: torch.Tensor, old: int, new: int | None) -> None:
         """``tensor`` gets other memory, and keeps the version counter of those that hold its old one."""
@@ -507,7 +507,7 @@ class Ledger:
 
             def before_write_counted(
                 tensor: torch.Tensor, operation: str, bumps: bool, *rest: Any
-            ) -> StorageBook | None:
+            ) -> StorageLog | None:
                 def event() -> WriteEvent:
                     return WriteEvent(
                         operation, frames.of_program(), frames.actor(), bumps=True, version=_version(tensor)
@@ -535,21 +535,21 @@ class Ledger:
         if key is None:
             return
         with self._lock:
-            book = self._filed(key)
-            if book is None:
+            log = self._log_of(key)
+            if log is None:
                 return
             own = {id(kept) for _, kept in compat.raw_saved(node)}
             stack = frames.of_program()
-            for saved in book.saves():
+            for saved in log.saves():
                 if saved.filing is not None and saved.origin() is tensor and id(saved) not in own:
                     saved.filing.detached = stack
 
     def _swap(
-        self, book: StorageBook, tensor: torch.Tensor, event: WriteEvent, new: torch.Tensor | None
+        self, log: StorageLog, tensor: torch.Tensor, event: WriteEvent, new: torch.Tensor | None
     ) -> None:
         """``tensor`` gets the memory of ``new``: from now on that is to be watched for its saves."""
         to: SavedTensor | None = None
-        for saved in book.saves():
+        for saved in log.saves():
             if saved.filing is not None and saved.origin() is tensor:
                 if to is None and new is not None:
                     to = self.file(new, event.stack)
@@ -562,14 +562,14 @@ class Ledger:
         if 2 * len(alive) < len(refs):  # asked at each backward: the dead must not add up
             self.prune()
             self._forget_dead_watched()
-        if self.books:
+        if self.logs:
             alive.extend(self.live_saves())
         return alive
 
     def anything_alive(self) -> bool:
         """Whether any save is alive. Forgets the dead ones while it looks."""
         with self._lock:
-            if self.books:
+            if self.logs:
                 return True
             self.prune()
             if self.pending:
@@ -606,9 +606,9 @@ class Ledger:
         alias = saved.alias
         version = _version(alias)
         filing = saved.filing
-        book = None if filing is None else filing.book
+        log = None if filing is None else filing.log
         elsewhere = len(self._elsewhere_counted(saved))
-        if filing is None or book is None:
+        if filing is None or log is None:
             unseen = version - saved.version > elsewhere
             return Standing(saved, version, unseen, None, False, False, alias)
         # An operation bumps the counter of the tensor it wrote, which need not be this one's
@@ -618,8 +618,12 @@ class Ledger:
         value = None
         changed = swapped = False
         with torch.no_grad(), compat.unseen_by_torch():
-            if filing.cell is not None and filing.moment is not None and filing.moment.record is not None:
-                value = filing.cell.value_at(filing.moment)
+            if (
+                filing.undo_log is not None
+                and filing.position is not None
+                and filing.position.record is not None
+            ):
+                value = filing.undo_log.value_at(filing.position)
                 changed = not (_in_memory(now) and same_bits(value, now))
             elif now is not alias:
                 changed = not (_in_memory(now) and same_bits(alias, now))
@@ -648,13 +652,13 @@ class Ledger:
         an element of ``saved``."""
         filing = saved.filing
         elsewhere = [(event, False) for event in self._elsewhere_counted(saved)]
-        if filing is None or filing.book is None:
+        if filing is None or filing.log is None:
             return elsewhere
         with self._lock:
             region = region_of(saved.alias)
             events = [
                 (event, region is not None and event.region is not None and overlap(region, event.region))
-                for event in filing.book.writes
+                for event in filing.log.writes
                 if event.last >= filing.since
             ]
             if elsewhere:
@@ -672,9 +676,9 @@ class Ledger:
         if any(event is other for other in self._elsewhere_counted(saved)):
             return "other"
         filing = saved.filing
-        if filing is not None and filing.book is not None and filing.swap is not None:
+        if filing is not None and filing.log is not None and filing.swap is not None:
             swap = filing.swap
-            own = any(event is other for other in filing.book.writes)
+            own = any(event is other for other in filing.log.writes)
             if own and event is not swap.event and not _keeps_memory(saved, swap):
                 return "former"
         return "same" if event.region is not None else "none"
@@ -699,10 +703,10 @@ class Ledger:
 
     def last_write(self, saved: SavedTensor) -> WriteEvent | None:
         """The newest write to its storage; None if there was none since it was saved."""
-        book = None if saved.filing is None else saved.filing.book
-        if book is None or saved.filing is None or book.serial == saved.filing.since:
+        log = None if saved.filing is None else saved.filing.log
+        if log is None or saved.filing is None or log.serial == saved.filing.since:
             return None
-        return book.writes[-1]
+        return log.writes[-1]
 
     def seal(self) -> None:
         """The session ends: note the version counters of all live saves.
@@ -716,14 +720,14 @@ class Ledger:
             for saved in self.live_saves():
                 if saved.filing is not None:
                     saved.filing.sealed = _version(saved.alias)
-            self.books.clear()
+            self.logs.clear()
 
     def live_saves(self) -> Iterator[SavedTensor]:
         """All live saves of storages that were written to; oldest first for each storage."""
-        for ref in list(self.books.values()):
-            book = ref()
-            if book is not None:
-                yield from book.saves()
+        for ref in list(self.logs.values()):
+            log = ref()
+            if log is not None:
+                yield from log.saves()
 
 
 class FingerprintedLedger(Ledger):
@@ -740,7 +744,7 @@ class FingerprintedLedger(Ledger):
         super().__init__(keeps_originals=keeps_originals)
         self.prints = prints
 
-    def before_write(self, tensor: torch.Tensor, *rest: Any) -> StorageBook | None:
+    def before_write(self, tensor: torch.Tensor, *rest: Any) -> StorageLog | None:
         """As for ``Ledger``."""
         with self.prints.quiet():
             try:
@@ -772,7 +776,7 @@ def _lose(saved: SavedTensor, fault: str) -> None:
     filing = saved.filing
     if filing is None:
         filing = saved.filing = Filing(None, 0, 0, 1, True)
-    filing.book = filing.cell = filing.moment = None
+    filing.log = filing.undo_log = filing.position = None
     filing.lost = fault
 
 
@@ -785,9 +789,9 @@ def _version(tensor: torch.Tensor) -> int:
 
 def _bumps(filing: Filing) -> int:
     """How often the counter of a save should have moved, by the writes that were seen."""
-    if filing.book is None:
+    if filing.log is None:
         return 0
-    bumps = filing.book.bumps - filing.bumps
+    bumps = filing.log.bumps - filing.bumps
     if filing.swap is not None and filing.swap.to is not None and filing.swap.to.filing is not None:
         bumps += _bumps(filing.swap.to.filing)
     return bumps

@@ -11,7 +11,7 @@ import torch
 from ..source import Stack, frames
 from ..torch_internals import compat
 from ._fingerprint import Fingerprint
-from ._undo import Cell, Moment
+from ._undo import LogPosition, UndoLog
 from ._write_event import WriteEvent
 
 
@@ -63,7 +63,7 @@ class Swap(NamedTuple):
 
 
 class Book(Protocol):
-    """What is asked of the book that a save stands in (``StorageBook``)."""
+    """What is asked of the log that a save stands in (``StorageLog``)."""
 
     serial: int
     """Number of writes seen so far."""
@@ -82,15 +82,26 @@ class Filing:
     """Where a save stands in the log of its storage."""
 
     __slots__ = (
-        "book", "bumps", "cell", "detached", "history", "lost", "moment", "nth", "original", "sealed",
-        "since", "swap", "unseen",
+        "bumps",
+        "detached",
+        "history",
+        "log",
+        "lost",
+        "nth",
+        "original",
+        "position",
+        "sealed",
+        "since",
+        "swap",
+        "undo_log",
+        "unseen",
     )  # fmt: skip
 
-    def __init__(self, book: Book | None, since: int, bumps: int, nth: int, unseen: bool) -> None:
-        self.book = book
+    def __init__(self, log: Book | None, since: int, bumps: int, nth: int, unseen: bool) -> None:
+        self.log = log
         """None where the tensor has no storage of its own: then only its version counter speaks."""
         self.since = since
-        """Number of writes that the book had recorded when the tensor was saved."""
+        """Number of writes that the log had recorded when the tensor was saved."""
         self.bumps = bumps
         """How many of those moved a version counter."""
         self.nth = nth
@@ -101,9 +112,9 @@ class Filing:
         """The last ``.data =`` or ``set_`` that gave the saved tensor other memory."""
         self.detached: Stack | None = None
         """Where ``detach_`` took the history of a tensor that another operation than its own saved."""
-        self.cell: Cell | None = None
-        self.moment: Moment | None = None
-        """Where in its cell's log of overwritten values it was saved."""
+        self.undo_log: UndoLog | None = None
+        self.position: LogPosition | None = None
+        """Where in the undo log it was saved."""
         self.sealed: int | None = None
         """Version counter when the session ended, if it has ended."""
         self.original: torch.Tensor | None = None
@@ -116,7 +127,7 @@ class Filing:
     @property
     def written(self) -> bool:
         """Whether its memory was written since, its tensor given other memory, or that is not known."""
-        return self.swap is not None or self.book is None or self.book.serial != self.since
+        return self.swap is not None or self.log is None or self.log.serial != self.since
 
 
 class Life:

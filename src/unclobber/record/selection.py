@@ -70,7 +70,7 @@ class Selection:
 def select(operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Selection | None:
     """The selection of an in-place operation on ``args[0]``, None where it may write any element.
 
-    Index tensors are copied: the program may overwrite them before the value is asked for.
+    Index tensors are copied: the program may overwrite them before the value is needed.
     """
     selector = _SELECTORS.get(operation)
     if selector is None:

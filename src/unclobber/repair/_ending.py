@@ -22,7 +22,7 @@ import torch
 
 from ._job import Different
 from ._living import Living
-from ._recorder import Record
+from ._recorder import BackwardRecord
 from ._state import State, Walk, differences
 
 _MOST_TEXT = 4 * 2**20
@@ -43,10 +43,10 @@ class Ending:
 
 
 @dataclass
-class Story:
+class RunRecord:
     """All that one run has recorded."""
 
-    records: list[Record]
+    records: list[BackwardRecord]
     ending: Ending | None = None
     """What it left behind, if it went to its end."""
 

@@ -6,16 +6,16 @@ those, and ``__file__`` says where the copy is, so that data is read and written
 
 from __future__ import annotations
 
-import builtins
 import io
 import linecache
 import os
 import sys
 from collections.abc import Callable, Mapping
 from importlib.machinery import SourceFileLoader
-from types import CodeType, ModuleType
+from types import CodeType
 from typing import Any
 
+from ..main_module import first_on_path, run_as_main
 from ._copies import Copy
 
 Compile = Callable[[str | bytes, str], CodeType]
@@ -69,7 +69,7 @@ def show(path: str, text: str) -> None:
     linecache.cache[path] = (len(text), None, io.StringIO(text, newline=None).readlines(), path)
 
 
-def run_as_main(
+def run_script(
     script: str,
     arguments: tuple[str, ...],
     texts: Mapping[str, str],
@@ -96,15 +96,7 @@ def run_as_main(
         with io.open_code(path) as stream:
             source = stream.read()
     code = compiled(source, path)
-    if not sys.flags.safe_path:
-        sys.path[0] = copy.there(os.path.dirname(real))
+    first_on_path(copy.there(os.path.dirname(real)))
     sys.argv = [copy.there(script), *map(copy.there, arguments)]
-    module = ModuleType("__main__")
     file = copy.there(os.path.abspath(path))
-    vars(module).update(
-        __builtins__=builtins, __file__=file, __loader__=SourceFileLoader("__main__", file), __cached__=None
-    )
-    sys.modules["__main__"] = module
-    if "__mp_main__" in sys.modules:
-        sys.modules["__mp_main__"] = module
-    exec(code, vars(module))
+    run_as_main(code, file=file, loader=SourceFileLoader("__main__", file))

@@ -1,7 +1,7 @@
 """Calls put into a program just before it writes, so that a run can look who else holds what is written.
 
 A statement that writes in place names what it writes: ``h`` of ``h *= 2``, ``x`` of ``x[mask] = 0``,
-``self.norm(pre)`` of ``self.norm(pre).mul_(2)``. Names and what hangs on them are looked at before the
+``self.norm(pre)`` of ``self.norm(pre).mul_(2)``. Names and what they refer to are looked at before the
 statement, results of calls as they are passed on. The code keeps its lines and columns.
 """
 

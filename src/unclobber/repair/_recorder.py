@@ -25,7 +25,7 @@ class Enough(BaseException):
 
 
 @dataclass
-class Record:
+class BackwardRecord:
     """One backward call."""
 
     roots: list[torch.Tensor]
@@ -70,7 +70,7 @@ class Recorder:
         self.cut = cut
         self._after_each = after_each
         self._go_on = go_on
-        self.records: list[Record] = []
+        self.records: list[BackwardRecord] = []
         self.begun = 0
         self.failed_at: int | None = None
         self._leaves: dict[int, tuple[torch.Tensor, Key]] = {}
@@ -122,10 +122,10 @@ class Recorder:
         with compat.unseen_by_torch():
             leaves = [(key, _copy(leaf.grad)) for leaf, key in self._leaves.values()]
             results = [_copy(t) for t in answer] if isinstance(answer, (tuple, list)) else []
-        self.records.append(Record(roots, leaves, results))
+        self.records.append(BackwardRecord(roots, leaves, results))
 
 
-_SPENT = "unclobber spent"
+_FREED = "unclobber freed"
 _STOPPED = "unclobber stopped"
 """Under these keys of ``Node.metadata`` a node says that an earlier call has been through it, and that no
 gradient passes it any more. The nodes themselves are not held: graphs die when the program lets them."""
@@ -134,12 +134,12 @@ gradient passes it any more. The nodes themselves are not held: graphs die when 
 def _mark_spent(nodes: list[Any]) -> None:
     for node in nodes:
         if not hasattr(node, "variable"):
-            node.metadata[_SPENT] = True
+            node.metadata[_FREED] = True
 
 
 def _stop_at_spent(nodes: list[Any]) -> None:
     for node in nodes:
-        if _SPENT in node.metadata and _STOPPED not in node.metadata:
+        if _FREED in node.metadata and _STOPPED not in node.metadata:
             node.metadata[_STOPPED] = True
             node.register_prehook(_nothing)
 
@@ -186,7 +186,7 @@ def _node_of(root: Any) -> Any:
 # --- comparing ------------------------------------------------------------------------------------
 
 
-def compare(reference: list[Record], candidate: list[Record], until: int) -> Difference:
+def compare(reference: list[BackwardRecord], candidate: list[BackwardRecord], until: int) -> Difference:
     """Compare backward calls: all up to ``until``, which both must have reached, and those after it
     which both have. ``why`` stays empty where they agree."""
     found = Difference()
@@ -217,7 +217,7 @@ def _compare_lists(one: Sequence[Any], other: Sequence[Any], found: Difference, 
     return ""
 
 
-def _compare_leaves(one: Record, other: Record, found: Difference) -> str:
+def _compare_leaves(one: BackwardRecord, other: BackwardRecord, found: Difference) -> str:
     mine, theirs = _by_key(one), _by_key(other)
     leaves = gradients = 0
     for key in mine.keys() | theirs.keys():
@@ -239,7 +239,7 @@ def _compare_leaves(one: Record, other: Record, found: Difference) -> str:
     return ""
 
 
-def _by_key(record: Record) -> dict[Key, list[torch.Tensor | None]]:
+def _by_key(record: BackwardRecord) -> dict[Key, list[torch.Tensor | None]]:
     groups: dict[Key, list[torch.Tensor | None]] = {}
     for key, gradient in record.leaves:
         groups.setdefault(key, []).append(gradient)

@@ -1,4 +1,4 @@
-"""One run of the program in this process, and what is told of it."""
+"""One run of the program in this process, and what it reports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..session.session import Session
 from ..torch_internals.engine import engine
 from . import _ending, _leftovers, _overlay, _proposal, _readings
 from ._agreement import Difference
-from ._ending import Ending, Story, compare_endings
+from ._ending import Ending, RunRecord, compare_endings
 from ._holders import Holders
 from ._job import Comparison, Different, Job, Ran
 from ._living import Living
@@ -37,11 +37,11 @@ SEED = 0
 
 
 class Run:
-    """One run of the program in this process, and what is to be told of it."""
+    """One run of the program in this process, and what it is to report."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.reference: Story | None = None
+        self.reference: RunRecord | None = None
         self.problem = ""
         """Why the reference can't be compared with."""
         self._load()
@@ -81,7 +81,7 @@ class Run:
                 sys.addaudithook(self.reads)
             sys.addaudithook(self.events)
             try:
-                _overlay.run_as_main(
+                _overlay.run_script(
                     job.script, job.arguments, job.overlay, job.copy, job.folder or os.getcwd(), compiled
                 )
             except BaseException as failure:
@@ -194,7 +194,7 @@ class Run:
     def _record(self, ending: Ending | None) -> None:
         if self.job.record_to is not None:
             part = f"{self.job.record_to}.part"
-            torch.save(Story(self.recorder.records, ending), part)
+            torch.save(RunRecord(self.recorder.records, ending), part)
             os.replace(part, self.job.record_to)
 
     def _compare(self, until: int, skipped: int = 0) -> Difference:

@@ -37,7 +37,7 @@ QUICK = 10.0
 
 
 @dataclass(frozen=True)
-class _State:
+class _Candidate:
     """A candidate: the project with some edits, and why they were made."""
 
     project: Project
@@ -110,7 +110,7 @@ class Search:
             return _without_finding(first)
         self._failed_at = first.failed_at or 1
         project = replace(project, loaded=tuple(p for p in first.loaded if project.owns(p)))
-        start = _State(project)
+        start = _Candidate(project)
         self._edited = bool(project.overlay)
         self.progress("running it twice under guard")
         problem = self._not_deterministic(finding, first.backwards)
@@ -133,12 +133,12 @@ class Search:
     # --- the search -----------------------------------------------------------------------------
 
     def _explore(
-        self, start: _State, finding: Finding, began: float
-    ) -> tuple[list[tuple[Repair, _State]], list[Repair], str]:
-        proved: list[tuple[Repair, _State]] = []
+        self, start: _Candidate, finding: Finding, began: float
+    ) -> tuple[list[tuple[Repair, _Candidate]], list[Repair], str]:
+        proved: list[tuple[Repair, _Candidate]] = []
         unproved: list[Repair] = []
         order = itertools.count()
-        queue: list[tuple[tuple[bool, bool, int], int, int, _State]] = []
+        queue: list[tuple[tuple[bool, bool, int], int, int, _Candidate]] = []
         seen: set[frozenset[tuple[str, str]]] = set()
         self._push(queue, order, seen, start, finding)
         while queue:
@@ -167,7 +167,7 @@ class Search:
                 unproved.append(repair)
         return proved, unproved, ""
 
-    def _push(self, queue: Any, order: Any, seen: Any, state: _State, finding: Finding) -> None:
+    def _push(self, queue: Any, order: Any, seen: Any, state: _Candidate, finding: Finding) -> None:
         if len(state.steps) >= DEEPEST:
             return
         met = state.met or (_place(finding),)
@@ -180,7 +180,7 @@ class Search:
                 continue
             seen.add(key)
             hidden = _hiding.hidden(proposal, finding, state.project, held)
-            new = _State(
+            new = _Candidate(
                 project,
                 (*state.steps, proposal),
                 state.readings | _readings(finding, proposal),
@@ -191,7 +191,7 @@ class Search:
             )
             heapq.heappush(queue, (new.order, len(new.steps), next(order), new))
 
-    def _held_in(self, state: _State, finding: Finding) -> dict[Spot, Held]:
+    def _held_in(self, state: _Candidate, finding: Finding) -> dict[Spot, Held]:
         """Who holds what a finding's statements write, in the program with a state's edits."""
         if not state.project.overlay:
             return self._held
@@ -205,12 +205,12 @@ class Search:
         """Whether a run got past all that is compared before it met its finding."""
         return (ran.failed_at or 0) > self._failed_at + BEYOND
 
-    def _helps(self, state: _State, ran: Ran) -> bool:
+    def _helps(self, state: _Candidate, ran: Ran) -> bool:
         """Whether a candidate got past what it was meant to cure."""
         assert ran.finding is not None
         return (ran.failed_at or 0) >= self._failed_at and _place(ran.finding) not in state.met
 
-    def _proved(self, state: _State, ran: Ran) -> Repair | None:
+    def _proved(self, state: _Candidate, ran: Ran) -> Repair | None:
         """The state as a repair: without proof where none can be made, None where it is wrong."""
         if ran.ending not in ("finished", "stopped", "error", "finding"):
             return None
@@ -249,7 +249,7 @@ class Search:
             return f"it runs longer than {self.runner.seconds_to_end:g} seconds"
         return "" if ran.at_end is not None else "it was not run to its end"
 
-    def _confirmed(self, found: list[tuple[Repair, _State]]) -> list[Repair]:
+    def _confirmed(self, found: list[tuple[Repair, _Candidate]]) -> list[Repair]:
         """The repairs, the best one first; where runs to the end are long, that one alone goes there, and the
         next where it doesn't hold."""
         ordered = sorted(found, key=lambda pair: _rank(pair[0]))
@@ -263,7 +263,7 @@ class Search:
                 return [again, *proved[number + 1 :]]
         return []
 
-    def _offers(self, start: _State, finding: Finding) -> list[Repair]:
+    def _offers(self, start: _Candidate, finding: Finding) -> list[Repair]:
         """Cures that change what is computed, if they run clean; they are nobody's choice but the user's."""
         if self.first_only:
             return []
@@ -271,7 +271,7 @@ class Search:
         for proposal in _plan.proposals(finding, start.project):
             if proposal.offered and len(found) < 3 and self._tried < MOST_RUNS:
                 self._tried += 1
-                state = _State(start.project.with_texts(proposal.texts), (proposal,))
+                state = _Candidate(start.project.with_texts(proposal.texts), (proposal,))
                 ran = self._watch(state.project, state=state)
                 if ran.finding is None and ran.ending in ("finished", "stopped"):
                     lines = _plan.total_changed(state.project, state.project.overlay)
@@ -285,7 +285,7 @@ class Search:
         project: Project,
         *,
         stop_after: int | None = -1,
-        state: _State | None = None,
+        state: _Candidate | None = None,
         to_end: bool | None = None,
     ) -> Ran:
         job = Job(
@@ -447,7 +447,7 @@ def _readings(finding: Finding, proposal: Proposal | None) -> frozenset[Any]:
     return frozenset({own or reading_of(finding)})
 
 
-def _repair(state: _State, proof: Proof | None) -> Repair:
+def _repair(state: _Candidate, proof: Proof | None) -> Repair:
     return Repair(
         titles=tuple(step.title for step in state.steps),
         cures=tuple(step.cure for step in state.steps),

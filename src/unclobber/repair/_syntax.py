@@ -150,10 +150,12 @@ class Source:
         """A statement from text, in the style of this module."""
         return cst.parse_statement(code, config=self.module.config_for_parsing)
 
+    @cached_property
     def torch_name(self) -> str | None:
         """What this text calls the torch package; None where it doesn't import it."""
         return _imported_as(self.module, "torch")
 
+    @cached_property
     def imported_names(self) -> frozenset[str]:
         """The names that imports anywhere in the text bind."""
         return _imports(self.module)

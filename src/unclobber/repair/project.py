@@ -40,7 +40,7 @@ def _parsed(text: str) -> Source | None:
 
 @dataclass(frozen=True)
 class Project:
-    """The files below ``root``, with the new texts of a candidate laid over them."""
+    """The files below ``root``, with the new texts of a candidate in their place."""
 
     root: str
     overlay: Mapping[str, str] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class Project:
     def sources(self, near: Iterable[str], word: str) -> Iterator[tuple[str, Source]]:
         """The files that hold a word: those of the paths first, then all others that the program has loaded.
 
-        They are parsed one by one, as they are asked for: that takes up to a second each, and a program
+        They are parsed one by one, as they are needed: that takes up to a second each, and a program
         may load hundreds.
         """
         for path in dict.fromkeys(os.path.realpath(path) for path in (*near, *self.loaded)):

@@ -59,7 +59,7 @@ def run(
         seconds_to_end: Seconds that a run may take which goes on to its end.
         everything: Go on until the script is clean or nothing more is proved.
         first_only: Stop each round at its first proof.
-        progress: Told of each step.
+        progress: Notified of each step.
         runner: A driver process to use and leave open; its own times count then.
     """
     project = Project(root_of(script))

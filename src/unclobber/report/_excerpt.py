@@ -13,7 +13,7 @@ from . import _words as words
 from ._cells import clean
 from ._snippet import Mark, shown_lines, visible
 from ._sources import Sources
-from .story import Kind, Place
+from .story import FindingPlace, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Excerpt:
     lines: tuple[Line, ...]
 
 
-def excerpts(numbered: Sequence[tuple[int, Place]], sources: Sources) -> list[Excerpt]:
+def excerpts(numbered: Sequence[tuple[int, FindingPlace]], sources: Sources) -> list[Excerpt]:
     """One excerpt for each file; that of the first offending place comes first.
 
     Args:
@@ -80,7 +80,9 @@ def excerpts(numbered: Sequence[tuple[int, Place]], sources: Sources) -> list[Ex
     return [_excerpt(path, numbered, first, sources) for path in paths]
 
 
-def _excerpt(path: str, numbered: Sequence[tuple[int, Place]], first: Place, sources: Sources) -> Excerpt:
+def _excerpt(
+    path: str, numbered: Sequence[tuple[int, FindingPlace]], first: FindingPlace, sources: Sources
+) -> Excerpt:
     inside = [(event, place) for event, place in numbered if place.span.path == path]
     at = first if first.span.path == path else inside[0][1]
     marks = [visible(Mark(place.span, place.label, place.primary), sources) for _, place in inside]
@@ -100,20 +102,20 @@ def _excerpt(path: str, numbered: Sequence[tuple[int, Place]], first: Place, sou
 
 def _line(number: int, text: str | None, here: list[tuple[int, Kind, Mark]]) -> Line:
     shown = "…" if text is None else text.rstrip()
-    stretches = [(*_columns(mark, number, shown, known=text is not None), e, k, mark) for e, k, mark in here]
+    spans = [(*_columns(mark, number, shown, known=text is not None), e, k, mark) for e, k, mark in here]
     labels = tuple(
         Label(event, kind, clean(mark.label), start)
-        for start, _, event, kind, mark in stretches
+        for start, _, event, kind, mark in spans
         if mark.span.end_line == number and mark.label
     )
     # The widest is the outermost, so that spans nest as far as they can.
-    stretches.sort(key=lambda item: item[0] - item[1])
-    cuts = sorted({0, len(shown), *(cut for start, end, *_ in stretches for cut in (start, end))})
+    spans.sort(key=lambda item: item[0] - item[1])
+    cuts = sorted({0, len(shown), *(cut for start, end, *_ in spans for cut in (start, end))})
     pieces = []
     for low, high in pairwise(cuts):
-        over = [item for item in stretches if item[0] <= low and high <= item[1]]
+        over = [item for item in spans if item[0] <= low and high <= item[1]]
         underlines = tuple(
-            Underline(event, kind, mark.primary, _lane(item, stretches))
+            Underline(event, kind, mark.primary, _lane(item, spans))
             for item in over
             for _, _, event, kind, mark in [item]
         )
@@ -121,10 +123,10 @@ def _line(number: int, text: str | None, here: list[tuple[int, Kind, Mark]]) -> 
     return Line(number, tuple(pieces), labels)
 
 
-def _lane(item: tuple[int, int, int, Kind, Mark], stretches: list[tuple[int, int, int, Kind, Mark]]) -> int:
-    """How many of the narrower stretches lie on this one: each needs a line of its own below the text."""
+def _lane(item: tuple[int, int, int, Kind, Mark], spans: list[tuple[int, int, int, Kind, Mark]]) -> int:
+    """How many of the narrower spans lie on this one: each needs a line of its own below the text."""
     start, end = item[:2]
-    later = stretches[stretches.index(item) + 1 :]
+    later = spans[spans.index(item) + 1 :]
     return sum(other[0] < end and start < other[1] for other in later)
 
 

@@ -15,7 +15,7 @@ from ._notes import helps, notes
 from ._options import RenderOptions
 from ._ranks import remarks
 from ._sources import Sources
-from .story import Place, in_stable_order, offending, places, shown_writes
+from .story import FindingPlace, in_stable_order, offending, places, shown_writes
 
 
 def to_github(report: Report, options: RenderOptions | None = None) -> str:
@@ -40,7 +40,7 @@ def _annotation(finding: Finding) -> str:
     return f"::{level} {fields}::{_data(_message(finding, found))}"
 
 
-def _position(place: Place | None) -> dict[str, str]:
+def _position(place: FindingPlace | None) -> dict[str, str]:
     if place is None or not os.path.isabs(place.site.path):
         return {}  # unknown, or in no file: the annotation is the job's
     span = place.span
@@ -63,7 +63,7 @@ def _path(path: str) -> str:
     return path if relative.startswith(os.pardir) else relative.replace(os.sep, "/")
 
 
-def _message(finding: Finding, found: list[Place]) -> str:
+def _message(finding: Finding, found: list[FindingPlace]) -> str:
     lines = [finding.message]
     lines += [f"{_path(place.site.path)}:{place.span.line}: {place.label}" for place in found]
     lines += [f"note: {text}" for text in notes(finding, shown_writes(finding)[1])]

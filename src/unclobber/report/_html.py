@@ -33,7 +33,7 @@ from the linking of source and timeline, not from the page."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Story:
+class _FindingPage:
     """What the template shows of one finding."""
 
     finding: Finding
@@ -70,12 +70,12 @@ def to_html_fragment(report: Report) -> str:
     )
 
 
-def _story(finding: Finding) -> _Story:
+def _story(finding: Finding) -> _FindingPage:
     line = timeline(finding)
     events = {id(event.fact): event.number for event in line.events}
     sources = Sources()
     numbered = [(events[id(place.fact)], place) for place in places(finding, sources)]
-    return _Story(
+    return _FindingPage(
         finding,
         anchor="uc-" + hashlib.sha256(repr(finding).encode("utf-8", "replace")).hexdigest()[:8],
         timeline=line,
@@ -92,10 +92,7 @@ def _summary(report: Report) -> str:
             return "No findings: the program failed for reasons of its own"
         return "No findings"
     left = [finding for finding in report.findings if not finding.repaired]
-    errors = sum(finding.severity == "error" for finding in left)
-    counts = [words.plural(errors, "error")] if errors else []
-    if warnings := len(left) - errors:
-        counts.append(words.plural(warnings, "warning"))
+    counts = words.severities(left)
     if repaired := len(report.findings) - len(left):
         counts.append(f"{repaired} repaired by guard")
     return words.listing(counts)

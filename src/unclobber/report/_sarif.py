@@ -21,7 +21,7 @@ from ._notes import helps, notes
 from ._options import RenderOptions
 from ._ranks import remarks
 from ._sources import Sources, Span
-from .story import Kind, Place, in_stable_order, offending, places, shown_writes
+from .story import FindingPlace, Kind, in_stable_order, offending, places, shown_writes
 
 Object = dict[str, Any]
 
@@ -125,7 +125,7 @@ def _result(finding: Finding, codes: list[str], root: str) -> Object:
     return result
 
 
-def _main(finding: Finding, found: list[Place]) -> Place | None:
+def _main(finding: Finding, found: list[FindingPlace]) -> FindingPlace | None:
     site = offending(finding)
     return next((place for place in found if place.site is site), None)
 
@@ -145,7 +145,7 @@ def _text(text: str) -> str:
     return clean(text).replace(words.SOLID_SPACE, " ")
 
 
-def _step(order: int, place: Place, sources: Sources, root: str) -> Object:
+def _step(order: int, place: FindingPlace, sources: Sources, root: str) -> Object:
     return {
         "location": _location(place, sources, root),
         "executionOrder": order,
@@ -160,7 +160,7 @@ _KINDS: dict[Kind, str] = {
 }  # fmt: skip
 
 
-def _state(place: Place) -> list[tuple[str, str]]:
+def _state(place: FindingPlace) -> list[tuple[str, str]]:
     """What is known of the storage at this step."""
     fact = place.fact
     if isinstance(fact, Save):
@@ -173,7 +173,7 @@ def _state(place: Place) -> list[tuple[str, str]]:
     return [("backward", str(fact.nth)), *([("node", fact.node)] if fact.node else [])]
 
 
-def _location(place: Place, sources: Sources, root: str) -> Object:
+def _location(place: FindingPlace, sources: Sources, root: str) -> Object:
     found: Object = {"message": {"text": _text(place.label)}}
     artifact = _artifact(place.site.path, root)
     if artifact is not None:

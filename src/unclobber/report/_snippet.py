@@ -29,12 +29,12 @@ _INLINE = 36
 _BELOW = 48
 """Room that a label below its underline takes, moving to the left for it."""
 _TALL = 5
-"""Of a marked stretch with more lines than this only the first and the last ones are shown."""
+"""Of a marked range with more lines than this only the first and the last ones are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A stretch of source with what is to be said about it."""
+    """A range of source with what is to be said about it."""
 
     span: Span
     label: str

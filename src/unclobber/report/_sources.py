@@ -15,7 +15,7 @@ from ..parsing import parse, text_of
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of a source file; columns are 1-based, in characters, the end is exclusive."""
+    """A range of a source file; columns are 1-based, in characters, the end is exclusive."""
 
     path: str
     line: int

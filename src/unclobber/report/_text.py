@@ -39,7 +39,7 @@ def to_text(finding: Finding, *, width: int = 80, colour: bool = False) -> str:
           = help: keep the program as it is and run it under unclobber.guard()
           = more: unclobber explain UC101
     """
-    return to_string(_Story(finding, max(width, NARROWEST)).rows(), colour=colour)
+    return to_string(_FindingText(finding, max(width, NARROWEST)).rows(), colour=colour)
 
 
 def report_to_text(report: Report, options: RenderOptions) -> str:
@@ -53,11 +53,7 @@ def report_to_text(report: Report, options: RenderOptions) -> str:
     stories = [to_text(f, width=options.width, colour=options.colour) for f in report.findings]
     first = summary_line(report.findings[0])
     if len(stories) > 1:
-        errors = sum(f.severity == "error" for f in report.findings)
-        counts = [words.plural(errors, "error")] if errors else []
-        if warnings := len(stories) - errors:
-            counts.append(words.plural(warnings, "warning"))
-        stories.append(words.listing(counts))
+        stories.append(words.listing(words.severities(report.findings)))
         first += f" (and {words.plural(len(report.findings) - 1, 'more finding')})"
     if said:
         stories.append("\n".join(said))
@@ -70,7 +66,7 @@ def _remark(text: str, width: int) -> str:
     return "note: " + f"\n{' ' * indent}".join(wrap(text, max(width, NARROWEST) - indent))
 
 
-class _Story:
+class _FindingText:
     """One finding, laid out for one width."""
 
     def __init__(self, finding: Finding, width: int) -> None:

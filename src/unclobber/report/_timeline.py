@@ -46,7 +46,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class StateSpan:
     """The memory between two events."""
 
     start: float
@@ -60,8 +60,8 @@ class Timeline:
     """Events from left to right with the states between them."""
 
     events: tuple[Event, ...]
-    stretches: tuple[Stretch, ...]
-    kept: Stretch | None
+    spans: tuple[StateSpan, ...]
+    kept: StateSpan | None
     """From the first overwrite on: the values that guard kept beside the memory."""
     caption: str
     main: int
@@ -76,14 +76,12 @@ def timeline(finding: Finding) -> Timeline:
         _event(finding, number, kind, fact, step * number if len(facts) > 1 else 50.0)
         for number, (kind, fact) in enumerate(facts)
     )
-    stretches: list[Stretch] = []
+    spans: list[StateSpan] = []
     state: State = "intact"
     for event, after in pairwise(events):
         state = _state(finding, event, state)
-        stretches.append(Stretch(event.at, after.at - event.at, state, _STATES[state]))
-    return Timeline(
-        events, tuple(stretches), _kept(finding, stretches), _caption(finding), _main(finding, events)
-    )
+        spans.append(StateSpan(event.at, after.at - event.at, state, _STATES[state]))
+    return Timeline(events, tuple(spans), _kept(finding, spans), _caption(finding), _main(finding, events))
 
 
 def _facts(finding: Finding) -> list[tuple[Kind, Save | Write | Need]]:
@@ -110,14 +108,14 @@ def _state(finding: Finding, event: Event, before: State) -> State:
     return before
 
 
-def _kept(finding: Finding, stretches: list[Stretch]) -> Stretch | None:
+def _kept(finding: Finding, spans: list[StateSpan]) -> StateSpan | None:
     if not finding.repaired:
         return None
-    dirty = [stretch for stretch in stretches if stretch.state == "overwritten"]
+    dirty = [span for span in spans if span.state == "overwritten"]
     if not dirty:
         return None
     start = dirty[0].start
-    return Stretch(start, dirty[-1].start + dirty[-1].width - start, "intact", "kept by guard")
+    return StateSpan(start, dirty[-1].start + dirty[-1].width - start, "intact", "kept by guard")
 
 
 def _caption(finding: Finding) -> str:

@@ -1,4 +1,4 @@
-"""Small pieces of wording: counts, sizes, shapes, lists, names of operations and files.
+"""Small pieces of wording: those that all share, and names of operations and files.
 
 Short, precise, no exclamation marks; the user's names go in backticks.
 """
@@ -9,20 +9,14 @@ import os
 import re
 from collections.abc import Sequence
 
-from ..model import Fix
-from ..model import listing as listing
+from ..model import Finding, Fix
+from ..model.text import listing as listing
+from ..model.text import ordinal as ordinal
+from ..model.text import plural as plural
+from ..model.text import shape as shape
+from ..model.text import size as size
 
 SOLID_SPACE = "\N{NO-BREAK SPACE}"
-
-
-def plural(count: int, noun: str, nouns: str | None = None) -> str:
-    """Count a noun: ``nouns`` is its plural where ``noun + "s"`` is not.
-
-    Example:
-        >>> plural(1, "write"), plural(5, "write"), plural(0, "copy", "copies")
-        ('1 write', '5 writes', '0 copies')
-    """
-    return f"{count} {noun if count == 1 else nouns or noun + 's'}"
 
 
 def verified(fix: Fix) -> str:
@@ -40,44 +34,21 @@ def verified(fix: Fix) -> str:
     return f"verified: up to backward {fix.verified.removeprefix('backward-')}"
 
 
-def ordinal(number: int) -> str:
-    """The number of a place in a row, 1-based.
-
-    Example:
-        >>> [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 21, 102, 113)]
-        ['1st', '2nd', '3rd', '4th', '11th', '12th', '21st', '102nd', '113th']
-    """
-    if number % 100 in (11, 12, 13):
-        return f"{number}th"
-    suffix = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{suffix}"
+def severities(findings: Sequence[Finding]) -> list[str]:
+    """How many errors and how many warnings there are, without those that are none."""
+    errors = sum(finding.severity == "error" for finding in findings)
+    counts = [(errors, "error"), (len(findings) - errors, "warning")]
+    return [plural(count, noun) for count, noun in counts if count]
 
 
-def size(count: int) -> str:
-    """A number of bytes in decimal units, two or three digits.
-
-    Example:
-        >>> size(1), size(4), size(1234), size(999_999), size(2_500_000_000)
-        ('1 byte', '4 bytes', '1.2 kB', '1.0 MB', '2.5 GB')
-    """
-    if count < 1000:
-        return plural(count, "byte")
-    value, unit = count / 1000, "kB"
-    for larger in ("MB", "GB", "TB"):
-        if round(value, 1) < 1000:
-            break
-        value, unit = value / 1000, larger
-    return f"{value:.1f} {unit}" if value < 100 else f"{value:.0f} {unit}"
-
-
-def tensor(shape: Sequence[int], dtype: str) -> str:
+def tensor(sizes: Sequence[int], dtype: str) -> str:
     """Shape and dtype of a tensor in one breath.
 
     Example:
         >>> tensor((3, 4), "float32"), tensor((5,), "int64"), tensor((), "float64")
         ('3x4 float32', '5 int64', 'float64 scalar')
     """
-    return f"{'x'.join(map(str, shape))} {dtype}" if shape else f"{dtype} scalar"
+    return f"{shape(sizes)} {dtype}" if sizes else f"{dtype} scalar"
 
 
 _LIBRARY_ROOT = re.compile(r"^.*[/\\](?:site|dist)-packages[/\\]|^.*[/\\]lib[/\\]python3\.\d+[/\\]")
@@ -110,7 +81,7 @@ def solid(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Source text on one line: each stretch of white space becomes one space.
+    """Source text on one line: each run of white space becomes one space.
 
     Example:
         >>> one_line("f(a,\\n    b)")

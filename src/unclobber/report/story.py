@@ -17,7 +17,7 @@ Kind = Literal["made", "saved", "write", "freed", "needed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FindingPlace:
     """One place of a story with a known line, whatever shows it: text, a page, an editor."""
 
     kind: Kind
@@ -69,31 +69,35 @@ def shown_writes(finding: Finding) -> tuple[list[Write], list[Write]]:
     return [w for w in known if id(w) in shown], [w for w in known if id(w) not in shown]
 
 
-def places(finding: Finding, sources: Sources) -> list[Place]:
+def places(finding: Finding, sources: Sources) -> list[FindingPlace]:
     """The places in the order of events: saved, written, freed, needed."""
-    found: list[Place] = []
+    found: list[FindingPlace] = []
     if (made := finding.made) and made.site:
-        found.append(Place("made", made, made.site, sources.locate(made.site), labels.made_label(finding)))
+        found.append(
+            FindingPlace("made", made, made.site, sources.locate(made.site), labels.made_label(finding))
+        )
     if (saved := finding.saved) and saved.site:
         span = sources.locate(saved.site, saved.extent)
         primary = refused_at(finding) is saved.site
-        found.append(Place("saved", saved, saved.site, span, labels.saved_label(finding, saved), primary))
+        found.append(
+            FindingPlace("saved", saved, saved.site, span, labels.saved_label(finding, saved), primary)
+        )
     main = offending_write(finding)
     for i, write in enumerate(shown_writes(finding)[0]):
         assert write.site is not None
         span = sources.locate(write.site, statement=True)
         label = labels.write_label(finding, write, again=i > 0)
         primary = write.overlaps_needed or write is main
-        found.append(Place("write", write, write.site, span, label, primary))
+        found.append(FindingPlace("write", write, write.site, span, label, primary))
     if (freed := finding.freed) and freed.site:
         span = sources.locate(freed.site)
-        found.append(Place("freed", freed, freed.site, span, labels.freed_label(finding, freed)))
+        found.append(FindingPlace("freed", freed, freed.site, span, labels.freed_label(finding, freed)))
     if (needed := finding.needed) and needed.site:
         # else some write is to blame, even if its line is not known
         primary = finding.entry.stage == "graph" or refused_at(finding) is needed.site
         span = sources.locate(needed.site)
         label = labels.needed_label(finding, needed)
-        found.append(Place("needed", needed, needed.site, span, label, primary))
+        found.append(FindingPlace("needed", needed, needed.site, span, label, primary))
     return found
 
 

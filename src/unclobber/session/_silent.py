@@ -16,7 +16,7 @@ from ..evidence import describe, need, reads, save, write
 from ..hooks import conflicts
 from ..hooks.conflicts import Conflict
 from ..hooks.write_log import Written
-from ..judge import judge, judge_dirty, judge_gradient, judge_misread, judge_unmarked, judge_untold
+from ..judge import judge, judge_dirty, judge_gradient, judge_self_overlap, judge_unmarked, judge_untold
 from ..model import Finding, Save, Write, asked
 from ..record import Ledger, SavedTensor, Standing
 from ..source import frames, sites, spelling
@@ -282,7 +282,7 @@ class _Input(_Story[conflicts.InputOverwritten]):
         return Certain("UC103", message=message, variant="unmarked")
 
 
-class _Misread(_Story[conflicts.Misread]):
+class _SelfOverlap(_Story[conflicts.SelfOverlap]):
     """UC102: an operation is about to read what it has overwritten itself, as it would without us."""
 
     def is_nothing(self) -> bool:
@@ -292,15 +292,15 @@ class _Misread(_Story[conflicts.Misread]):
         return False
 
     def key(self) -> Any:
-        return "UC102", "misread", sites.user_place(self.conflict.stack)
+        return "UC102", "self-overlap", sites.user_place(self.conflict.stack)
 
     def make(self) -> Finding:
         operation, stack = self.conflict
-        return judge_misread(write.by(operation, stack), sites.resolve(stack, sites.right_side))
+        return judge_self_overlap(write.by(operation, stack), sites.resolve(stack, sites.right_side))
 
     def certain(self) -> Certain:
         message = "a tensor is overwritten by an operation that still reads the old values"
-        return Certain("UC102", message=message, variant="misread")
+        return Certain("UC102", message=message, variant="self-overlap")
 
 
 class _Content(_Story[conflicts.ContentChanged]):
@@ -344,7 +344,7 @@ _STORIES: dict[type[Conflict], type[_Story[Any]]] = {
     conflicts.DirtyNotReturned: _NotReturned,
     conflicts.InputOverwritten: _Input,
     conflicts.ContentChanged: _Content,
-    conflicts.Misread: _Misread,
+    conflicts.SelfOverlap: _SelfOverlap,
 }
 
 

@@ -1,6 +1,6 @@
 """``freeze``: from now on, writing to a tensor raises at the line that writes.
 
-The write kernels of ``observe`` tell every write before it happens; here they are asked one
+The write kernels of ``hooks`` tell every write before it happens; here they are asked one
 question: does it touch an element of a frozen tensor? That is exact: a write to other elements of
 the same storage is allowed. It works with and without an active ``watch``.
 """
@@ -83,7 +83,7 @@ class _Keeper(Listener):
     def __init__(self) -> None:
         self.pending: tuple[Any, ...] = ()
         self.watched: dict[int, tuple[_Entry, ...]] = {}
-        self.books: dict[int, Any] = {}
+        self.logs: dict[int, Any] = {}
         self._lock = threading.RLock()
 
     def add(self, entry: _Entry) -> None:

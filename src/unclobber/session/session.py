@@ -115,7 +115,9 @@ class Session:
         self._hooks: _saves.SavedTensorHooks | None = None
         self._lock = threading.RLock()
         self._silent = SilentConflicts(self)
-        self.ledger.misread = lambda operation, stack: self._silent.on(conflicts.Misread(operation, stack))
+        self.ledger.on_self_overlap = lambda operation, stack: self._silent.on(
+            conflicts.SelfOverlap(operation, stack)
+        )
         self.ledger.unrecorded = self._unrecorded
         self._begun = compiled.now()
         self.backwards_before = 0

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..derivatives import ALIASES as SAME_OPERATION
+
 RESULT = "="
 """Stands for what the call returns."""
 
@@ -110,25 +112,13 @@ FUNCTIONS: dict[str, Form] = {
 """Built-in functions and methods that run an operation of another name or order."""
 
 ALIASES = {
-    "absolute": "abs",
-    "multiply": "mul",
-    "divide": "div",
+    **{name: same for name, same in SAME_OPERATION.items() if name not in FUNCTIONS},
     "true_divide": "div",
-    "clip": "clamp",
     "expit": "sigmoid",
-    "negative": "neg",
-    "arctan": "atan",
-    "arctan2": "atan2",
-    "arcsin": "asin",
-    "arccos": "acos",
-    "arcsinh": "asinh",
-    "arccosh": "acosh",
-    "arctanh": "atanh",
-    "ger": "outer",
     "adaptive_avg_pool2d": "_adaptive_avg_pool2d",
     "adaptive_avg_pool3d": "_adaptive_avg_pool3d",
 }
-"""Other names of the same function."""
+"""Other names of the same function; as callables, ``torch.special`` has its functions' bare names."""
 
 MATMUL = frozenset({"matmul", "__matmul__", "__rmatmul__"})
 

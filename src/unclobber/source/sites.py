@@ -65,9 +65,9 @@ _PLUMBING_FILES = (os.path.join("torch", "_ops.py"), os.path.join("torch", "_lib
 _RELAYS = frozenset(("__torch_function__", "__torch_dispatch__"))
 """Methods through which every operation of a subclass or under a mode goes."""
 
-_RUN_PROGRAM = frozenset(("_run_as_main", "_run_as_child"))
-"""The command's functions that run the user's script or module (`cli/_target.py`), and a process that it
-started (`cli/children`)."""
+_RUN_PROGRAM = frozenset(("run_as_main", "_run_as_child"))
+"""Our functions that run the user's script or module (`main_module`), and a process that it started
+(`cli/children`)."""
 
 _known: dict[str, bool] = {}
 
@@ -75,7 +75,7 @@ _known: dict[str, bool] = {}
 def is_library(code: CodeType) -> bool:
     """Whether ``code`` is torch's, an installed package's, the standard library's or this package's.
 
-    So is what ``torch.compile`` put in a function's place: it knows no lines (see ``_compiled``).
+    So is what ``torch.compile`` put in a function's place: it knows no lines (see ``compiled``).
 
     Example:
         >>> is_library(os.path.join.__code__), is_library(compile("1", "<stdin>", "exec"))

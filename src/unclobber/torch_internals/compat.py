@@ -1,7 +1,7 @@
 """Every private name of torch that we use: what for, where it was seen, when it can go.
 
 Nothing outside this file may use one. Each was checked on torch 2.13.0; the self-test in
-``_selftest`` runs the mechanism once per process and falls back to public parts if it fails.
+``hooks.selftest`` runs the mechanism once per process and falls back to public parts if it fails.
 Names are looked up when they are used, or at import where they are hot: a missing one raises
 ``AttributeError`` or ``ImportError``, which the self-test turns into the fallback.
 """

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from unclobber.cli._program import Ending
-from unclobber.cli._records import Record
+from unclobber.cli._records import ProcessRecord
 from unclobber.cli.ranks._merge import fold, merge
 from unclobber.cli.ranks._world import World
 from unclobber.model import Finding, Need, RankEnd, Report, Save, Site, Totals, Write
@@ -28,13 +28,13 @@ def finding(line: int = 4, *, shape: tuple[int, ...] = (3,), name: str | None = 
     )
 
 
-def ended(rank: int, *findings: Finding, code: int = 0, ending: Ending | None = None) -> Record:
+def ended(rank: int, *findings: Finding, code: int = 0, ending: Ending | None = None) -> ProcessRecord:
     outcome = "refused" if findings else "clean"
     report = Report(outcome, findings, Totals(saves=10, writes=2), exit_code=code)
-    return Record(rank, "ended", report, ending or Ending(code))
+    return ProcessRecord(rank, "ended", report, ending or Ending(code))
 
 
-def merged(*records: Record) -> Report:
+def merged(*records: ProcessRecord) -> Report:
     return merge(records, torch_version="2.13.0", command=("train.py",))
 
 
@@ -77,7 +77,10 @@ def test_the_worst_outcome_and_the_first_code():
 def test_ranks_without_a_report():
     """What they wrote down until then counts."""
     report = merged(
-        ended(0), Record(1, "died", so_far=(finding(),)), Record(2, "running"), Record(3, "absent")
+        ended(0),
+        ProcessRecord(1, "died", so_far=(finding(),)),
+        ProcessRecord(2, "running"),
+        ProcessRecord(3, "absent"),
     )
     assert [one.ranks for one in report.findings] == [(1,)]
     assert report.outcome == "refused"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import doctest
 from dataclasses import replace
 
 import pytest
 
-from unclobber.cli import _verdict
 from unclobber.cli._program import Ending
 from unclobber.cli._verdict import complete, guard_line, unrepaired
 from unclobber.model import Finding, Report, Totals
@@ -54,18 +52,23 @@ def test_unrepaired():
     ("findings", "conflicts", "kept", "expected"),
     [
         ((REPAIRED,), 1, 1, "1 overwritten value restored for backward (1 place), 1 byte kept at peak"),
-        ((REPAIRED,), 18, 1234, "18 overwritten values restored for backward (1 place), 1.2 kB kept at peak"),
+        (
+            (REPAIRED,),
+            18,
+            1234,
+            "18 overwritten values restored for backward (1 place), 1.2 KiB kept at peak",
+        ),
         (
             (REPAIRED,) * 2,
             5,
-            999_999,
-            "5 overwritten values restored for backward (2 places), 1.0 MB kept at peak",
+            1024**2 - 1,
+            "5 overwritten values restored for backward (2 places), 1.0 MiB kept at peak",
         ),
         (
             (REPAIRED, FOUND),
             9,
-            5 * 10**15,
-            "overwritten values restored at 1 of 2 places, 5000.0 TB kept at peak",
+            5000 * 1024**4,
+            "overwritten values restored at 1 of 2 places, 5000.0 TiB kept at peak",
         ),
         ((FOUND,), 1, 0, "overwritten values restored at 0 of 1 place, nothing kept"),
         (
@@ -82,8 +85,3 @@ def test_guard_line(findings, conflicts, kept, expected):
     """The line counts the values that were given back, the places in the source, and the bytes."""
     report = Report("clean", findings, Totals(conflicts=conflicts, kept_bytes=kept))
     assert guard_line(report) == f"guard: {expected}"
-
-
-def test_examples():
-    """The examples in the docstrings run."""
-    assert doctest.testmod(_verdict).failed == 0

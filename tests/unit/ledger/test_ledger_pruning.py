@@ -15,7 +15,7 @@ def sizes(ledger):
         "pending": len(ledger.pending),
         "watched": sum(map(len, ledger.watched.values())),
         "storages watched": len(ledger.watched),
-        "books": len(ledger.books),
+        "logs": len(ledger.logs),
         "kept": ledger.account.kept,
     }
 
@@ -58,7 +58,7 @@ def test_steps_leave_nothing(step):
 
 
 def test_one_storage_saved_and_written_again_and_again():
-    """A buffer that lives for ever: its book dies with its saves, step for step."""
+    """A buffer that lives for ever: its log dies with its saves, step for step."""
     w = torch.ones(3, requires_grad=True)
     buffer = torch.zeros(3)
     with Session("guard") as session:
@@ -67,7 +67,7 @@ def test_one_storage_saved_and_written_again_and_again():
             buffer.fill_(n)
             loss.backward()
             del loss
-            assert len(session.ledger.books) <= 1
+            assert len(session.ledger.logs) <= 1
         assert session.ledger.account.kept == 0
         gc.collect()
         assert not session.ledger.anything_alive()
@@ -81,9 +81,9 @@ def test_a_save_that_lives_for_ever():
         loss = (w * buffer).sum()
         for _ in range(3000):
             buffer.add_(1)
-        (book,) = (ref() for ref in session.ledger.books.values())
-        assert len(book.writes) <= 2 * 256 + 10
-        assert book.serial == 3000
+        (log,) = (ref() for ref in session.ledger.logs.values())
+        assert len(log.writes) <= 2 * 256 + 10
+        assert log.serial == 3000
         assert session.ledger.account.kept == buffer.nbytes
         loss.backward()
     assert not w.grad.any()
@@ -97,6 +97,6 @@ def test_growth_would_be_seen():
         for graph in graphs:
             graph.detach().add_(1)
         counted = sizes(session.ledger)
-        assert counted["books"] == 50
+        assert counted["logs"] == 50
         assert counted["kept"] == 50 * 12
         assert session.ledger.anything_alive()

@@ -16,7 +16,6 @@ import torch
 from programs import define, run, stack_here
 
 from unclobber.source import sites as _sites
-from unclobber.source import syntax
 from unclobber.source.sites import is_library, resolve
 
 LEAVES = "x = torch.rand(2, 2, requires_grad=True)\nw = torch.rand(2, 2, requires_grad=True)\n"
@@ -268,17 +267,6 @@ def test_without_columns(tmp_path):
         "(9, 1, 'site = here(', 'site = here(\\n    1)')",
         "(13, 5, 'site = here(); other = 1', 'site = here(); other = 1')",
     ]
-
-
-def test_docstrings():
-    """The examples in the modules run."""
-    from unclobber.derivatives import _formulas, _words, torch_table
-    from unclobber.source import spelling
-
-    for module in (_sites, syntax, spelling, _formulas, torch_table, _words):
-        result = doctest.testmod(module)
-        assert result.failed == 0
-        assert result.attempted > 0
 
 
 def test_what_lies_below_the_start_of_a_child():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from unclobber.repair._recorder import Enough, Record, Recorder, compare
+from unclobber.repair._recorder import BackwardRecord, Enough, Recorder, compare
 from unclobber.torch_internals.engine import engine
 
 
@@ -81,9 +81,9 @@ def test_leaves_that_begin_equal_are_not_mixed_up():
     """Any pairing that agrees will do, but there must be one."""
     one, two = torch.ones(2), torch.full((2,), 2.0)
     key = ((2,), "torch.float32", 0j, 0.0)
-    a = Record([], [(key, one), (key, two)], [])
-    assert compare([a], [Record([], [(key, two), (key, one)], [])], 1).why == ""
-    assert compare([a], [Record([], [(key, one), (key, one)], [])], 1).why != ""
+    a = BackwardRecord([], [(key, one), (key, two)], [])
+    assert compare([a], [BackwardRecord([], [(key, two), (key, one)], [])], 1).why == ""
+    assert compare([a], [BackwardRecord([], [(key, one), (key, one)], [])], 1).why != ""
 
 
 def test_a_leaf_that_nothing_reaches(recording):
@@ -109,7 +109,7 @@ def test_a_leaf_that_nothing_reaches(recording):
 def test_what_is_not_finite(a, b):
     """Equal only to itself."""
     key = ((1,), "x")
-    records = {v: [Record([], [(key, torch.tensor([v, 1.0]))], [])] for v in (a, b)}
+    records = {v: [BackwardRecord([], [(key, torch.tensor([v, 1.0]))], [])] for v in (a, b)}
     assert compare(records[a], records[b], 1).why != ""
     assert compare(records[a], records[a], 1).why == ""
 

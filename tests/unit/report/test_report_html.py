@@ -194,7 +194,7 @@ def test_the_timeline(name, events, states):
     """Events in order, also those of unknown lines, and what the memory held between them."""
     line = timeline(EXAMPLES[name])
     assert [event.title for event in line.events] == events
-    assert [stretch.state for stretch in line.stretches] == states
+    assert [span.state for span in line.spans] == states
     assert [event.at for event in line.events] == sorted(event.at for event in line.events)
 
 

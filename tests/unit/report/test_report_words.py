@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -15,15 +13,6 @@ from hypothesis import strategies as st
 from unclobber.model import Report
 from unclobber.report import FORMATS, _words, render
 from unclobber.report._cells import clean, clip_left, width, wrap
-
-MODULES = sorted(path.stem for path in Path(_words.__file__).parent.glob("*.py"))
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_examples_in_docstrings(module):
-    """They run and give what they say."""
-    name = "unclobber.report" if module == "__init__" else f"unclobber.report.{module}"
-    assert doctest.testmod(importlib.import_module(name)).failed == 0
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from ...judge import outcome
 from ...model import ProcessEnd, Report
 from ...session.session import Session, told_of
 from .._places import joined, places, total
-from .._records import Folder, Record
+from .._records import Folder, ProcessRecord
 from ._child import Who
 from ._follow import follow, unfollow
 from ._settings import Settings
@@ -87,7 +87,7 @@ class Children:
             processes=tuple(_end(who, record) for who, record in children),
         )
 
-    def _read(self) -> Sequence[tuple[Who, Record]]:
+    def _read(self) -> Sequence[tuple[Who, ProcessRecord]]:
         """All watched children with their records, in the order in which they began."""
         with contextlib.suppress(FileNotFoundError):  # there was none
             everyone = [(self._folder.who(n), self._folder.read(n)) for n in self._folder.numbers()]
@@ -95,7 +95,7 @@ class Children:
         return ()
 
 
-def _end(who: Who, record: Record) -> ProcessEnd:
+def _end(who: Who, record: ProcessRecord) -> ProcessEnd:
     report, ending = record.report, record.ending
     state: Literal["ended", "failed", "running", "died"] = "running" if record.state == "running" else "died"
     if ending is not None:

@@ -15,7 +15,7 @@ from ...model import Finding, Report
 from ...report import summary_line
 from .._output import usable, write_text
 from .._program import Ending
-from .._records import Record, Records, path_of
+from .._records import ProcessRecord, Records, path_of
 from ._merge import merge
 from ._termination import Termination
 from ._world import World
@@ -150,7 +150,7 @@ class Ranks:
         counts = {record.number: len(record.findings) for record in self._all()}
         return told is None or any(count > told.get(rank, 0) for rank, count in counts.items())
 
-    def _all(self) -> list[Record]:
+    def _all(self) -> list[ProcessRecord]:
         ranks = sorted({self.world.rank, *self.world.expected, *self._records.numbers()})
         return [self._records.read(rank) for rank in ranks]
 
@@ -160,7 +160,7 @@ class Ranks:
         self._tidy(records)
         return merge(records, torch_version=own.torch_version, command=own.command)
 
-    def _tidy(self, records: list[Record]) -> None:
+    def _tidy(self, records: list[ProcessRecord]) -> None:
         """Nothing more will come once all have ended."""
         if all(record.state in ("ended", "died") for record in records):
             self._records.remove()

@@ -9,12 +9,12 @@ from typing import Literal
 from ...judge import outcome
 from ...model import Finding, Outcome, RankEnd, Report
 from .._places import joined, total
-from .._records import Record
+from .._records import ProcessRecord
 
 _WORST_FIRST: tuple[Outcome, ...] = ("refused", "silent", "script-error", "clean")
 
 
-def merge(records: Sequence[Record], *, torch_version: str, command: tuple[str, ...]) -> Report:
+def merge(records: Sequence[ProcessRecord], *, torch_version: str, command: tuple[str, ...]) -> Report:
     """One report of all ranks.
 
     Totals are added up. The outcome is the worst one, the exit code that of the lowest rank whose own
@@ -49,7 +49,7 @@ def fold(found: Iterable[tuple[int, Iterable[Finding]]]) -> tuple[Finding, ...]:
     return tuple(folded)
 
 
-def _outcome(record: Record) -> Outcome | None:
+def _outcome(record: ProcessRecord) -> Outcome | None:
     """A rank's outcome, as far as it is known."""
     if record.report is not None:
         return record.report.outcome
@@ -57,7 +57,7 @@ def _outcome(record: Record) -> Outcome | None:
     return None if found == "clean" else found
 
 
-def _end(record: Record) -> RankEnd:
+def _end(record: ProcessRecord) -> RankEnd:
     code = None if record.report is None else record.report.exit_code
     ending = record.ending
     if ending is None:

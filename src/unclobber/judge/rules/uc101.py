@@ -7,7 +7,8 @@ changed is said beside it (``harmless``).
 
 from __future__ import annotations
 
-from ...model import Evidence, Finding, Fix, Write, culprit, listing
+from ...model import Evidence, Finding, Fix, Write, culprit
+from ...model.text import listing
 from ...torch_internals.inplace import module_positions
 from .. import _own_writes
 from .._words import after_backward, line, sentence

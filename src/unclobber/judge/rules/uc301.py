@@ -8,7 +8,8 @@ the loop, a tensor cached on a module.
 
 from __future__ import annotations
 
-from ...model import Finding, Fix, FreedEvidence, Need, Save, listing
+from ...model import Finding, Fix, FreedEvidence, Need, Save
+from ...model.text import listing
 from .._words import place
 
 
@@ -86,7 +87,7 @@ def _notes(evidence: FreedEvidence) -> tuple[str, ...]:
     if joined is not None and joined.site is not None:
         through = f" through {_names(evidence.carried)}" if evidence.carried and not evidence.kept else ""
         where = place(joined.site, (evidence.saved, evidence.needed))
-        notes.append(f"the new graph hangs on the old one{through} at {where}")
+        notes.append(f"the new graph still references the old one{through} at {where}")
     if evidence.saved is None:
         notes.append("where the operation ran whose saved tensors are gone is not known")
     return tuple(notes)

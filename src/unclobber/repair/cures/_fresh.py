@@ -104,7 +104,7 @@ def computes(call: cst.Call, source: Source) -> bool:
     if not isinstance(func, cst.Attribute) or func.attr.value not in COMPUTES:
         return False
     root = root_name(func.value)
-    if root in of_torch or root in source.imported_names():
+    if root in of_torch or root in source.imported_names:
         return root in of_torch
     if func.attr.value in _CALLED_SO_BY_MODULES and not all(map(_is_no_tensor, call.args)):
         return False

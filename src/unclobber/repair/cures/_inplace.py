@@ -48,13 +48,7 @@ def function_call(node: cst.CSTNode, imported: frozenset[str]) -> cst.Call | Non
     if not isinstance(node, cst.Call) or not node.args:
         return None
     func = node.func
-    name = (
-        func.attr.value
-        if isinstance(func, cst.Attribute)
-        else func.value
-        if isinstance(func, cst.Name)
-        else ""
-    )
+    name = _called_name(func)
     if not is_inplace_name(name) or root_name(func) not in imported or "init" in _words(func):
         return None
     return node
@@ -176,6 +170,12 @@ def _position(call: cst.Call) -> int | None:
         else ""
     )
     return inplace.module_positions().get(name, inplace.function_positions().get(name))
+
+
+def _called_name(func: cst.BaseExpression) -> str:
+    if isinstance(func, cst.Attribute):
+        return func.attr.value
+    return func.value if isinstance(func, cst.Name) else ""
 
 
 def _words(func: cst.BaseExpression) -> set[str]:

@@ -52,10 +52,10 @@ def rewrites(source: Source, statement: cst.CSTNode, *, buffers: bool = False) -
         buffers: Copy the statistics of the layers in evaluation mode instead. Those in training are to go on
             counting: a copy of theirs would be thrown away.
     """
-    torch = source.torch_name()
+    torch = source.torch_name
     if torch is None:
         return
-    imported = source.imported_names()
+    imported = source.imported_names
     for node in walk(statement):
         if not isinstance(node, cst.Call) or not is_place(node.func) or root_name(node.func) in imported:
             continue

@@ -53,7 +53,7 @@ def _kept_uncopied(source: Source, node: cst.BaseExpression) -> str:
 
     A module's or a user's function may keep what it returns, an in-place call returns what has a name.
     """
-    imported = source.imported_names()
+    imported = source.imported_names
     if isinstance(node, cst.Call):
         if _inplace.method_call(node, imported) is not None:
             return source.code(_inplace.innermost_receiver(node, imported))
@@ -79,7 +79,7 @@ def _is_result(saved: Save) -> bool:
 def _is_read(source: Source, node: cst.BaseExpression) -> bool:
     """Whether a node is a value that is read here: no assignment's target, no name of an argument or
     attribute, no function that is called, no index."""
-    if isinstance(node, _NO_TENSORS) or root_name(node) in source.imported_names():
+    if isinstance(node, _NO_TENSORS) or root_name(node) in source.imported_names:
         return False
     parent = source.parents.get(node)
     if isinstance(parent, (cst.AssignTarget, cst.AugAssign)) and parent.target is node:
@@ -92,7 +92,7 @@ def _is_read(source: Source, node: cst.BaseExpression) -> bool:
         call = source.parents.get(parent)
         # in `torch.exp(x)` and `self.fc(x)` what stands before the dot is no tensor; in `x.exp()` it is
         if isinstance(call, cst.Call) and call.func is parent:
-            return not (isinstance(node, cst.Name) and node.value in ({"self"} | source.imported_names()))
+            return not (isinstance(node, cst.Name) and node.value in ({"self"} | source.imported_names))
         return False
     if isinstance(parent, cst.Call) and parent.func is node:
         return False

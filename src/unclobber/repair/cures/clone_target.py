@@ -42,7 +42,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
 
 def targets(source: Source, statement: cst.CSTNode) -> list[cst.BaseExpression]:
     """The names that hold the tensors which a statement writes to."""
-    imported = source.imported_names()
+    imported = source.imported_names
     found: list[cst.BaseExpression | None] = []
     if isinstance(statement, cst.AugAssign):
         found.append(root_place(statement.target))

@@ -23,7 +23,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
     if finding.code != "UC102":
         return
     for _, (path, source, statement) in write_spots(finding, project):
-        torch = source.torch_name()
+        torch = source.torch_name
         text = rewritten(source, statement, torch) if torch is not None else None
         if text is not None:
             yield Proposal("data-write", "write under `no_grad` instead of through `.data`", {path: text})

@@ -36,7 +36,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
         return
     sites = [fact.site for fact in (finding.needed, finding.saved) if fact is not None]
     near = [path for site in sites if site is not None for (path, _, _), _ in callers(site, project)]
-    names: dict[str, State] = {}
+    names: dict[str, HiddenState] = {}
     kept = list(islice(_where_it_is_kept(near, project, names), _MOST))
     needed = finding.needed.site if finding.needed is not None else None
     for (path, source, statement), _ in callers(needed, project) if needed is not None else ():
@@ -46,7 +46,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
     yield from kept
 
 
-def _where_it_is_kept(near: list[str], project: Project, names: dict[str, State]) -> Iterator[Proposal]:
+def _where_it_is_kept(near: list[str], project: Project, names: dict[str, HiddenState]) -> Iterator[Proposal]:
     """Proposals for the classes themselves; ``names`` gets the states that are read, by their names."""
     for path, source in project.sources(near, "class "):
         for state in states(source):
@@ -59,7 +59,7 @@ def _where_it_is_kept(near: list[str], project: Project, names: dict[str, State]
 
 
 @dataclass
-class State:
+class HiddenState:
     """An attribute that the methods of one class set after the object was made."""
 
     owner: str
@@ -79,11 +79,11 @@ class State:
         return f"{self.owner}.{self.name}"
 
 
-def states(source: Source) -> Iterator[State]:
+def states(source: Source) -> Iterator[HiddenState]:
     """The attributes of each class that keep something from call to call."""
     for owner in source.positions:
         if isinstance(owner, cst.ClassDef):
-            found: dict[str, State] = {}
+            found: dict[str, HiddenState] = {}
             set_again: set[str] = set()
             methods = [n for n in owner.body.body if isinstance(n, cst.FunctionDef) and n.params.params]
             for method in methods:
@@ -93,7 +93,7 @@ def states(source: Source) -> Iterator[State]:
             yield from (found[name] for name in found if name in set_again)
 
 
-def _note_stores(source: Source, method: cst.FunctionDef, found: dict[str, State]) -> set[str]:
+def _note_stores(source: Source, method: cst.FunctionDef, found: dict[str, HiddenState]) -> set[str]:
     """Note what a method stores in attributes; the names of those that it sets after the object was made."""
     owner = method.params.params[0].name.value
     making = method.name.value == "__init__"
@@ -101,7 +101,7 @@ def _note_stores(source: Source, method: cst.FunctionDef, found: dict[str, State
     for node in walk(method.body):
         filled = appended_to(node)
         if filled is not None and _is_of(filled, owner):
-            state = found.setdefault(filled.attr.value, State(owner, filled.attr.value))
+            state = found.setdefault(filled.attr.value, HiddenState(owner, filled.attr.value))
             names.add(state.name)
             state.elements.add("[-1]")
         if not isinstance(node, cst.Assign):
@@ -110,7 +110,7 @@ def _note_stores(source: Source, method: cst.FunctionDef, found: dict[str, State
             place = target.value if isinstance(target, cst.Subscript) else target
             if not _is_of(place, owner):
                 continue
-            state = found.setdefault(place.attr.value, State(owner, place.attr.value))
+            state = found.setdefault(place.attr.value, HiddenState(owner, place.attr.value))
             names.add(state.name)
             if isinstance(target, cst.Subscript):
                 index = source.code(target).removeprefix(source.code(place))
@@ -127,7 +127,7 @@ def _is_constant(target: cst.Subscript) -> bool:
     return not any(isinstance(node, cst.Name) for element in target.slice for node in walk(element))
 
 
-def _note_reads(source: Source, method: cst.FunctionDef, found: dict[str, State]) -> None:
+def _note_reads(source: Source, method: cst.FunctionDef, found: dict[str, HiddenState]) -> None:
     """Note which attributes a method reads up to the statement that first sets them."""
     if method.name.value == "__init__":
         return
@@ -153,7 +153,7 @@ def _ends(source: Source, node: cst.CSTNode) -> tuple[int, int]:
     return end.line, end.column
 
 
-def rewrites(source: Source, state: State) -> Iterator[tuple[str, str]]:
+def rewrites(source: Source, state: HiddenState) -> Iterator[tuple[str, str]]:
     """New texts in which a class keeps a state without its graph, with where that is cut."""
     for store in state.stores:
         value = store.value
@@ -170,7 +170,7 @@ def rewrites(source: Source, state: State) -> Iterator[tuple[str, str]]:
 
 
 def after_backward(
-    source: Source, statement: cst.CSTNode, found: Iterable[State]
+    source: Source, statement: cst.CSTNode, found: Iterable[HiddenState]
 ) -> Iterator[tuple[str, str]]:
     """New texts that detach the states of the objects called in a backward's loop, or else in its function,
     directly after the backward."""
@@ -181,7 +181,7 @@ def after_backward(
     called = [n.func for n in walk(home.body) if isinstance(n, cst.Call)]
     objects = [func.value if isinstance(func, cst.Attribute) else func for func in called]
     names = [source.code(one) for func in zip(called, objects, strict=True) for one in func if is_place(one)]
-    imported = source.imported_names()
+    imported = source.imported_names
     for name in dict.fromkeys(names):
         if name.split(".")[0] in imported:
             continue

@@ -216,7 +216,7 @@ def is_operand(source: Source, node: cst.BaseExpression) -> bool:
     if isinstance(parent, cst.Attribute):
         call = source.parents.get(parent)
         method = isinstance(call, cst.Call) and call.func is parent and parent.value is node
-        return method and root_name(node) not in source.imported_names()
+        return method and root_name(node) not in source.imported_names
     return isinstance(parent, cst.BinaryOperation)
 
 

@@ -51,7 +51,7 @@ def uses(source: Source) -> list[cst.Name]:
         if isinstance(node, cst.Attribute)
         and node.attr.value == "inference_mode"
         and isinstance(node.value, cst.Name)
-        and node.value.value == source.torch_name()
+        and node.value.value == source.torch_name
     ]
 
 
@@ -87,7 +87,7 @@ def without_mode(source: Source, function: cst.FunctionDef, statement: cst.CSTNo
 
 def recorded(source: Source, function: cst.FunctionDef, statement: cst.CSTNode) -> Iterator[str]:
     """The text with one statement of a function under ``no_grad`` in a block that records; the rest stays."""
-    torch = source.torch_name()
+    torch = source.torch_name
     modes = set().union(*(_names(decorator.decorator) & _MODES for decorator in function.decorators))
     if torch is None or modes != {"no_grad"}:
         return  # in inference mode `enable_grad` records nothing

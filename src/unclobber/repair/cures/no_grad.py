@@ -27,7 +27,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
     if finding.code not in ("UC201", "UC202", "UC203"):
         return
     for _, (path, source, statement) in write_spots(finding, project):
-        torch = source.torch_name()
+        torch = source.torch_name
         if torch is None:
             continue
         late = not _is_update(source, statement)

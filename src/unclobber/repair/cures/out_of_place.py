@@ -58,8 +58,8 @@ def rewrites(
                 new = assignment(statement.target, one)
                 yield source.with_statement(statement, new), source.code(statement.target), hides
         return
-    imported = source.imported_names()
-    torch = source.torch_name()
+    imported = source.imported_names
+    torch = source.torch_name
     if isinstance(statement, cst.Expr) and _writes_itself(statement.value, imported):
         yield from _as_statement(source, statement, imported, torch, keep_dtype)
         return

@@ -57,8 +57,8 @@ def _written(
     call = statement.value if isinstance(statement, cst.Expr) else None
     if not isinstance(call, cst.Call):
         return None, None
-    imported = source.imported_names()
-    value = _inplace.out_of_place(call, imported, source.torch_name())
+    imported = source.imported_names
+    value = _inplace.out_of_place(call, imported, source.torch_name)
     if value is not None:
         by_function = _inplace.function_call(call, imported) is not None
         return call.args[0].value if by_function else _inplace.innermost_receiver(call, imported), value

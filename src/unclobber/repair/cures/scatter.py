@@ -43,7 +43,7 @@ def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str,
     place = target.value
     if not is_place(place) or not read_later(source, statement, place):
         return
-    torch = source.torch_name() or ""
+    torch = source.torch_name or ""
     x, v = source.code(place), source.code(value)
     for form, code in _forms(source, target, x, v, _is_number(value), torch):
         if "\n" not in code:

@@ -48,7 +48,7 @@ def rewritten(source: Source, store: cst.CSTNode) -> str | None:
     """
     found = _element(store)
     loop = source.above(store, cst.For)
-    torch = source.torch_name()
+    torch = source.torch_name
     if found is None or loop is None or torch is None:
         return None
     name, dim = found

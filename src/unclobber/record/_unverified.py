@@ -14,7 +14,7 @@ import torch
 
 from ..source import Stack
 from ..torch_internals import compat
-from ._storage import StorageBook
+from ._storage import StorageLog
 from .content import same_bits
 
 
@@ -23,23 +23,23 @@ class Input(NamedTuple):
 
     tensor: torch.Tensor
     before: torch.Tensor
-    book: StorageBook
+    log: StorageLog
     serial: int
     """Writes that were seen before the operation: what it writes by torch's own operations is told anyway."""
 
 
-class Doubt:
+class UnverifiedCall:
     """One run of an operation that may write unseen.
 
     Args:
-        enter: Notes a write to a tensor of a book, by an operation at a stack.
+        enter: Notes a write to a tensor of a log, by an operation at a stack.
         operation: Its name without namespace and overload.
         inputs: What it was given.
     """
 
     def __init__(
         self,
-        enter: Callable[[torch.Tensor, StorageBook, str, Stack], None],
+        enter: Callable[[torch.Tensor, StorageLog, str, Stack], None],
         operation: str,
         inputs: list[Input],
     ) -> None:
@@ -63,10 +63,10 @@ class Doubt:
                     wrote = True
                     after = each.tensor.clone()
                     each.tensor.copy_(each.before)  # so that what was there can be kept
-                    self._enter(each.tensor, each.book, self._operation, stack)
+                    self._enter(each.tensor, each.log, self._operation, stack)
                     each.tensor.copy_(after)
         return wrote
 
 
 def _written_unseen(each: Input) -> bool:
-    return each.book.serial == each.serial and not same_bits(each.tensor, each.before)
+    return each.log.serial == each.serial and not same_bits(each.tensor, each.before)

@@ -12,7 +12,7 @@ from ...model import Finding, Fix, Need, Site, Write
 from ...parsing import parse
 
 
-def judge_misread(write: Write, read: Site | None) -> Finding:
+def judge_self_overlap(write: Write, read: Site | None) -> Finding:
     """The finding for ``write``, seen to give another result than if its inputs were read first.
 
     Args:
@@ -24,7 +24,7 @@ def judge_misread(write: Write, read: Site | None) -> Finding:
     title = "read from a copy: clone the operand that shares the memory, or write out of place"
     return Finding(
         code="UC102",
-        variant="misread",
+        variant="self-overlap",
         message=f"{what} is overwritten by an operation that still reads the old values",
         writes=(write,),
         needed=Need(read),

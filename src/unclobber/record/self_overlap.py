@@ -23,7 +23,7 @@ LARGEST_COPY = 1 << 28
 _RANDOM = frozenset(("bernoulli", "normal", "random"))
 
 
-def misreads(
+def overlaps_itself(
     operation: str, target: torch.Tensor, key: int, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> bool:
     """Whether the operation that is about to run gives another result than if it read its inputs first.

@@ -1,0 +1,60 @@
+"""A program in this process as the interpreter itself would run it: as ``__main__``.
+
+The standard library's ``runpy`` clears ``__main__`` when the program's body has ended. Threads, ``atexit``
+handlers and pickles of the program's own classes still need it then, so the program's module is put
+into ``sys.modules`` here and stays.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from importlib.machinery import ModuleSpec
+from types import CodeType, ModuleType
+
+__all__ = ["first_on_path", "run_as_main"]
+
+
+def first_on_path(directory: str) -> None:
+    """Put the program's directory where the interpreter had put ours."""
+    if not sys.flags.safe_path:
+        sys.path[0] = directory
+
+
+def run_as_main(
+    code: CodeType,
+    *,
+    file: str,
+    loader: object,
+    spec: ModuleSpec | None = None,
+    package: str | None = None,
+    cached: str | None = None,
+) -> None:
+    """Be the program, to the end of its body; whatever it raises passes through.
+
+    Args:
+        code: The compiled body.
+        file: What ``__file__`` is.
+        loader: What ``__loader__`` is.
+        spec: What ``__spec__`` is: of ``python -m``, None for a script.
+        package: What ``__package__`` is.
+        cached: What ``__cached__`` is.
+    """
+    module = ModuleType("__main__")
+    names = vars(module)
+    names.update(
+        __builtins__=builtins,
+        __file__=file,
+        __cached__=cached,
+        __loader__=loader,
+        __package__=package,
+        __spec__=spec,
+    )
+    if sys.version_info < (3, 14):
+        names["__annotations__"] = {}
+    sys.modules["__main__"] = module
+    # `multiprocessing` makes this second name for `__main__` when it is imported, which torch has done
+    # already; what a spawned child sends back is looked up by it.
+    if "__mp_main__" in sys.modules:
+        sys.modules["__mp_main__"] = module
+    exec(code, names)

@@ -1,0 +1,26 @@
+"""The examples in our docstrings run and are true."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+
+import pytest
+import torch
+from _source_rules import PACKAGE, module_of
+
+import unclobber
+from unclobber.memory import record
+
+MODULES = [module_of(path) for path in sorted(PACKAGE.rglob("*.py")) if ">>> " in path.read_text("utf-8")]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples(name):
+    """Each module that shows any has some that run, and none fails."""
+    module = importlib.import_module(name)
+    names = {**vars(module), "torch": torch, "unclobber": unclobber, "record": record}
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    result = doctest.testmod(module, globs=names, optionflags=flags)
+    assert result.attempted
+    assert not result.failed
