@@ -1,0 +1,247 @@
+"""torch's dispatcher: keys, kernels, schemas of operations, and what runs unseen by all of them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+# The documented way to see every operation of a thread, though its module's name is private
+# (docs: https://docs.pytorch.org/docs/stable/notes/extending.html#extending-torch-native-api).
+from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
+
+# The dispatch key whose kernels bump version counters. The key's name is stable since 1.9.
+VERSION_KEY = "ADInplaceOrView"
+
+# Where our kernels lie: the key just below, which torch reserves for torchdistx's FakeTensor
+# (c10/core/DispatchKey.h) and leaves empty. No tensor carries it; a thread takes part while its
+# own thread-local set includes it. Operations without a kernel there fall through at no cost.
+WRITE_KEY = "Fake"
+_write_key = torch._C._dispatch_key_parse(WRITE_KEY)
+_set_included = torch._C._dispatch_tls_set_dispatch_key_included
+_is_included = torch._C._dispatch_tls_is_dispatch_key_included
+after_write_key = torch._C._dispatch_keyset_full_after(_write_key)
+
+# The keys of tensors whose conjugation or negation is lazy (c10/core/DispatchKey.h).
+LAZY_KEYS = ("Conjugate", "Negative")
+LAZY_MASK = functools.reduce(
+    lambda mask, key: mask | torch._C.DispatchKeySet(torch._C._dispatch_key_parse(key)).raw_repr(),
+    LAZY_KEYS,
+    0,
+)
+"""Their bits in ``DispatchKeySet.raw_repr()``."""
+
+
+def keys_after(key: str) -> Any:
+    """The set of the dispatch keys that come after ``key``."""
+    return torch._C._dispatch_keyset_full_after(torch._C._dispatch_key_parse(key))
+
+
+# Context manager that excludes autograd and ADInplaceOrView: our own copies must not be recorded.
+# Public `torch.no_grad` still runs ADInplaceOrView.
+below_adinplaceorview = torch._C._AutoDispatchBelowADInplaceOrView
+
+
+see_writes: Callable[[], None] = functools.partial(_set_included, _write_key, True)
+"""Let this thread's writes reach our kernels (50 ns)."""
+ignore_writes: Callable[[], None] = functools.partial(_set_included, _write_key, False)
+"""Let this thread's writes pass by our kernels (50 ns)."""
+
+
+def sees_writes() -> bool:
+    """Whether this thread's writes reach our kernels."""
+    return bool(_is_included(_write_key))
+
+
+# Number of active __torch_dispatch__ modes: with one active, kernels see other calling conventions.
+dispatch_modes = torch._C._len_torch_dispatch_stack
+_allows_numbers = torch._C._should_allow_numbers_as_tensors
+
+# What foreach optimizers call; used by the self-test as an operation without a kernel at the key.
+foreach_add_ = torch._foreach_add_
+
+_dispatch_has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+all_op_names = torch._C._dispatch_get_all_op_names
+
+
+def has_kernel(op_name: str, key: str = VERSION_KEY) -> bool:
+    """Whether torch itself registered a kernel for ``op_name`` (``aten::add_.Tensor``) at ``key``."""
+    return bool(_dispatch_has_kernel(op_name, key))
+
+
+def view_overloads(name: str, kind: str) -> list[str]:
+    """The overloads of a function of torch's (``aten::split.Tensor``) whose schema returns one ``kind``
+    (``Tensor``, ``List[Tensor]``) that may share the first argument's memory."""
+    return [
+        f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
+        for schema in torch._C._jit_get_schemas_for_operator(f"aten::{name}")
+        if not schema.is_mutable
+        and [str(argument.type) for argument in schema.arguments[:1]] == ["Tensor"]
+        and [str(result.type) for result in schema.returns if result.alias_info is not None] == [kind]
+    ]
+
+
+def modes_run() -> bool:
+    """Whether a ``TorchFunctionMode`` or ``TorchDispatchMode`` of somebody's sees each operation."""
+    return bool(torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack())
+
+
+class unseen_by_torch:  # noqa: N801  (a context manager; a class costs a third of a generator)
+    """Run plain kernels: no autograd, no version bumps, no modes, none of our own kernels.
+
+    Used for our copies. ``inference_mode(False)`` because a copy made under the user's
+    inference mode could not be handed to backward.
+    """
+
+    __slots__ = ("_below", "_inference", "_modes", "_seen")
+
+    def __enter__(self) -> None:
+        self._seen = sees_writes()
+        self._inference = torch.inference_mode(False)
+        self._below = below_adinplaceorview()
+        self._modes = _without_modes()
+        self._inference.__enter__()
+        self._below.__enter__()
+        self._modes.__enter__()
+        ignore_writes()
+
+    def __exit__(self, *error: Any) -> None:
+        self._modes.__exit__(*error)
+        self._below.__exit__(*error)
+        self._inference.__exit__(*error)
+        if self._seen:
+            see_writes()
+
+
+def _without_modes() -> contextlib.AbstractContextManager[Any]:
+    if not dispatch_modes():
+        return contextlib.nullcontext()
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
+
+
+_identities_in_torchscript: Callable[[], dict[int, str]] = torch.jit._builtins._get_builtin_table
+
+
+def resolve_op(name: str) -> Any:
+    """The ``OpOverload`` called ``aten::add_.Tensor``, or None where torch can't build it."""
+    namespace, _, rest = name.partition("::")
+    packet, _, overload = rest.partition(".")
+    home = getattr(torch.ops, namespace)
+    known = packet in vars(home)
+    try:
+        return getattr(getattr(home, packet), overload or "default")
+    except (AttributeError, RuntimeError):
+        return None
+    finally:
+        if not known and packet in vars(home):
+            # torch.ops remembers which overloads there are; the program may be about to define more.
+            # TorchScript knows the packet by the identity of its function, which may soon be another's.
+            _identities_in_torchscript().pop(id(vars(home)[packet]._op), None)
+            delattr(home, packet)
+            home._dir.remove(packet)
+
+
+def below(op: Any) -> Any:
+    """``call(*args, **kwargs)`` that runs ``op`` under ADInplaceOrView, numbers for tensors allowed.
+
+    A number that torch itself wrapped into a tensor (``matrix_exp`` calls ``pow`` so) reaches a kernel
+    in Python as a number. Only some operations take it back as one; the others get a 0-dim tensor.
+    """
+    run = op._op
+    if _allows_numbers(op._schema.name.partition("::")[2]):
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with below_adinplaceorview():
+                return run(*args, **kwargs)
+
+        return call
+
+    takes_tensor = [str(argument.type) == "Tensor" for argument in op._schema.arguments]
+
+    def call_with_tensors(*args: Any, **kwargs: Any) -> Any:
+        wrapped = [
+            torch.tensor(value) if tensor and isinstance(value, (bool, int, float, complex)) else value
+            for value, tensor in zip(args, takes_tensor, strict=False)
+        ]
+        with below_adinplaceorview():
+            return run(*wrapped, **kwargs)
+
+    return call_with_tensors
+
+
+def redispatcher(op: Any) -> Any:
+    """``call(keyset, *args, **kwargs)`` that runs ``op`` with just the keys of ``keyset``.
+
+    Refuses a Python number where the schema has a tensor: ``below`` takes it.
+    """
+    return op._handle.redispatch_boxed
+
+
+def fall_through_by_default(library: torch.library.Library) -> None:
+    """Make every operation without a kernel of ours pass ``WRITE_KEY`` by.
+
+    Raises:
+        RuntimeError: somebody else uses the key; ours must not get in their way.
+    """
+    library.fallback(torch.library.fallthrough_kernel, WRITE_KEY)
+
+
+# Ends a subclass's own __torch_function__ for what is asked of its tensors; documented in
+# https://docs.pytorch.org/docs/stable/notes/extending.html, though it lies in torch._C.
+no_torch_functions = torch._C.DisableTorchFunctionSubclass
+
+
+WRITES_PAST_OPERATIONS = ("apply_", "map_", "map2_")
+"""Methods that run a Python function on each element (torch/csrc/utils/tensor_apply.cpp)."""
+
+
+def operation_database() -> list[Any]:
+    """torch's own database of operations with inputs, by which its tests check them.
+
+    Private, in the wheel since 1.7; ``unclobber rules --check`` runs it. Until a public one exists.
+
+    Raises:
+        ImportError: ``expecttest``, which the database imports, is not installed.
+    """
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return list(op_db)
+
+
+def written_arguments(op: Any) -> tuple[int | str, ...]:
+    """Which arguments an ``OpOverload`` says that it writes: positions, and names of keyword-only ones."""
+    found: list[int | str] = []
+    for position, argument in enumerate(op._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            found.append(argument.name if argument.kwarg_only else position)
+    return tuple(found)
+
+
+def loader_home() -> Any:
+    """The class of ``torch.ops``, with ``load_library``."""
+    return type(torch.ops)
+
+
+def operator_name(operator: Any) -> str:
+    """``name.overload`` of what ``Library.impl`` takes: a text, or an ``OpOverload``."""
+    if isinstance(operator, str):
+        return operator.rpartition("::")[2]
+    schema = operator._schema
+    name = str(schema.name).rpartition("::")[2]
+    return f"{name}.{schema.overload_name}" if schema.overload_name else name
+
+
+def is_operator(function: Any) -> bool:
+    """Whether a torch function is ``torch.ops.namespace.name`` itself."""
+    return isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket))
+
+
+def namespace(function: Any) -> str:
+    """``aten`` for ``torch.ops.aten.add``."""
+    name = getattr(function, "_qualified_op_name", None) or function.name()
+    return str(name).partition("::")[0]

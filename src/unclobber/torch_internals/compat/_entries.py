@@ -1,0 +1,114 @@
+"""Where torch takes hooks, runs custom Functions and checkpoints: the places that a session replaces."""
+
+from __future__ import annotations
+
+from types import CodeType
+from typing import Any
+
+import torch
+
+MODULE_HOOK = "BackwardHookFunction"
+"""The Function that makes views for full backward hooks (torch/nn/modules/_functions.py)."""
+
+
+batch_norm_class: Any = torch.nn.modules.batchnorm._BatchNorm
+"""What torch's batch norm modules have their ``forward`` from."""
+
+
+def own_batch_norm() -> Any:
+    """``F.batch_norm``; None where a program has put a function of its own in its place already."""
+    functional = torch.nn.functional
+    code = getattr(functional.batch_norm, "__code__", None)
+    return functional.batch_norm if code is not None and code.co_filename == functional.__file__ else None
+
+
+# Inner hooks (checkpoint, save_on_cpu, the user's) replace ours for the saves below them; both
+# public entries call these two functions, so wrapping them is how we watch what inner hooks keep.
+HOOKS_HOME = torch._C._autograd
+PUSH_HOOKS = "_push_saved_tensors_default_hooks"
+POP_HOOKS = "_pop_saved_tensors_default_hooks"
+DISABLE_HOOKS = "_saved_tensors_hooks_disable"
+ENABLE_HOOKS = "_saved_tensors_hooks_enable"
+
+
+def top_hooks() -> tuple[Any, Any] | None:
+    """The innermost pair of saved-tensor hooks of this thread."""
+    top = torch._C._autograd._top_saved_tensors_default_hooks(False)
+    return None if top is None else (top[0], top[1])
+
+
+def hook_registrations() -> tuple[tuple[Any, str], ...]:
+    """Python entries through which hooks come to run inside of backward.
+
+    Full module hooks make a ``BackwardHook`` at each call of the module, whenever they were
+    registered.
+    """
+    from torch.utils.hooks import BackwardHook
+
+    return (
+        (torch.Tensor, "register_hook"),
+        (torch.Tensor, "register_post_accumulate_grad_hook"),
+        (BackwardHook, "__init__"),
+    )
+
+
+def post_accumulate_hooks(leaf: torch.Tensor) -> Any:
+    """Hooks of ``register_post_accumulate_grad_hook``; there is no public way to ask."""
+    return leaf._post_accumulate_grad_hooks
+
+
+def backward_homes() -> tuple[tuple[Any, str], ...]:
+    """Where the one function lives that both ``backward()`` and ``autograd.grad()`` call."""
+    return (
+        (torch.autograd, "_engine_run_backward"),
+        (torch.autograd.graph, "_engine_run_backward"),
+    )
+
+
+# Each custom Function has a class of its own for its node and `ctx`, below BackwardCFunction; the
+# engine calls these two of its methods. Seen in torch/autograd/function.py, stable since 2.0
+# (`apply_boxed` since 2.12).
+BACKWARD_METHODS = tuple(
+    name for name in ("apply", "apply_boxed") if hasattr(torch.autograd.function.BackwardCFunction, name)
+)
+
+
+def context_home() -> Any:
+    """The class above the ``ctx`` of every custom Function."""
+    return torch.autograd.function.BackwardCFunction
+
+
+def function_home() -> Any:
+    """The class between ``autograd.Function`` and the C++ one: ``super().apply`` looks here first, so
+    an ``apply`` put here is found by ``f = MyFunction.apply``, too, whenever that ran."""
+    return torch.autograd.function._SingleLevelFunction
+
+
+def keeps_checkpoint_inputs(code: CodeType | None) -> bool:
+    """Whether this code keeps the inputs of a non-reentrant checkpoint; their saves belong to no node."""
+    return code is not None and code.co_qualname.startswith("_CheckpointFrame.save_inputs")
+
+
+def checkpoint_home() -> tuple[Any, str]:
+    """Where the function lies that takes what a non-reentrant checkpoint will run again.
+
+    ``checkpoint`` looks it up when it is called, so a ``from … import checkpoint`` made earlier
+    goes through a replacement, too.
+    """
+    import torch.utils.checkpoint
+
+    return torch.utils.checkpoint, "_checkpoint_without_reentrant_generator"
+
+
+def reentrant_checkpoint() -> Any:
+    """The custom Function that is a reentrant checkpoint; its ``forward`` is given the code to run again."""
+    import torch.utils.checkpoint
+
+    return torch.utils.checkpoint.CheckpointFunction
+
+
+saving_without_nodes = frozenset(
+    str(module.__file__) for module in (torch.autograd.function, torch.autograd.graph, torch.utils.checkpoint)
+)
+"""Files of torch's whose frames save tensors at no node's making: a custom Function's ``save_for_backward``
+is done after its ``forward``, a checkpoint's inputs belong to no node at all."""

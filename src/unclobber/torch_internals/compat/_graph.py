@@ -1,0 +1,199 @@
+"""Backward nodes: what they keep, how they are numbered, and which node made a tensor."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from ._tensors import is_functorch_wrapper
+
+# The node whose backward runs in this thread, None outside. Until a public one exists.
+current_node = torch._C._current_autograd_node
+
+# Under these keys of ``Node.metadata`` (public since 1.7) a node carries our notes: of who asked for
+# what it saved, of the last two backwards that began at it, of a module's hooks, and whether it is alive.
+NODE_NOTE = "unclobber"
+ROOT_NOTE = "unclobber root"
+LIFE_NOTE = "unclobber life"
+UNMARKED_NOTE = "unclobber unmarked"
+DETACHED_SENTENCE = (
+    "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_()."
+    "This is not supported, please use out-of-place `.detach()` instead"
+)
+"""torch/csrc/autograd/saved_variable.cpp, ``SavedVariable::unpack``; torch forgets the space, too."""
+STALE_VIEW_SENTENCE = (
+    "is a view and its base or another view of its base has been modified inplace. This view is the output "
+    "of a function that returns multiple views. Such functions do not allow the output views to be modified "
+    "inplace. You should replace the inplace operation by an out-of-place one."
+)
+"""torch/csrc/autograd/variable.cpp, ``handle_view_on_rebase``, after the view's name."""
+NO_GRAD_VIEW_SENTENCE = (
+    "created in no_grad mode and its base or another view of its base has been modified inplace with grad "
+    "mode enabled. Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify "
+    "your code by moving both the view and the inplace either both inside the no_grad block (if you don't "
+    "want the inplace to be tracked) or both outside (if you want the inplace to be tracked)."
+)
+"""From the same place."""
+HOOKED_NOTE = "unclobber hooked"
+
+
+# How a view came about, and so whether torch will say what became of it after a write (variable.h,
+# ``CreationMeta``; in Python since 1.13, for functionalization). A public ``grad_fn`` that only looks would
+# do instead.
+_creation = torch._C._autograd._get_creation_meta
+_set_creation = torch._C._autograd._set_creation_meta
+_ORDINARY = torch._C._autograd.CreationMeta.DEFAULT
+_ONE_OF_MANY = torch._C._autograd.CreationMeta.MULTI_OUTPUT_NODE
+_UNRECORDED = (
+    torch._C._autograd.CreationMeta.NO_GRAD_MODE,
+    torch._C._autograd.CreationMeta.INFERENCE_MODE,
+)
+
+
+def grad_fn(tensor: torch.Tensor) -> Any:
+    """The node that made ``tensor``; None where there is none, and for a view whose memory was written since.
+
+    Asked for the ``grad_fn`` of such a view, torch makes a new one, which no graph knows yet, or refuses:
+    for one of several views that one call returned, and for one made under ``no_grad``.
+    """
+    return tensor.grad_fn if tensor._base is None else _looked_at(tensor)[0]
+
+
+def has_history(tensor: torch.Tensor) -> bool:
+    """Whether autograd has recorded how ``tensor`` was made: whether it is no leaf."""
+    if tensor._base is None:
+        return tensor.grad_fn is not None
+    node, is_old = _looked_at(tensor)
+    return node is not None or (is_old and _creation(tensor) not in _UNRECORDED)
+
+
+def _looked_at(view: torch.Tensor) -> tuple[Any, bool]:
+    """The node of a view, and whether it is too old to be told.
+
+    As long as the view is taken for one of several, torch makes no new node: it looks at the counter, and
+    refuses or not.
+    """
+    ordinary = _creation(view) == _ORDINARY
+    if ordinary:
+        _set_creation(view, _ONE_OF_MANY)
+    try:
+        return view.grad_fn, False
+    except RuntimeError:
+        return None, True
+    finally:
+        if ordinary:
+            _set_creation(view, _ORDINARY)
+
+
+def renewed_grad_fn(tensor: torch.Tensor) -> Any:
+    """``grad_fn`` where torch itself is about to ask for it: made anew for a view whose memory was written.
+
+    None where torch is about to refuse that.
+    """
+    try:
+        return tensor.grad_fn
+    except RuntimeError:
+        return None
+
+
+def why_unusable(view: torch.Tensor) -> str | None:
+    """torch's sentence, if it refuses to use a view because its memory was written since; changes nothing."""
+    if view._base is None or _creation(view) == _ORDINARY:
+        return None
+    try:
+        _ = view.grad_fn
+    except RuntimeError as error:
+        return str(error)
+    return None
+
+
+def in_transform(outputs: Sequence[Any]) -> bool:
+    """Whether it is a ``torch.func`` transform that runs backward: its tensors are wrappers, and its backward
+    is a part of one operation of the program, of which no saved tensor comes to us."""
+    first = outputs[0] if outputs else None
+    return isinstance(first, torch.Tensor) and is_functorch_wrapper(first)
+
+
+def raw_saved(node: Any) -> Iterator[tuple[str, Any]]:
+    """What a backward node keeps: pairs of role (``self``, ``result``, ``tensors[0]``) and the object
+    that the pack hook returned.
+
+    The ``_raw_saved_*`` attributes are described in torch/autograd/graph.py and the notebook
+    "hooks for saved tensors"; freed ones raise RuntimeError and are left out.
+    """
+    kind: Any = type(node)
+    for attribute in _raw_saved_attributes(kind):
+        role = attribute.removeprefix("_raw_saved_")
+        try:
+            value = getattr(node, attribute)
+        except RuntimeError:
+            continue
+        many = isinstance(value, (list, tuple))
+        for index, saved in enumerate(value if many else (value,)):
+            try:
+                data = None if saved is None else saved.data
+            except RuntimeError:
+                continue
+            yield (f"{role}[{index}]" if many else role), data
+
+
+def saved_by(node: Any, role: str) -> torch.Tensor:
+    """One tensor that a node keeps, as it would be handed to it: the unpack hook is called, and what it
+    returns gets the history that torch remembers. ``_saved_*`` attributes: see torch/autograd/graph.py."""
+    name, _, index = role.removesuffix("]").partition("[")
+    if isinstance(node, torch.autograd.function.BackwardCFunction):
+        of_functions: Any = torch._C._FunctionBase.saved_tensors
+        kept = of_functions.__get__(node)
+    else:
+        kept = getattr(node, f"_saved_{name}")
+    found: torch.Tensor = kept[int(index)] if index else kept
+    return found
+
+
+def is_view_of(node: Any, tensor: torch.Tensor) -> bool:
+    """Whether an ``AsStridedBackward0`` stands for a view that lies as ``tensor`` does (``_saved_*``: see
+    torch/csrc/autograd/generated, stable since 1.9)."""
+    lies = (tuple(node._saved_size), tuple(node._saved_stride), node._saved_storage_offset)
+    return lies == (tuple(tensor.size()), tensor.stride(), tensor.storage_offset())
+
+
+def tells_nothing_saved(node: Any) -> bool:
+    """Whether a node has no class of its own in Python, which would have ``_saved_*`` attributes
+    (``_foreach_exp``, C++ extensions; torch/csrc/autograd/python_cpp_function.cpp)."""
+    return type(node).__name__ == "CppFunction"
+
+
+@functools.lru_cache(maxsize=512)  # bounded: a custom Function's class is the user's
+def _raw_saved_attributes(kind: Any) -> tuple[str, ...]:
+    """Names of the attributes, which are getters of the node's C type."""
+    return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
+
+
+def trains(node: Any) -> bool:
+    """Whether a backward node is a batch norm's that ran in training mode (``_saved_*``: see
+    torch/csrc/autograd/generated; stable since 1.9)."""
+    if node is None:
+        return False
+    return bool(getattr(node, "_saved_training", False)) or "BatchNormWithUpdate" in type(node).__name__
+
+
+next_sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
+"""The number that the next backward node of this thread will get (30 ns).
+
+An operation's node is made just before its kernel is dispatched, so that the number before this one
+is the operation's; the profiler joins forward and backward by it. Private, since 1.7.
+"""
+
+
+def sequence_number(node: Any) -> int:
+    """The number of a backward node; greater than any real one for ``AccumulateGrad``."""
+    return int(node._sequence_nr())
+
+
+def reduction_of(node: Any) -> str | None:
+    """How a ``scatter_reduce`` or ``index_reduce`` combines what falls together; None for other nodes."""
+    found = getattr(node, "_saved_reduce", None)
+    return found if isinstance(found, str) else None
