@@ -17,7 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import marks
+from programs import marks
 
 FOLDERS = {
     "saved_modified": "UC101",

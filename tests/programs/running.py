@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import marks
+from programs import marks
 import warm
 
 PROGRAMS = Path(__file__).parent

@@ -14,8 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from running import PROGRAMS, Case, find_cases, run_reported
-from scoring import Problem, score
+from programs.running import PROGRAMS, Case, find_cases, run_reported
+from programs.scoring import Problem, score
 
 
 def score_case(case: Case) -> list[Problem]:

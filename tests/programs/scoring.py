@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Literal
 
-from marks import Truth
+from programs.marks import Truth
 
 HARMLESS = {
     "disjoint_region": True,  # the write touched other elements

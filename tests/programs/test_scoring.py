@@ -1,33 +1,28 @@
-"""The scorer itself: it accepts the truth and catches each false statement."""
+"""The scorer itself: it accepts the truth, and tells a false statement from a missing one."""
 
 import copy
 
+from programs import marks
 import pytest
-from running import gradients
-from score import outcome
-from scoring import HARMLESS, Problem, expected_codes, score
+from programs.running import gradients
+from programs.score import outcome
+from programs.scoring import HARMLESS, Problem, score
 
 SOURCE = """\
-y = x.exp()
+# torch: modified by an inplace operation
+# note: another line
+y = x.exp()  # saved
 y.mul_(
-    2)
-y.add_(1)
+    2)  # write
+y.add_(1)  # write?
 loss = y.sum()
-loss.backward()
+loss.backward()  # needed
 """
-TRUTH = {
-    "family": "saved_modified",
-    "message_regex": "modified by an inplace operation",
-    "saved_line": 1,
-    "write_lines": [2],
-    "also_offending_lines": [4],
-    "needed_line": 6,
-    "false_positive": False,
-}
 
 
-def at(line: int, **more) -> dict:
-    return {"path": "/somewhere/case.py", "line": line, **more}
+def at(line: int, *stack: int) -> dict:
+    frames = [{"path": "/somewhere/case.py", "line": one} for one in (line, *stack)]
+    return {"path": "/somewhere/case.py", "line": line, "stack": frames}
 
 
 @pytest.fixture
@@ -35,122 +30,163 @@ def report() -> dict:
     """What a perfect run would say."""
     finding = {
         "code": "UC101",
-        "saved": at(1),
-        "writes": [at(2)],
-        "needed": at(6),
+        "message": "`y` was overwritten",
+        "saved": at(3),
+        "writes": [at(4)],
+        "needed": at(8),
+        "freed": None,
+        "made": None,
         "harmless": False,
+        "fixes": [{"code": "y = y * 2"}],
     }
     return {"findings": [finding]}
 
 
-def problems(report: dict, **truth) -> list[str]:
-    found = score({**TRUTH, **truth}, report, SOURCE, "case.py")
+def stating(first: str, second: str = "note: another line", source: str = SOURCE) -> str:
+    """The program with other facts in its header."""
+    return "\n".join([f"# {first}", f"# {second}", *source.split("\n")[2:]])
+
+
+def said(report: dict, source: str = SOURCE, folder: str = "UC101") -> list[str]:
+    found = score(marks.read(source, folder), report, source, "case.py")
     return [f"{problem.kind} {problem.place}" for problem in found]
 
 
 def test_the_truth_is_accepted(report):
     """No problem where all is right; a further true write does no harm."""
-    assert problems(report) == []
-    report["findings"][0]["writes"].append(at(4))
-    assert problems(report) == []
+    assert said(report) == []
+    report["findings"][0]["writes"].append(at(6))
+    assert said(report) == []
 
 
 def test_any_line_of_the_statement_counts(report):
-    """Truth is given by first lines of statements, a finding points at an expression."""
-    report["findings"][0]["writes"] = [at(3)]
-    assert problems(report) == []
+    """Marks stand on any line of a statement, a finding points at an expression."""
+    report["findings"][0]["writes"] = [at(5)]
+    assert said(report) == []
 
 
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
     [
         pytest.param("code", "UC102", ["wrong code", "missed code"], id="code"),
-        pytest.param("saved", at(2), ["wrong saved"], id="saved line"),
+        pytest.param("saved", at(4), ["wrong saved"], id="saved line"),
         pytest.param("saved", None, ["missed saved"], id="no saved line"),
-        pytest.param("writes", [at(2), at(5)], ["wrong writes"], id="one write too many"),
-        pytest.param("writes", [at(4)], ["missed writes"], id="only a lesser write"),
+        pytest.param("writes", [at(4), at(7)], ["wrong writes"], id="one write too many"),
+        pytest.param("writes", [at(6)], ["missed writes"], id="only a lesser write"),
         pytest.param("writes", [], ["missed writes"], id="no write"),
-        pytest.param("needed", at(5), ["wrong needed"], id="needed line"),
+        pytest.param("needed", at(7), ["wrong needed"], id="needed line"),
         pytest.param("needed", None, ["missed needed"], id="no needed line"),
+        pytest.param("freed", at(7), ["wrong freed"], id="a place without a mark"),
         pytest.param("harmless", True, ["wrong harmless"], id="harmless"),
-        pytest.param("saved", {"path": "/lib/other.py", "line": 1}, ["wrong saved"], id="other file"),
+        pytest.param("saved", at(3) | {"path": "/lib/other.py"}, ["wrong saved"], id="other file"),
     ],
 )
 def test_each_false_statement_is_caught(report, key, value, expected):
     """A wrong line is told apart from a missing one."""
     report["findings"][0][key] = value
-    assert problems(report) == expected
+    assert said(report) == expected
+
+
+@pytest.mark.parametrize("mark", ["saved", "write", "needed"])
+def test_a_wrong_mark_is_seen(report, mark):
+    """On another line, where nothing of the kind is reported."""
+    moved = SOURCE.replace(f"# {mark}\n", "\n").replace("loss = y.sum()", f"loss = y.sum()  # {mark}")
+    place = "writes" if mark == "write" else mark
+    assert set(said(report, moved)) == {f"wrong {place}"} | ({"missed writes"} if mark == "write" else set())
+
+
+@pytest.mark.parametrize("mark", ["saved", "write", "needed"])
+def test_a_forgotten_mark_is_seen(report, mark):
+    """What is not marked must not be reported."""
+    place = "writes" if mark == "write" else mark
+    assert said(report, SOURCE.replace(f"# {mark}\n", "\n")) == [f"wrong {place}"]
+
+
+@pytest.mark.parametrize("mark", ["saved", "needed"])
+def test_of_what_is_open_nothing_is_claimed(report, mark):
+    source = SOURCE.replace(f"# {mark}\n", "\n")
+    assert said(report, stating(f"open: {mark}", source=source)) == []
+
+
+def test_all_marked_writes_are_wanted_unless_one_is_enough(report):
+    source = SOURCE.replace("# write?", "# write")
+    assert said(report, source) == ["missed writes"]
+    assert said(report, stating("any: write", source=source)) == []
+    report["findings"][0]["writes"] = []
+    assert said(report, stating("any: write", source=source)) == ["missed writes"]
+
+
+def test_the_calls_on_the_way_are_compared(report):
+    """Where they are marked."""
+    source = SOURCE + "run()  # >saved\nrun()\n"
+    report["findings"][0]["saved"] = at(3, 9)
+    assert said(report, source) == []
+    report["findings"][0]["saved"] = at(3, 10)
+    assert said(report, source) == ["wrong calls of saved"]
+    assert said(report, SOURCE + "run()\nrun()\n") == []
+
+
+def test_the_words_are_compared(report):
+    says, advice = "says: `y` was", "advice: y = y * 2"
+    assert said(report, stating(says, advice)) == []
+    report["findings"][0]["fixes"] = []
+    assert said(report, stating(says, advice)) == ["missed advice"]
+    assert said(report, stating(says, "advice: none")) == []
+    report["findings"][0]["message"] = "`x` was overwritten"
+    assert said(report, stating(says, advice)) == ["wrong message", "missed advice"]
 
 
 def test_silence_is_a_miss(report):
     report["findings"] = []
-    assert problems(report) == ["missed code"]
+    assert said(report) == ["missed code"]
 
 
-def test_a_second_finding_must_be_true_too(report):
+def test_a_second_finding_must_be_true_and_allowed(report):
     """The best finding of the right code counts; a false one beside it is not forgiven."""
-    second = copy.deepcopy(report["findings"][0])
-    second["saved"] = at(4)
-    report["findings"].append(second)
-    assert problems(report) == ["wrong saved"]
+    report["findings"].append(copy.deepcopy(report["findings"][0]))
+    assert said(report) == ["wrong findings"]
+    assert said(report, stating("findings: several")) == []
+    report["findings"][1]["saved"] = at(6)
+    assert said(report) == ["wrong findings", "wrong saved"]
 
 
 def test_allowed_programs_have_no_findings(report):
-    assert problems(report, family="allowed", message_regex=None) == ["wrong code"]
-    assert score({**TRUTH, "family": "allowed"}, {"findings": []}, SOURCE, "case.py") == []
-
-
-def test_alternatives(report):
-    """Further statements that saved the same memory are right as well."""
-    report["findings"][0]["saved"] = at(5)
-    assert problems(report, saved_line_alt=[5]) == []
+    assert said(report, folder="allowed") == ["wrong code"]
+    assert said({"findings": []}, folder="allowed") == []
+    assert said(report, folder="unclaimed") == []
 
 
 @pytest.mark.parametrize(("kind", "expected"), HARMLESS.items())
 def test_harmless_follows_from_the_kind(report, kind, expected):
     """Values that did not change are harmless; where the question is open, both answers pass."""
-    for said in (True, False):
-        report["findings"][0]["harmless"] = said
-        found = problems(report, false_positive=True, fp_kind=kind)
-        right = expected is None or said is expected
-        assert found == ([] if right else [f"{'wrong' if said else 'missed'} harmless"])
+    source = stating(f"vain: {kind}")
+    for answer in (True, False):
+        report["findings"][0]["harmless"] = answer
+        right = expected is None or answer is expected
+        assert said(report, source) == ([] if right else [f"{'wrong' if answer else 'missed'} harmless"])
 
 
-def test_leaf_writes_name_the_write():
-    """For UC2xx the place where the leaf was made is optional, the offending line is not."""
-    truth = {"family": "leaf", "message_regex": "a leaf Variable", "created_line": 1, "write_lines": [2]}
-    finding = {"code": "UC201", "saved": None, "writes": [at(2)], "needed": None}
-    assert score(truth, {"findings": [finding]}, SOURCE, "case.py") == []
+def test_a_refusal_says_where_the_tensor_was_made():
+    """For UC2xx the first place is where the leaf, view or inference tensor was made."""
+    source = "w = torch.ones(3, requires_grad=True)  # made\nw.add_(1)  # write\n"
+    finding = {"code": "UC201", "saved": at(1), "writes": [at(2)], "needed": None, "freed": None, "made": None}
+    assert said({"findings": [finding]}, source, "UC201") == []
     finding["writes"] = [at(1)]
-    found = [str(p) for p in score(truth, {"findings": [finding]}, SOURCE, "case.py")]
-    assert found == ["wrong writes: 1, expected lines 2", "missed writes: none of lines 2"]
+    assert said({"findings": [finding]}, source, "UC201") == ["wrong writes", "missed writes"]
+    saving = {**finding, "code": "UC206", "made": at(1), "saved": at(2), "writes": []}
+    assert said({"findings": [saving]}, source.replace("write", "saved"), "UC206") == []
 
 
 def test_freed_graphs_name_the_backward_that_freed_them():
-    truth = {
-        "family": "double_backward",
-        "message_regex": "second time",
-        "saved_line": 1,
-        "write_lines": [],
-        "freed_line": 5,
-        "needed_line": 6,
-    }
-    finding = {"code": "UC301", "saved": at(1), "writes": [], "needed": at(6), "freed": at(5)}
-    assert score(truth, {"findings": [finding]}, SOURCE, "case.py") == []
-    finding["freed"] = at(4)
-    assert [p.place for p in score(truth, {"findings": [finding]}, SOURCE, "case.py")] == ["freed"]
-
-
-def test_torchs_version_message_decides_the_code():
-    """A custom Function may be the cause; what torch raises is still the version check."""
-    assert expected_codes({"family": "custom_function", "message_regex": None}) >= {"UC205"}
-    version = {"family": "custom_function", "message_regex": "modified by an inplace operation"}
-    assert expected_codes(version) == {"UC101"}
-    assert expected_codes({"family": "other", "message_regex": None}) is None
+    source = "y = w.exp()  # saved\ny.backward()  # freed\ny.backward()  # needed\n"
+    finding = {"code": "UC301", "saved": at(1), "writes": [], "needed": at(3), "freed": at(2), "made": None}
+    assert said({"findings": [finding]}, source, "UC301") == []
+    finding["freed"] = at(3)
+    assert said({"findings": [finding]}, source, "UC301") == ["wrong freed"]
 
 
 def test_false_statements_outweigh_misses():
-    """The column of the table that a case counts in."""
+    """The column of the table that a program counts in."""
     assert outcome([]) == "full"
     assert outcome([Problem("missed", "saved", "")]) == "missed"
     assert outcome([Problem("missed", "saved", ""), Problem("wrong", "needed", "")]) == "wrong"

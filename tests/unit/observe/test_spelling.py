@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 import torch
-from programs import Run, define, run, stack_here
 
+from programs import Run, define, run, stack_here
 from unclobber.derivatives import by_node
 from unclobber.source.operands import operands
 from unclobber.source.spelling import _written, base_of, spell
