@@ -1,0 +1,139 @@
+"""One storage's book: the smaller of what is overwritten and what is saved is kept, and nothing twice."""
+
+import pytest
+import torch
+from a_save import LINE, saved
+
+from unclobber.record import WriteEvent, region_of, select
+from unclobber.record._storage import StorageBook
+from unclobber.record._undo import Account
+
+OTHER = (compile("2", "b.py", "eval"), 0)
+
+
+@pytest.fixture
+def account():
+    return Account()
+
+
+@pytest.fixture
+def book():
+    return StorageBook()
+
+
+def entered(book, tensor, stack=LINE):
+    save = saved(tensor, stack)
+    book.add(save)
+    return save
+
+
+def event(book, bumps=True, region=None):
+    return WriteEvent(book.serial, "add_", LINE, region, 0, bumps, None)
+
+
+def value(save):
+    return save.filing.cell.value_at(save.filing.moment).tolist()
+
+
+def test_a_small_write_keeps_what_it_overwrites(book, account):
+    tensor = torch.zeros(100)
+    save = entered(book, tensor)
+    book.preserve(account, tensor[3:5], region_of(tensor[3:5]), None)
+    tensor[3:5] = 7
+    assert account.kept == 8
+    assert value(save) == [0.0] * 100
+
+
+def test_a_large_write_keeps_what_was_saved(book, account):
+    tensor = torch.zeros(100)
+    saves = [entered(book, tensor[2:4]), entered(book, tensor[50:51])]
+    book.preserve(account, tensor, region_of(tensor), None)
+    tensor.fill_(7)
+    assert account.kept == 12
+    assert [value(save) for save in saves] == [[0.0, 0.0], [0.0]]
+
+
+def test_a_write_beside_keeps_nothing(book, account):
+    """Strided ones that share no byte, too."""
+    tensor = torch.zeros(10)
+    save = entered(book, tensor[::2])
+    book.preserve(account, tensor[1::2], region_of(tensor[1::2]), None)
+    assert account.kept == 0
+    assert save.filing.moment.record is None
+
+
+def test_an_indexed_write_keeps_the_selected_elements(book, account):
+    table = torch.zeros(50, 4)
+    save = entered(book, table)
+    index = torch.tensor([3, 40])
+    selection = select("index_put_", (table, [index], torch.ones(())), {})
+    book.preserve(account, table, region_of(table), selection)
+    table[index] = 1
+    assert account.kept == 2 * 4 * 4 + 2 * 8
+    assert value(save) == torch.zeros(50, 4).tolist()
+
+
+def test_the_oldest_value_of_a_region_counts(book, account):
+    """Until there is another save."""
+    tensor = torch.zeros(10)
+    first = entered(book, tensor)
+    for n in (1, 2):
+        book.preserve(account, tensor[:2], region_of(tensor[:2]), None)
+        tensor[:2] = n
+    assert account.kept == 8
+    second = entered(book, tensor)
+    book.preserve(account, tensor[:2], region_of(tensor[:2]), None)
+    tensor[:2] = 3
+    assert account.kept == 16
+    assert (value(first)[0], value(second)[0], tensor[0]) == (0, 2, 3)
+
+
+def test_saves_of_one_line_are_counted_by_versions(book):
+    """Two between the same writes are one time that the line ran."""
+    tensor = torch.zeros(2)
+    saves = [entered(book, tensor), entered(book, tensor), entered(book, tensor, OTHER)]
+    book.note(event(book))
+    saves.append(entered(book, tensor))
+    assert [save.filing.nth for save in saves] == [1, 1, 1, 2]
+    assert [save.filing.since for save in saves] == [0, 0, 0, 1]
+    assert (book.times(saves[0]), book.times(saves[2])) == (2, 1)
+
+
+def test_a_save_is_written_once_a_write_was_noted(book):
+    save = entered(book, torch.zeros(2))
+    assert not save.filing.written
+    book.note(event(book, bumps=False))
+    assert save.filing.written
+    assert (book.serial, book.bumps) == (1, 0)
+    book.settle(2, by_last_write=True)
+    assert (book.bumps, book.writes[-1].bumps) == (2, 2)
+
+
+def test_dead_saves_are_not_told_of(book):
+    tensor = torch.zeros(2)
+    saves = [entered(book, tensor) for _ in range(3)]
+    tensor.add_(1)
+    assert book.counter() == 1
+    del saves[1]
+    assert list(book.saves()) == saves
+    saves.clear()
+    assert list(book.saves()) == []
+    assert book.counter() is None
+
+
+def test_what_is_given_back_is_forgotten(book, account):
+    """But for what is kept already, or lies in front of it."""
+    tensor = torch.zeros(10)
+    front, back, kept = (entered(book, tensor[part]) for part in (slice(2), slice(6, 10), slice(5, 6)))
+    book.preserve(account, tensor[5:6], region_of(tensor[5:6]), None)
+    book.lose(8)
+    assert [save.filing.unseen for save in (front, back, kept)] == [False, True, False]
+    assert back.filing.cell is None
+
+
+def test_an_empty_tensor_has_nothing_to_keep(book, account):
+    tensor = torch.zeros(4)
+    save = entered(book, tensor[:0])
+    book.preserve(account, tensor, region_of(tensor), None)
+    assert save.filing.cell is None
+    assert account.kept == 0
