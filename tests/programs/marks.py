@@ -28,7 +28,6 @@ import re
 import tokenize
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 PLACES = ("saved", "made", "write", "needed", "freed", "raises")
 WORDS = frozenset((*PLACES, *(f"{one}?" for one in PLACES), *(f">{one}" for one in PLACES), "cut"))

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from programs import marks
 import warm
+from programs import marks
 
 PROGRAMS = Path(__file__).parent
 TIMEOUT = 120  # seconds; most programs take a fifth of one

@@ -6,10 +6,10 @@ import runpy
 from pathlib import Path
 
 import pytest
-from programs.running import Case, find_cases, gradients, run_guarded, run_plain
 
 import unclobber
 from oracles import lazy_clone, unchecked
+from programs.running import Case, find_cases, gradients, run_guarded, run_plain
 
 REFUSED = [case for case in find_cases() if case.family == "saved_modified"]
 REFUSED_IN_VAIN = [case for case in REFUSED if "vain" in case.truth.facts]

@@ -1,7 +1,8 @@
 """The reader of marks: what it finds, and what it does not let pass."""
 
-from programs import marks
 import pytest
+
+from programs import marks
 from programs.from_json import marked, words_of
 
 

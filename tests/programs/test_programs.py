@@ -8,10 +8,10 @@ import warnings
 
 import pytest
 import torch
-from programs.running import Case, find_cases, of_theme, run_reported
-from programs.scoring import score
 
 import unclobber
+from programs.running import Case, find_cases, of_theme, run_reported
+from programs.scoring import score
 from unclobber.model import CODES
 
 CASES = find_cases()

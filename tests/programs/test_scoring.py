@@ -2,8 +2,9 @@
 
 import copy
 
-from programs import marks
 import pytest
+
+from programs import marks
 from programs.running import gradients
 from programs.score import outcome
 from programs.scoring import HARMLESS, Problem, score
@@ -169,7 +170,14 @@ def test_harmless_follows_from_the_kind(report, kind, expected):
 def test_a_refusal_says_where_the_tensor_was_made():
     """For UC2xx the first place is where the leaf, view or inference tensor was made."""
     source = "w = torch.ones(3, requires_grad=True)  # made\nw.add_(1)  # write\n"
-    finding = {"code": "UC201", "saved": at(1), "writes": [at(2)], "needed": None, "freed": None, "made": None}
+    finding = {
+        "code": "UC201",
+        "saved": at(1),
+        "writes": [at(2)],
+        "needed": None,
+        "freed": None,
+        "made": None,
+    }
     assert said({"findings": [finding]}, source, "UC201") == []
     finding["writes"] = [at(1)]
     assert said({"findings": [finding]}, source, "UC201") == ["wrong writes", "missed writes"]
