@@ -58,7 +58,8 @@ _FACT = re.compile(r"# ([a-z]+): (.+)")
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What is known about a program; ``codes`` is empty where no finding is right, None where none is claimed."""
+    """What is known about a program; ``codes`` is empty where no finding is right, None where none is
+    claimed."""
 
     codes: frozenset[str] | None
     lines: Mapping[str, tuple[int, ...]]
@@ -73,7 +74,7 @@ class Truth:
         return tuple(self.facts.get(fact, "").split())
 
 
-class WrongMark(ValueError):
+class WrongMarkError(ValueError):
     """A header or mark that nobody could have meant."""
 
 
@@ -85,7 +86,7 @@ def read(text: str, folder: str) -> Truth:
         folder: The name of the folder that it lies in.
 
     Raises:
-        WrongMark: a fact that :data:`FACTS` lacks, or a mark that is misspelt.
+        WrongMarkError: a fact that :data:`FACTS` lacks, or a mark that is misspelt.
 
     Example:
         >>> read("y = x.exp()  # saved\\ny.add_(1)  # write\\n", "UC101").lines
@@ -109,7 +110,7 @@ def _facts(text: str) -> dict[str, str]:
         if match is None:
             return facts
         if match[1] not in FACTS or match[1] in facts:
-            raise WrongMark(f"{line}: a fact is one of {', '.join(FACTS)}, once")
+            raise WrongMarkError(f"{line}: a fact is one of {', '.join(FACTS)}, once")
         facts[match[1]] = match[2]
     return facts
 
@@ -124,5 +125,7 @@ def _lines(text: str) -> dict[str, tuple[int, ...]]:
             for word in words:
                 lines[word] = (*lines.get(word, ()), token.start[0])
         elif len(words) == 1 and difflib.get_close_matches(words[0], WORDS):
-            raise WrongMark(f"line {token.start[0]}: {words[0]} is no mark; {', '.join(sorted(WORDS))} are")
+            raise WrongMarkError(
+                f"line {token.start[0]}: {words[0]} is no mark; {', '.join(sorted(WORDS))} are"
+            )
     return lines

@@ -36,7 +36,7 @@ def test_the_folder_is_the_code(folder, header, codes):
 )
 def test_what_is_misspelt_is_refused(text):
     """A mark that nobody reads would pass for one that is fulfilled."""
-    with pytest.raises(marks.WrongMark):
+    with pytest.raises(marks.WrongMarkError):
         marks.read(text, "UC203")
 
 

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 import torch
+from run_and_recorded import Run, define, run, stack_here
 
-from programs import Run, define, run, stack_here
 from unclobber.derivatives import by_node
 from unclobber.source.operands import operands
 from unclobber.source.spelling import _written, base_of, spell
@@ -233,7 +233,7 @@ def test_matmul_never_names_the_wrong_operand(requires):
 
 
 def _right(done: Run, one) -> bool:
-    from programs import shares
+    from run_and_recorded import shares
 
     said = one.spelling().expression
     if said is None or shares(done.scope[said], one.tensor):

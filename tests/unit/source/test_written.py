@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from run_and_recorded import define, stack_here
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from programs import define, stack_here
 from unclobber.source.spelling import spell_write
 
 SETUP = """
