@@ -7,7 +7,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from story_runs import SOURCES, STORIES, UNKNOWN, finding_of
+from sample_findings import SOURCES, examples
 
 from unclobber.model import Finding, Report, Save, Totals
 from unclobber.report import render, to_html_fragment
@@ -17,6 +17,7 @@ from unclobber.report._sources import Sources
 from unclobber.report._timeline import timeline
 from unclobber.report.story import places
 
+EXAMPLES = examples()
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 
 
@@ -65,10 +66,9 @@ def _in_the_sources(monkeypatch):
     monkeypatch.chdir(SOURCES)
 
 
-@pytest.mark.parametrize("name", [*STORIES, "bare"])
-def test_every_story_is_a_whole_page(name):
+@pytest.mark.parametrize("finding", [*EXAMPLES.values(), Finding("UC101", "m")], ids=[*EXAMPLES, "bare"])
+def test_every_story_is_a_whole_page(finding):
     """Every element is closed, and nothing on the page asks for anything from outside."""
-    finding = finding_of(name)
     found = page(finding)
     assert found.wrong == []
     outside = [
@@ -91,10 +91,10 @@ def test_unclosed_tags_are_noticed():
 
 def test_the_page_forbids_scripts_and_the_network():
     """Its own policy allows its own style only."""
-    metas = [a for tag, a in page(STORIES["plain"]).elements if tag == "meta"]
+    metas = [a for tag, a in page(EXAMPLES["plain"]).elements if tag == "meta"]
     policy = next(a["content"] for a in metas if a.get("http-equiv") == "Content-Security-Policy")
     assert policy == "default-src 'none'; style-src 'unsafe-inline'"
-    assert "url(" not in render(Report("refused", (STORIES["plain"],)), "html")
+    assert "url(" not in render(Report("refused", (EXAMPLES["plain"],)), "html")
 
 
 HOSTILE = [
@@ -110,8 +110,8 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_is_shown_as_it_is(text, tmp_path):
     """Names, paths, source, messages, diffs and arguments can't become elements or attributes."""
-    plain = STORIES["plain"]
-    clean_page = page(plain, STORIES["several-files"])
+    plain = EXAMPLES["plain"]
+    clean_page = page(plain, EXAMPLES["several-files"])
     at = tmp_path / f"{text.replace('/', '_')}.py"
     source = f"d = 1; d = {text!r} # {text}"
     at.write_text(source + "\n", encoding="utf-8")
@@ -129,16 +129,15 @@ def test_hostile_text_is_shown_as_it_is(text, tmp_path):
         notes=(text,),
         fixes=tuple(replace(fix, title=text, code=text) for fix in plain.fixes),
     )
-    fix = STORIES["several-files"].fixes[0]
+    (fix,) = EXAMPLES["several-files"].fixes
     with_diff = replace(
-        STORIES["several-files"], fixes=(replace(fix, title="t", diff=f"--- a\n+++ b\n+{text}"),)
+        EXAMPLES["several-files"], fixes=(replace(fix, title="t", diff=f"--- a\n+++ b\n+{text}"),)
     )
     found = page(hostile, with_diff)
     assert found.wrong == []
     assert {tag for tag, _ in found.elements} <= {tag for tag, _ in clean_page.elements} | {
         "details",
         "summary",
-        "pre",
     }
     assert not [name for _, attributes in found.elements for name in attributes if name.startswith("on")]
     assert text.strip("`").split("`")[0] in found.text
@@ -153,17 +152,17 @@ def test_control_characters_are_replaced():
 
 def test_only_the_lines_of_the_story_are_embedded():
     """``train.py`` has other lines, which stay where they are."""
-    text = page(STORIES["plain"]).text
+    text = page(EXAMPLES["plain"]).text
     for number, line in enumerate((SOURCES / "train.py").read_text(encoding="utf-8").split("\n"), 1):
         shown = number in (12, 13, 14, 20)
         assert not line.strip() or (" ".join(line.split()).split("(")[0] in text) == shown, line
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_an_excerpt_says_what_the_file_says(name):
     """Cut into pieces and put together again a line is the same."""
     sources = Sources()
-    numbered = list(enumerate(places(STORIES[name], sources)))
+    numbered = list(enumerate(places(EXAMPLES[name], sources)))
     for excerpt in excerpts(numbered, sources):
         for line in excerpt.lines:
             text = sources.line(excerpt.path, line.number) if line.number else None
@@ -174,7 +173,7 @@ def test_an_excerpt_says_what_the_file_says(name):
 def test_marks_on_one_another_nest():
     """The wider one is outside and has its line further down."""
     sources = Sources()
-    (excerpt,) = excerpts(list(enumerate(places(STORIES["one-line"], sources))), sources)
+    (excerpt,) = excerpts(list(enumerate(places(EXAMPLES["one-line"], sources))), sources)
     marked = next(p for line in excerpt.lines for p in line.pieces if "exp" in p.text)
     lanes = [underline.lane for underline in marked.underlines]
     assert len(lanes) > 1
@@ -193,7 +192,7 @@ def test_marks_on_one_another_nest():
 )
 def test_the_timeline(name, events, states):
     """Events in order, also those of unknown lines, and what the memory held between them."""
-    line = timeline(UNKNOWN if name == "unknown" else STORIES[name])
+    line = timeline(EXAMPLES[name])
     assert [event.title for event in line.events] == events
     assert [stretch.state for stretch in line.stretches] == states
     assert [event.at for event in line.events] == sorted(event.at for event in line.events)
@@ -201,30 +200,30 @@ def test_the_timeline(name, events, states):
 
 def test_what_guard_kept_is_drawn_beside():
     """From the overwrite to the need; only where guard did it."""
-    kept = timeline(STORIES["repaired"]).kept
+    kept = timeline(EXAMPLES["repaired"]).kept
     assert (kept.start, kept.start + kept.width) == (50.0, 100.0)
-    assert timeline(STORIES["plain"]).kept is None
+    assert timeline(EXAMPLES["plain"]).kept is None
 
 
 def test_every_event_has_its_card_and_its_mark():
     """Numbers link timeline, source and cards."""
-    found = page(STORIES["plain"])
+    found = page(EXAMPLES["plain"])
     for number in "012":
         classes = [(a.get("class") or "").split()[0] for _, a in found.elements if a.get("data-e") == number]
         assert sorted(set(classes)) == ["uc-card", "uc-event", "uc-mark", "uc-say"]
-    assert len(timeline(STORIES["loop-many-writes"]).events) <= MOST_EVENTS
+    assert len(timeline(EXAMPLES["loop-many-writes"]).events) <= MOST_EVENTS
 
 
 def test_the_head_of_the_page():
     """What was run and what was found."""
-    assert "1 error program train.py <i> torch 2.13.0" in page(STORIES["plain"]).text
+    assert "1 error program train.py <i> torch 2.13.0" in page(EXAMPLES["plain"]).text
     assert page().text.startswith("unclobber: No findings")
-    assert "1 repaired by guard" in page(STORIES["repaired"]).text
+    assert "1 repaired by guard" in page(EXAMPLES["repaired"]).text
 
 
 def test_a_fragment_has_no_page_around_it():
     """For a notebook: the same story, no ids that could occur twice."""
-    found = Page(to_html_fragment(Report("refused", (STORIES["plain"],))))
+    found = Page(to_html_fragment(Report("refused", (EXAMPLES["plain"],))))
     assert found.wrong == []
     tags = {tag for tag, _ in found.elements}
     assert {"article", "svg", "style"} <= tags
@@ -235,7 +234,7 @@ def test_a_fragment_has_no_page_around_it():
 def test_the_whole_page(golden):
     """The whole text without its style, with a save of unknown line, too."""
     unknown = Finding("UC301", "a graph was freed", saved=Save(None, (3,), "float32", 12, 0))
-    report = Report("refused", (STORIES["plain"], unknown), Totals(9, 3, 1, 4), "2.13.0", ("train.py",), 1)
+    report = Report("refused", (EXAMPLES["plain"], unknown), Totals(9, 3, 1, 4), "2.13.0", ("train.py",), 1)
     html = re.sub(r"<style>.*?</style>", "<style/>", render(report, "html"), flags=re.DOTALL)
     html = re.sub(r"uc-[0-9a-f]{8}-", "uc-hash-", html)
     golden.check("plain.html", re.sub(r"\n(\s*\n)+", "\n", html))

@@ -8,7 +8,7 @@ from importlib.resources import files
 
 import jsonschema
 import pytest
-from story_runs import STORIES
+from sample_findings import examples
 
 from unclobber.model import ProcessEnd, RankEnd, Report
 from unclobber.report import render
@@ -23,7 +23,7 @@ RANKS = (
     RankEnd(4, "running"),
     RankEnd(5, "absent"),
 )
-FINDING = replace(STORIES["plain"], ranks=(1, 2, 3))
+FINDING = replace(examples()["plain"], ranks=(1, 2, 3))
 REPORT = Report("refused", (FINDING,), exit_code=1, notices=(NOTICE,), ranks=RANKS)
 SAID = [
     NOTICE,
@@ -104,7 +104,7 @@ def test_html():
 
 CHILDREN = Report(
     "refused",
-    (replace(STORIES["plain"], processes=("MainProcess", "Process-1", "loss")),),
+    (replace(examples()["plain"], processes=("MainProcess", "Process-1", "loss")),),
     exit_code=1,
     processes=(
         ProcessEnd("Process-1", 11, "ended", 1, "refused"),

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from sample_findings import SOURCES, examples
 from sarif_rules import problems
-from story_runs import SOURCES, STORIES, UNKNOWN, finding_of
 
 from unclobber.model import CODES, Finding, Report, Save, Site
 from unclobber.report import render, to_sarif
 from unclobber.report._about import ABOUT
 
+EXAMPLES = examples()
 BARE = Finding("UC101", "m")
 
 
@@ -33,10 +34,9 @@ def _in_the_sources(monkeypatch):
     monkeypatch.chdir(SOURCES)
 
 
-@pytest.mark.parametrize("name", [*STORIES, "bare"])
-def test_valid(name):
+@pytest.mark.parametrize("finding", [*EXAMPLES.values(), BARE], ids=[*EXAMPLES, "bare"])
+def test_valid(finding):
     """Every kind of story is a valid log."""
-    finding = finding_of(name)
     assert problems(log(finding)) == []
 
 
@@ -44,7 +44,7 @@ def test_valid(name):
 def test_valid_by_the_standards_own_schema():
     """The OASIS schema accepts all stories together."""
     schema = json.loads(Path(os.environ["SARIF_SCHEMA"]).read_text(encoding="utf-8"))
-    jsonschema.Draft4Validator(schema).validate(log(*STORIES.values(), BARE))
+    jsonschema.Draft4Validator(schema).validate(log(*EXAMPLES.values(), BARE))
 
 
 RESULT = ("runs", 0, "results", 0)
@@ -69,7 +69,7 @@ STEP = (*RESULT, "codeFlows", 0, "threadFlows", 0, "locations", 0)
 )  # fmt: skip
 def test_the_rules_notice(path, value, problem):
     """Each rule of the check can fail."""
-    spoilt = log(STORIES["plain"])
+    spoilt = log(EXAMPLES["plain"])
     at = spoilt
     for key in path[:-1]:
         at = at[key]
@@ -79,7 +79,7 @@ def test_the_rules_notice(path, value, problem):
 
 def test_the_log_of_the_plain_story(golden):
     """The whole text; paths and the version are the same everywhere."""
-    text = json.loads(render(Report("refused", (STORIES["plain"],), command=("train.py",)), "sarif"))
+    text = json.loads(render(Report("refused", (EXAMPLES["plain"],), command=("train.py",)), "sarif"))
     run = text["runs"][0]
     assert run["originalUriBaseIds"] == {"SRCROOT": {"uri": SOURCES.as_uri() + "/"}}
     run["originalUriBaseIds"]["SRCROOT"]["uri"] = "file:///sources/"
@@ -88,7 +88,7 @@ def test_the_log_of_the_plain_story(golden):
 
 def test_the_three_places():
     """The result is at the write; the flow goes from the save over the write to the need."""
-    found = result(STORIES["plain"])
+    found = result(EXAMPLES["plain"])
     flow = found["codeFlows"][0]["threadFlows"][0]["locations"]
     lines = [step["location"]["physicalLocation"]["region"]["startLine"] for step in flow]
     assert lines == [12, 14, 20]
@@ -103,18 +103,18 @@ def test_the_three_places():
 
 def test_a_freed_graph_tells_who_freed_it():
     """UC301: saved, freed, needed."""
-    flow = result(STORIES["freed"])["codeFlows"][0]["threadFlows"][0]["locations"]
+    flow = result(EXAMPLES["freed"])["codeFlows"][0]["threadFlows"][0]["locations"]
     assert [step["kinds"] for step in flow] == [["acquire"], ["release"], ["usage"]]
 
 
 def test_what_guard_repaired_is_a_note():
     """Nothing to fix."""
-    assert result(STORIES["repaired"])["level"] == "note"
+    assert result(EXAMPLES["repaired"])["level"] == "note"
 
 
 def test_unknown_places_are_left_out():
     """No location is made up."""
-    found = result(UNKNOWN)
+    found = result(EXAMPLES["nothing-known"])
     assert found["locations"] == []
     assert "codeFlows" not in found
     assert "the line that overwrote it is not known" in found["message"]["text"]
@@ -143,15 +143,15 @@ def test_odd_paths_are_quoted(tmp_path, monkeypatch):
 
 def test_the_order_does_not_depend_on_who_came_first():
     """The same findings in any order give the same log."""
-    findings = list(STORIES.values())
+    findings = list(EXAMPLES.values())
     assert log(*findings) == log(*findings[::-1])
 
 
 def test_a_fingerprint_survives_moved_lines():
     """Lines above may grow; another write is another conflict."""
-    plain = STORIES["plain"]
+    plain = EXAMPLES["plain"]
     moved = replace(plain, saved=replace(plain.saved, site=replace(plain.saved.site, line=99, stack=())))
-    other = replace(plain, writes=STORIES["one-line"].writes)
+    other = replace(plain, writes=EXAMPLES["one-line"].writes)
     prints = [result(f)["partialFingerprints"] for f in (plain, moved, other)]
     assert prints[0] == prints[1] != prints[2]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from story_runs import SOURCES, STORIES
+from sample_findings import SOURCES, site
 
 from unclobber.model import Site
 from unclobber.report._sources import Sources
@@ -74,7 +74,7 @@ def test_the_statement_is_the_one_that_the_expression_is_in(tmp_path):
 
 def test_a_place_of_several_lines_is_exact():
     """Both ends are kept, for an expression and for a statement."""
-    place = STORIES["tall"].writes[0].site
+    place = site("tall.py", "y[\n    0\n]")
     span = Sources().locate(place)
     assert (span.line, span.column, span.end_line, span.end_column) == (14, 1, 16, 2)
     span = Sources().locate(place, statement=True)
@@ -83,7 +83,7 @@ def test_a_place_of_several_lines_is_exact():
 
 def test_unknown_columns_underline_the_line():
     """Where only the line is known, all of it but the indentation."""
-    place = STORIES["plain"].writes[0].site
+    place = site("train.py", "d[:]")
     place = dataclasses.replace(place, source="d[:] = 0", column=1, end_column=1)
     assert underlined(place) == "d[:] = 0"
 
@@ -91,7 +91,7 @@ def test_unknown_columns_underline_the_line():
 def test_a_changed_file_is_not_shown():
     """The line of the file is another one now: the recorded text is shown in its place."""
     place = dataclasses.replace(
-        STORIES["plain"].writes[0].site, source="e[:]", statement="e[:] = 7", column=5, end_column=9
+        site("train.py", "d[:]"), source="e[:]", statement="e[:] = 7", column=5, end_column=9
     )
     sources = Sources()
     span = sources.locate(place, statement=True)
@@ -101,7 +101,7 @@ def test_a_changed_file_is_not_shown():
 
 def test_the_same_expression_in_another_statement_is_a_changed_file():
     """A short expression may stand at the recorded column by chance."""
-    place = dataclasses.replace(STORIES["plain"].writes[0].site, statement="d[:] = 7")
+    place = dataclasses.replace(site("train.py", "d[:]"), statement="d[:] = 7")
     sources = Sources()
     sources.locate(place)
     assert sources.line(str(SOURCES / "train.py"), 14) == "d[:] = 7"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from story_runs import SOURCES, STORIES
+from sample_findings import SOURCES, examples
 
 from unclobber.model import CODES, Finding, Need
 from unclobber.report import summary_line
 
-PLAIN = STORIES["plain"]
+EXAMPLES = examples()
+PLAIN = EXAMPLES["plain"]
 
 WORDS = {
     "UC101": "train.py:14 overwrites what train.py:12 saved",
@@ -64,7 +65,7 @@ def test_an_input_that_is_overwritten_unmarked():
 
 def test_harmless_is_not_called_overwriting():
     """A write to other elements did not overwrite what was saved."""
-    assert summary_line(STORIES["harmless"]) == (
+    assert summary_line(EXAMPLES["harmless"]) == (
         "SUMMARY: UC101 saved-overwritten harmless.py:6 writes to the storage of what harmless.py:5 saved"
     )
 

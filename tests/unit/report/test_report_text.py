@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from story_runs import SOURCES, STORIES
+from sample_findings import SOURCES, examples
 
 from unclobber.model import CODES, Finding, Fix, Report, Totals
 from unclobber.report import RenderOptions, render, report_to_text, to_text
+
+EXAMPLES = examples()
 
 
 @pytest.fixture(autouse=True)
@@ -22,47 +24,47 @@ def _beside_the_sources(monkeypatch):
 
 
 @pytest.mark.parametrize("width", [80, 120])
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_text(name, width, golden):
     """The whole story, to the last space."""
-    golden.check(f"{width}/{name}.txt", to_text(STORIES[name], width=width))
+    golden.check(f"{width}/{name}.txt", to_text(EXAMPLES[name], width=width))
 
 
 def test_every_golden_text_has_an_example(golden):
     """No text is left behind when an example goes or gets another name."""
     for width in (80, 120):
-        assert {path.stem for path in (golden.folder / str(width)).iterdir()} == set(STORIES)
+        assert {path.stem for path in (golden.folder / str(width)).iterdir()} == set(EXAMPLES)
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.parametrize("width", [40, 41, 53, 80, 200])
 def test_never_wider_than_asked(name, width):
     """At any width the story keeps inside it."""
-    assert max(map(cell_len, to_text(STORIES[name], width=width).split("\n"))) <= width
+    assert max(map(cell_len, to_text(EXAMPLES[name], width=width).split("\n"))) <= width
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_one_screen(name):
     """A story is read at one glance."""
-    assert to_text(STORIES[name], width=80).count("\n") < 32
+    assert to_text(EXAMPLES[name], width=80).count("\n") < 32
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_colour_changes_no_character(name):
     """Coloured text without its escapes is the plain text, and there is some colour."""
-    coloured = to_text(STORIES[name], colour=True)
+    coloured = to_text(EXAMPLES[name], colour=True)
     plain = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
     assert coloured != plain
-    assert plain == to_text(STORIES[name])
+    assert plain == to_text(EXAMPLES[name])
 
 
 def test_the_environment_changes_nothing(monkeypatch):
     """Text is a function of the finding and the options, not of the terminal."""
-    before = to_text(STORIES["plain"], colour=True), to_text(STORIES["plain"])
+    before = to_text(EXAMPLES["plain"], colour=True), to_text(EXAMPLES["plain"])
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "33")
     monkeypatch.setenv("TERM", "dumb")
-    assert (to_text(STORIES["plain"], colour=True), to_text(STORIES["plain"])) == before
+    assert (to_text(EXAMPLES["plain"], colour=True), to_text(EXAMPLES["plain"])) == before
 
 
 WORDS = st.text(st.sampled_from("ab `数.\t\n\x1b\u202e\xa0-e\u0301🙂"), max_size=150)
@@ -72,7 +74,7 @@ WORDS = st.text(st.sampled_from("ab `数.\t\n\x1b\u202e\xa0-e\u0301🙂"), max_s
 def test_any_words_fit(message, note, title, label, diff, width):
     """Whatever a finding says, no line is too wide and nothing acts on the terminal."""
     finding = dataclasses.replace(
-        STORIES["several-files"],
+        EXAMPLES["several-files"],
         message=message,
         notes=(note,),
         labels=(("saved", label), ("write", label), ("needed", label)),
@@ -83,44 +85,33 @@ def test_any_words_fit(message, note, title, label, diff, width):
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", text)
 
 
-def test_a_proved_repair_is_shown_with_its_lines():
-    """The files' names are said above; how far the proof went stands beside the title."""
-    diff = "--- a.py\n+++ a.py\n@@ -1,2 +1,2 @@\n x = 1\n-y.add_(1)\n+y = y.add(1)\n"
-    fix = Fix("write into a new tensor", diff=diff, verified="whole-run")
-    text = to_text(dataclasses.replace(STORIES["plain"], fixes=(fix,)))
-    assert (
-        "   = help: write into a new tensor  verified: to the end\n       @@ -1,2 +1,2 @@\n        x = 1\n"
-        "       -y.add_(1)\n       +y = y.add(1)\n"
-    ) in text
-
-
 def test_labels_of_the_finding_replace_ours():
     """Each place can bring its own text."""
     places = ("saved", "write", "needed")
-    finding = dataclasses.replace(STORIES["plain"], labels=tuple((p, f"my {p}") for p in places))
+    finding = dataclasses.replace(EXAMPLES["plain"], labels=tuple((p, f"my {p}") for p in places))
     text = to_text(finding)
     assert re.findall(r"[-^] (my .*)", text) == ["my saved", "my write", "my needed"]
     assert "needed here" not in text
-    freed = dataclasses.replace(STORIES["freed"], labels=(("freed", "my freed"),))
+    freed = dataclasses.replace(EXAMPLES["freed"], labels=(("freed", "my freed"),))
     assert " my freed\n" in to_text(freed)
 
 
 def test_many_writes_are_counted():
     """A story shows at most three writes and says which lines it leaves out."""
-    one = STORIES["plain"].writes[0]
+    one = EXAMPLES["plain"].writes[0]
     writes = tuple(
         dataclasses.replace(one, site=dataclasses.replace(one.site, path=f"/gone/{i}.py")) for i in range(6)
     )
-    text = to_text(dataclasses.replace(STORIES["plain"], writes=writes))
+    text = to_text(dataclasses.replace(EXAMPLES["plain"], writes=writes))
     assert text.count("overwritten here") == 2
     assert "4 more writes between these: /gone/1.py:14, /gone/2.py:14," in " ".join(text.split())
 
 
 def test_the_first_write_that_touched_a_needed_element_is_the_offending_line():
     """The header and the carets point at it, not at a harmless one before it."""
-    (first,) = STORIES["harmless"].writes
-    (second,) = STORIES["plain"].writes
-    text = to_text(dataclasses.replace(STORIES["plain"], writes=(first, second)))
+    (first,) = EXAMPLES["harmless"].writes
+    (second,) = EXAMPLES["plain"].writes
+    text = to_text(dataclasses.replace(EXAMPLES["plain"], writes=(first, second)))
     assert "--> train.py:14" in text
     assert "::: harmless.py:6" in text
 
@@ -153,7 +144,7 @@ def test_guard_is_offered_only_where_it_helps(code, kept, repaired, offered):
 
 def test_guard_is_not_offered_twice():
     """Where a fix already speaks of it, ours is not added."""
-    finding = dataclasses.replace(STORIES["plain"], fixes=(Fix("run it under unclobber.guard()"),))
+    finding = dataclasses.replace(EXAMPLES["plain"], fixes=(Fix("run it under unclobber.guard()"),))
     assert to_text(finding).count("guard()") == 1
     assert "= help: run it under unclobber.guard() (keeps 4 bytes)\n" in to_text(finding)
 
@@ -169,22 +160,22 @@ def test_guard_is_not_offered_twice():
 )
 def test_why_torch_does_not_see_a_write(through, words):
     """A silent write says how it got past the counter, once."""
-    (write,) = STORIES["silent"].writes
-    finding = dataclasses.replace(STORIES["silent"], writes=(dataclasses.replace(write, through=through),))
+    (write,) = EXAMPLES["silent"].writes
+    finding = dataclasses.replace(EXAMPLES["silent"], writes=(dataclasses.replace(write, through=through),))
     text = " ".join(to_text(finding).split())
     assert f"= note: torch does not see the write at silent.py:5: {words} = " in text
 
 
 def test_without_a_known_write_no_line_is_blamed():
     """No carets; the story starts where the value is needed, which is known."""
-    text = to_text(dataclasses.replace(STORIES["plain"], writes=()))
+    text = to_text(dataclasses.replace(EXAMPLES["plain"], writes=()))
     assert "^" not in text
     assert "--> train.py:20" in text
 
 
 def test_report_ends_with_the_summary_of_the_first_finding():
     """The last line is one greppable line, whatever its width."""
-    report = Report("refused", (STORIES["plain"],))
+    report = Report("refused", (EXAMPLES["plain"],))
     text = report_to_text(report, RenderOptions(width=40))
     assert (
         text.split("\n")[-1]
@@ -194,8 +185,7 @@ def test_report_ends_with_the_summary_of_the_first_finding():
 
 def test_report_counts_several_findings():
     """With several findings the numbers of errors and warnings stand before the last line."""
-    warning = dataclasses.replace(STORIES["silent"], severity="warning")
-    report = Report("refused", (STORIES["freed"], STORIES["plain"], warning))
+    report = Report("refused", tuple(EXAMPLES[n] for n in ("freed", "plain", "repaired")))
     *_, count, blank, last = render(report, "text").split("\n")
     assert (count, blank) == ("2 errors and 1 warning", "")
     assert last.startswith("SUMMARY: UC301 ")
