@@ -17,7 +17,7 @@ import threading
 from pathlib import Path
 
 _SERVER = '''
-import json, os, runpy, sys
+import atexit, gc, json, os, runpy, sys, threading
 import torch
 exec(sys.argv.pop())
 
@@ -39,14 +39,36 @@ os.chdir(request["cwd"])
 for stream, name in enumerate((os.devnull, request["stdout"], request["stderr"])):
     os.dup2(os.open(name, os.O_WRONLY if stream else os.O_RDONLY), stream)
 first, *rest = request["arguments"]
-if first == "-m":
-    sys.path[0] = request["cwd"]
-    sys.argv = rest
-    runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+
+def program():
+    if first == "-m":
+        sys.path[0] = request["cwd"]
+        sys.argv = rest
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = os.path.dirname(os.path.abspath(first))
+        sys.argv = [first, *rest]
+        runpy.run_path(first, run_name="__main__")
+
+if not request["brief"]:
+    program()
 else:
-    sys.path[0] = os.path.dirname(os.path.abspath(first))
-    sys.argv = [first, *rest]
-    runpy.run_path(first, run_name="__main__")
+    gc.freeze()
+    code = 0
+    try:
+        program()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if end.code is not None and not isinstance(end.code, int):
+            print(end.code, file=sys.stderr)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 '''
 
 _idle: dict[str, list[subprocess.Popen[str]]] = {}
@@ -54,7 +76,7 @@ _idle: dict[str, list[subprocess.Popen[str]]] = {}
 
 
 def python(
-    *arguments: str, cwd: Path | None = None, timeout: float = 120, first: str = ""
+    *arguments: str, cwd: Path | None = None, timeout: float = 120, first: str = "", brief: bool = False
 ) -> subprocess.CompletedProcess[str]:
     """``python script.py …`` or ``python -m module …``, without standard input.
 
@@ -63,6 +85,8 @@ def python(
         cwd: The working directory; the test's own if None.
         timeout: Seconds.
         first: Code that is run once, before the first program, such as imports; it must start no thread.
+        brief: Whether the process leaves once the program and its exit handlers have run, without taking
+            the interpreter apart, which takes longer than a short program.
 
     Raises:
         subprocess.TimeoutExpired: it took longer, and was killed with all that it had started.
@@ -76,7 +100,7 @@ def python(
             files = {stream: os.path.join(folder, stream) for stream in ("stdout", "stderr")}
             for file in files.values():
                 Path(file).touch()
-            request = {"arguments": arguments, "cwd": str(cwd or Path.cwd()), **files}
+            request = {"arguments": arguments, "cwd": str(cwd or Path.cwd()), "brief": brief, **files}
             print(json.dumps(request), file=server.stdin, flush=True)
             child = int(server.stdout.readline())
             clock = threading.Timer(timeout, os.killpg, (child, signal.SIGKILL))

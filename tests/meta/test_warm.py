@@ -48,9 +48,28 @@ def test_same_as_a_real_process(arguments, tmp_path):
     assert seen(warm.python(*arguments, cwd=tmp_path)) == seen(really(*arguments, cwd=tmp_path))
 
 
-def test_a_program_that_fails(tmp_path):
+ENDS = {
+    "at its end": "",
+    "by number": "sys.exit(4)",
+    "by nothing": "sys.exit()",
+    "by text": "sys.exit('why')",
+    "with a thread": "threading.Timer(0.1, print, ['late']).start()",
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_a_brief_one_ends_the_same(end, tmp_path):
+    """With its exit handlers, its threads and all that it has printed."""
+    (tmp_path / "told.py").write_text(
+        f"import atexit, sys, threading\natexit.register(print, 'left')\nprint('begun')\n{end}\n"
+    )
+    assert seen(warm.python("told.py", cwd=tmp_path, brief=True)) == seen(really("told.py", cwd=tmp_path))
+
+
+@pytest.mark.parametrize("brief", [False, True])
+def test_a_program_that_fails(brief, tmp_path):
     (tmp_path / "failing.py").write_text("print('begun')\nassert 1 > 2, 'no'\n")
-    done = warm.python("failing.py", cwd=tmp_path)
+    done = warm.python("failing.py", cwd=tmp_path, brief=brief)
     assert (done.returncode, done.stdout) == (1, "begun\n")
     assert done.stderr.endswith("AssertionError: no\n")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import warm
-from cases.running import Case, gradients
+from programs.running import Case, gradients
 from unclobber.repair import rounds as _rounds
 from unclobber.repair.outcome import Clean, Unproved
 

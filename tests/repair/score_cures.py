@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
-from cases.running import PROGRAMS, find_cases
+from programs.running import PROGRAMS, find_cases
 from repair.judging import judge
 
 
@@ -27,11 +27,13 @@ def main() -> int:
     options = parser.parse_args()
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for case in find_cases(options.folder):
+        if not case.fixed.exists():
+            continue
         if options.family and case.family not in options.family:
             continue
         if options.only and options.only not in case.name:
             continue
-        if case.family == "allowed" or not (options.silent or case.truth.get("message_regex")):
+        if case.family == "allowed" or not (options.silent or case.refused):
             continue
         began = time.monotonic()
         verdict = judge(case)

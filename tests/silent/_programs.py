@@ -1,7 +1,6 @@
-"""Small programs as text with their truth in comments: which line saves, which writes, which needs.
+"""Small programs as text with their truth in marks, as ``tests/programs/marks.py`` reads them.
 
-``# saved``, ``# write`` and ``# needed`` mark the lines that a finding must name. The program leaves
-its gradient in ``gradient``; without the lines marked ``# write`` it is the right one.
+The program leaves its gradient in ``gradient``; without the lines marked ``# write`` it is the right one.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 
 import unclobber
+from programs.running import of_theme
 from unclobber.session.session import Session
 
 _number = count()
@@ -37,7 +37,11 @@ class Program:
 
     @classmethod
     def of(cls, body: str) -> Program:
-        text = HEADER + textwrap.dedent(body)
+        return cls.whole(HEADER + textwrap.dedent(body))
+
+    @classmethod
+    def whole(cls, text: str) -> Program:
+        """A program that is complete, such as one of the corpus."""
         path = f"<silent program {next(_number)}>"
         linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
         return cls(text, path)
@@ -59,6 +63,16 @@ class Program:
         exec(compile(self.text, self.path, "exec"), names)
         gradient: torch.Tensor = names["gradient"]
         return gradient.detach().clone()
+
+
+def corpus(theme: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The programs of a theme in ``tests/programs``, by name: those with a code and the harmless ones."""
+    wrong, harmless = {}, {}
+    for name, case in of_theme(theme).items():
+        (wrong if case.truth.codes else harmless)[name] = case.text
+    assert wrong
+    assert harmless
+    return wrong, harmless
 
 
 @dataclass(frozen=True)

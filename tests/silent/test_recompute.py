@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from _programs import Program, assert_told, places, watched
+from _programs import Program, assert_told, corpus, places, watched
 from torch.utils.checkpoint import checkpoint
 
 from unclobber.report import to_text
@@ -13,83 +13,7 @@ START = """\
     x = leaf()
 """
 
-WRONG = {
-    "a closure": START
-    + """\
-    c = torch.ones(4)
-    y = checkpoint(lambda t: (t * c).exp(), x, use_reentrant=False)  # saved
-    c += 1  # write
-    y.sum().backward()  # needed
-    gradient = x.grad
-""",
-    "a value that no derivative saves": START
-    + """\
-    c = torch.ones(4)
-    y = checkpoint(lambda t: (t + c).exp(), x, use_reentrant=False)  # saved
-    c += 1  # write
-    y.sum().backward()  # needed
-    gradient = x.grad
-""",
-    "an optimizer's step": START
-    + """\
-    net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())
-    opt = torch.optim.SGD(net.parameters(), lr=1.0)
-    y = checkpoint(net, x, use_reentrant=False)  # saved
-    for p in net.parameters():
-        p.grad = torch.ones_like(p)
-    opt.step()  # write
-    y.sum().backward()  # needed
-    gradient = x.grad
-""",
-    "a module's buffer": START
-    + """\
-    class Scaled(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("scale", torch.ones(4))
-        def forward(self, t):
-            return (t * self.scale).exp()
-    net = Scaled()
-    y = checkpoint(net, x, use_reentrant=False)  # saved
-    net.scale.mul_(2)  # write
-    y.sum().backward()  # needed
-    gradient = x.grad
-""",
-    "a weight with other memory": START
-    + """\
-    net = torch.nn.Linear(4, 4)
-    y = checkpoint(lambda t: net(t).exp(), x, use_reentrant=False)  # saved
-    net.weight.data = torch.zeros(4, 4)  # write
-    y.sum().backward()  # needed
-    gradient = x.grad
-""",
-    "saved by the last operation, where the recomputation ends": START
-    + """\
-    c = torch.ones(4)
-    y = checkpoint(lambda t: t.sin() * c, x, use_reentrant=False)  # saved
-    c.zero_()  # write
-    y.sum().backward()  # needed
-    gradient = x.grad
-""",
-    "as a number": START
-    + """\
-    c = torch.ones(())
-    y = checkpoint(lambda t: (t * c.item()).exp(), x, use_reentrant=False)  # saved
-    c += 1  # write
-    y.sum().backward()  # needed
-    gradient = x.grad
-""",
-    "a global, through .data": START
-    + """\
-    c = torch.ones(4)
-    def segment(t):
-        return (t * c).sin()
-    y = checkpoint(segment, x, use_reentrant=False)  # saved
-    c.data.zero_()  # write
-    y.sum().backward()  # needed
-    gradient = x.grad
-""",
-}
+WRONG, HARMLESS = corpus("recomputation")
 
 
 WRONG |= {
@@ -100,7 +24,7 @@ WRONG |= {
 
 @pytest.mark.parametrize("body", WRONG.values(), ids=WRONG)
 def test_a_changed_tensor_that_is_read_again_is_found(body):
-    program = Program.of(body)
+    program = Program.whole(body)
     assert not torch.equal(program.run(), program.without_writes().run())
     assert_told(program, watched(program), "UC105")
 
@@ -108,114 +32,11 @@ def test_a_changed_tensor_that_is_read_again_is_found(body):
 @pytest.mark.parametrize("body", WRONG.values(), ids=WRONG)
 def test_guard_refuses_what_it_cannot_mend(body):
     """The values are read by the program itself: there is nothing to hand it."""
-    assert watched(Program.of(body), policy="guard").raised
+    assert watched(Program.whole(body), policy="guard").raised
 
 
 def test_strict_raises():
-    assert watched(Program.of(WRONG["a closure"]), strict=True).raised
-
-
-HARMLESS = {
-    "nothing written": START
-    + """\
-    c = torch.ones(4)
-    y = checkpoint(lambda t: (t * c).exp(), x, use_reentrant=False)
-    y.sum().backward()
-    gradient = x.grad
-""",
-    "written after backward": START
-    + """\
-    c = torch.ones(4)
-    checkpoint(lambda t: (t * c).exp(), x, use_reentrant=False).sum().backward()
-    c += 1
-    gradient = x.grad
-""",
-    "the same values": START
-    + """\
-    c = torch.ones(4)
-    y = checkpoint(lambda t: (t * c).exp(), x, use_reentrant=False)
-    c.mul_(1)
-    y.sum().backward()
-    gradient = x.grad
-""",
-    "written, but not read": START
-    + """\
-    class Counted(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.calls = torch.zeros(())
-            self.net = torch.nn.Linear(4, 4)
-        def forward(self, t):
-            self.calls += 1
-            return self.net(t).exp()
-    net = Counted()
-    checkpoint(net, x, use_reentrant=False).sum().backward()
-    gradient = x.grad
-""",
-    "other rows of a cache": START
-    + """\
-    class Cached(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("rows", torch.zeros(4, 4))
-            self.net = torch.nn.Linear(4, 4)
-        def forward(self, t, at):
-            self.rows[at] = t.detach()
-            return self.net(self.rows[: at + 1]).sin().sum() + t.sum()
-    net = Cached()
-    total = 0
-    for at in range(4):
-        total = total + checkpoint(net, x * (at + 1), at, use_reentrant=False)
-    total.backward()
-    gradient = net.net.weight.grad
-""",
-    "read for the output alone, which is there already": START
-    + """\
-    c = torch.ones(4)
-    y = checkpoint(lambda t: t.exp() + c, x, use_reentrant=False)
-    c += 1
-    y.sum().backward()
-    gradient = x.grad
-""",
-    "counted up again, for the same branch": START
-    + """\
-    class Warm(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("calls", torch.zeros((), dtype=torch.long))
-        def forward(self, t):
-            self.calls += 1
-            t = t.tanh()
-            return (t * 0.5).sin() if self.calls < 100 else t
-    y = checkpoint(Warm(), x, use_reentrant=False)
-    y.sum().backward()
-    gradient = x.grad
-""",
-    "a statistic that nothing is computed from": START
-    + """\
-    class Watched(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("seen", torch.zeros(4))
-        def forward(self, t):
-            with torch.no_grad():
-                self.seen.copy_(0.9 * self.seen + 0.1 * t)
-            return t.tanh().sin()
-    y = checkpoint(Watched(), x, use_reentrant=False)
-    y.sum().backward()
-    gradient = x.grad
-""",
-    "an optimizer after each backward": START
-    + """\
-    net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.Dropout(0.5))
-    opt = torch.optim.Adam(net.parameters())
-    for _ in range(3):
-        opt.zero_grad()
-        checkpoint(net, x.expand(2, 4) * torch.ones(2, 4), use_reentrant=False).exp().sum().backward()
-        opt.step()
-    gradient = x.grad
-""",
-}
+    assert watched(Program.whole(WRONG["UC105/a_closure"]), strict=True).raised
 
 
 HARMLESS |= {
@@ -226,7 +47,7 @@ HARMLESS |= {
 
 @pytest.mark.parametrize("body", HARMLESS.values(), ids=HARMLESS)
 def test_what_does_no_harm_is_no_finding(body):
-    program = Program.of(body)
+    program = Program.whole(body)
     told = watched(program, strict=True)
     assert told.findings == ()
     assert torch.equal(told.gradient, program.run())
@@ -272,9 +93,9 @@ def test_the_line_that_reads_it_again_is_told(reentrant, result):
     assert "is saved in" not in to_text(finding)
 
 
-@pytest.mark.parametrize("name", ["an optimizer's step", "an optimizer's step, reentrant"])
+@pytest.mark.parametrize("name", ["UC105/an_optimizer_s_step", "UC105/an_optimizer_s_step, reentrant"])
 def test_a_library_that_reads_it_again_has_no_line(name):
-    (finding,) = watched(Program.of(WRONG[name])).findings
+    (finding,) = watched(Program.whole(WRONG[name])).findings
     assert not any("reads it again" in note for note in finding.notes)
 
 

@@ -52,7 +52,7 @@ def test_every_part_of_the_record_is_asked(called):
     assert {function for function, _ in called} >= {
         "unclobber.record.ledger:Ledger._sort_pending", "unclobber.record.ledger:Ledger._file",
         "unclobber.record.ledger:Ledger._enter", "unclobber.record.ledger:Ledger.standing",
-        "unclobber.record._storage:StorageBook.preserve", "unclobber.record._storage:StorageBook.add",
+        "unclobber.record._storage:StorageLog.preserve", "unclobber.record._storage:StorageLog.add",
         "unclobber.record._region:region_of", "unclobber.source.frames:capture",
         "unclobber.record._write_event:WriteEvent.__init__",
     }  # fmt: skip
@@ -96,7 +96,7 @@ def test_watch_lets_the_program_go_on_as_torch_does(name, called):
 
 def test_a_fault_is_named_once():
     """The report says which write's record failed, and where in our code."""
-    one = "unclobber.record._storage:StorageBook.preserve"
+    one = "unclobber.record._storage:StorageLog.preserve"
     with planted(BY_NAME[one], ValueError("planted"), recording) as met:
         ended = run("watch", "two saves", "for _ in range(3):\n    a = w.exp()\n    a.add_(1)\n")
     assert len(met) == 3

@@ -29,11 +29,13 @@ def test_any_hooks_switch_the_check_off():
 
 
 def test_save_on_cpu_switches_the_check_off():
+    """The memory itself is kept, not a copy: the gradient is the overwritten value."""
     x = leaf()
     with torch.autograd.graph.save_on_cpu():
         y = x.exp()
     y.add_(1)
     y.sum().backward()
+    assert torch.equal(x.grad, x.detach().exp() + 1)
 
 
 def test_one_counter_for_a_whole_storage():

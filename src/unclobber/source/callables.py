@@ -3,7 +3,7 @@
 An operation called by its own name follows its schema; these tables hold the others: functions that
 run another operation (``softmax`` runs ``_softmax``), torch's Python functions and its modules. Every
 row says that the tensor *is* the argument or a view of it: what an intermediate result would be kept
-for is left out. ``tests/unit/observe/test_spelling.py`` compares the rows with the memory that
+for is left out. ``tests/unit/source/test_spelling.py`` compares the rows with the memory that
 autograd really kept.
 """
 

@@ -1,0 +1,11 @@
+# theme: past the version counter
+
+import torch
+torch.manual_seed(0)
+def leaf(n=4):
+    return torch.linspace(0.1, 1.0, n).requires_grad_()
+x = leaf()
+y = x.exp()  # saved
+y.untyped_storage().copy_(torch.zeros(4).untyped_storage())  # write
+y.sum().backward()  # needed
+gradient = x.grad

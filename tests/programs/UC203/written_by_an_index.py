@@ -1,0 +1,12 @@
+# theme: what is written
+# says: `b[0]` is one of several views
+# advice: none
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+a, b = (torch.ones(2, requires_grad=True) * 2).unbind()  # made
+b = b.view(1)
+b[0] = 1  # write

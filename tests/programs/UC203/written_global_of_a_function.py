@@ -1,0 +1,13 @@
+# theme: what is written
+# says: `b` is one of several views
+# advice: b.neg()
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+a, b = (torch.ones(2, requires_grad=True) * 2).unbind()  # made
+def f():
+    b.neg_()  # write
+f()

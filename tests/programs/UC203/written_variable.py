@@ -1,0 +1,11 @@
+# theme: what is written
+# says: `b` is one of several views
+# advice: b = b.clamp(0, 1)
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+a, b = (torch.ones(2, requires_grad=True) * 2).unbind()  # made
+b.clamp_(0, 1)  # write

@@ -1,0 +1,9 @@
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+h = nn.Linear(2, 4)(torch.randn(3, 2))
+with torch.no_grad():
+    v = h[:, :2]  # made
+v.mul_(2)  # write

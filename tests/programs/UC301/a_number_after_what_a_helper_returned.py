@@ -1,0 +1,12 @@
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+w = torch.randn(3, requires_grad=True)
+def prepare():
+    return w.exp() * 2  # saved
+scale = prepare()
+for i in range(2):
+    loss = (scale * i).sum()
+    loss.backward()  # needed freed

@@ -1,0 +1,9 @@
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+w = torch.randn(3, requires_grad=True)
+loss = w.exp().sum() / 3  # saved
+loss.backward()  # freed
+loss.backward()  # needed

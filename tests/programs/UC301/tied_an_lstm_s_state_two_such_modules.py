@@ -1,0 +1,20 @@
+# theme: what ties
+# open: saved needed freed
+# says: LSTM (its mkldnn_rnn_layer) is part of
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.hidden = nn.LSTM(3, 4), None
+    def forward(self, x):
+        out, self.hidden = self.lstm(x, self.hidden)
+        return out.sum()
+
+net, other = Net(), Net()
+for x in torch.randn(2, 5, 1, 3):
+    (net(x) + other(x)).backward()

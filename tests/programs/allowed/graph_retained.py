@@ -1,0 +1,11 @@
+# theme: twins of what torch refuses
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+w = torch.ones(3, requires_grad=True)
+y = w.exp().sum()
+y.backward(retain_graph=True)
+y.backward()

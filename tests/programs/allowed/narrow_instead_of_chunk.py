@@ -1,0 +1,9 @@
+# theme: twins of what torch refuses
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+h = torch.ones(4, requires_grad=True) * 1
+h.narrow(0, 0, 2).mul_(2)

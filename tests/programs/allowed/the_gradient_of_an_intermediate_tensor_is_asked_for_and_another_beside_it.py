@@ -1,0 +1,10 @@
+# theme: shared gradients
+
+import torch
+torch.manual_seed(0)
+def leaf(n=4):
+    return torch.linspace(0.1, 1.0, n).requires_grad_()
+x, w = leaf(), leaf()
+h = x * 2
+h.register_hook(lambda g: g.mul_(2))
+gradient, _ = torch.autograd.grad((h * h * w).sum(), [h, w])

@@ -1,0 +1,10 @@
+# theme: twins of what torch refuses
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+w = torch.ones(3, requires_grad=True)
+with torch.no_grad():
+    w[0] = 5.

@@ -1,0 +1,120 @@
+"""Find the programs of the corpus and run them through the real command."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import warm
+from programs import marks
+
+PROGRAMS = Path(__file__).parent
+TIMEOUT = 120  # seconds; most programs take a fifth of one
+
+FIRST = """
+import torch._dynamo, torch.utils.checkpoint
+import unclobber.cli.run, unclobber.cli._main, unclobber.judge, unclobber.report
+with unclobber.watch():
+    torch.ones(3, requires_grad=True).exp()
+"""
+"""What every run would import and build; it starts no thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A program and the truth about it."""
+
+    path: Path
+    truth: marks.Truth
+
+    @property
+    def name(self) -> str:
+        return f"{self.path.parent.name}/{self.path.stem}"
+
+    @property
+    def text(self) -> str:
+        return self.path.read_text(encoding="utf-8")
+
+    @property
+    def fixed(self) -> Path:
+        """The repaired twin; programs that were not found in the wild have none."""
+        return self.path.with_suffix(".fixed.py")
+
+    @property
+    def family(self) -> str:
+        return self.truth.facts.get("family", self.path.parent.name)
+
+    @property
+    def refused(self) -> bool:
+        """Whether torch itself refuses the program."""
+        return "torch" in self.truth.facts
+
+
+def find_cases(folder: Path = PROGRAMS) -> list[Case]:
+    """All programs below a folder, by name."""
+    paths = sorted(path for path in folder.glob("*/*.py") if not path.name.endswith(".fixed.py"))
+    return [Case(path, marks.read(path.read_text(encoding="utf-8"), path.parent.name)) for path in paths]
+
+
+def of_theme(theme: str) -> dict[str, Case]:
+    """The programs of a theme, by name."""
+    return {case.name: case for case in find_cases() if case.truth.facts.get("theme") == theme}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One process, and the report where one was asked for."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    report: dict[str, Any] | None = None
+
+
+def run_plain(program: Path) -> Run:
+    """The program under Python alone."""
+    return _process([str(program)], program)
+
+
+def run_reported(program: Path) -> Run:
+    """The program under ``unclobber run``, with the JSON report."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "report.json"
+        options = ["--format", "json", "--output", str(output)]
+        run = _process(["-m", "unclobber", "run", *options, str(program)], program)
+        report = json.loads(output.read_text()) if output.exists() else None
+    return Run(run.exit_code, run.stdout, run.stderr, report)
+
+
+def run_guarded(program: Path) -> Run:
+    """The program under ``unclobber run --guard``."""
+    return _process(["-m", "unclobber", "run", "--guard", str(program)], program)
+
+
+def _process(arguments: list[str], program: Path) -> Run:
+    done = warm.python(*arguments, cwd=program.parent, timeout=TIMEOUT, first=FIRST, brief=True)
+    return Run(done.returncode, done.stdout, done.stderr)
+
+
+_GRADIENT = re.compile(r"^(?:grad )?(\S+) (\S+) (\S+)$")
+
+
+def gradients(stdout: str) -> dict[str, tuple[float, float]]:
+    """The lines that a real program ends with: name, sum and absolute sum of each leaf's gradient.
+
+    Example:
+        >>> gradients("epoch 1\\nw -0.25 1.5\\n")
+        {'w': (-0.25, 1.5)}
+    """
+    found = {}
+    for line in stdout.splitlines():
+        if match := _GRADIENT.match(line):
+            try:
+                found[match[1]] = (float(match[2]), float(match[3]))
+            except ValueError:
+                continue
+    return found
