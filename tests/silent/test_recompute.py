@@ -205,6 +205,12 @@ HARMLESS = {
     y.sum().backward()
     gradient = x.grad
 """,
+    "instance norm's running statistics": START
+    + """\
+    net = torch.nn.InstanceNorm1d(2, track_running_stats=True)
+    checkpoint(net, x.view(2, 2) * 1, use_reentrant=False).exp().sum().backward()
+    gradient = x.grad
+""",
     "an optimizer after each backward": START
     + """\
     net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.Dropout(0.5))

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from ._prelude import COPYING, compiled
+from ._prelude import COPYING, copying
 from ._run import Ending, lines_here, run, variables_here
 from ._script import Script
 
@@ -163,6 +163,7 @@ class _Recorder:
         self.writes: list[Written] = []
         self._trace = trace
         self._file = script.file
+        self._text = str(script)
         self._stale = stale
         self._clock = itertools.count()
         self._alive: list[torch.UntypedStorage] = []  # else a new storage could get an old one's address
@@ -199,9 +200,9 @@ class _Recorder:
         namespace["_hold"] = lambda tensor: self.hold(tensor, on_ctx=True)
         namespace["_held"] = self.unpack
         namespace["_writable"] = _writable
-        for name, text in COPYING.items():
+        for name in COPYING:
             if name in namespace:
-                exec(compiled(text), namespace)
+                exec(copying(name, self._text, self._file), namespace)
         threads = namespace.get("in_threads")
         if threads is not None:
 

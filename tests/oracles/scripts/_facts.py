@@ -106,6 +106,11 @@ class Facts:
             for need in needs
         )
 
+    def freed_by(self, lines: set[int]) -> bool:
+        """Whether the script ends in the same way where only the backward on ``lines`` frees its graph."""
+        ended, kept = self.truth.ending, with_copies(self.script.keeping_graphs(but=lines))
+        return (kept.sentence, kept.lines) == (ended.sentence, ended.lines)
+
     def disagreements(self) -> Iterator[tuple[str, object]]:
         """Where the oracles differ: torch must refuse where a counter moved, and nowhere else."""
         if self.family == "others" and "another view of its base" in str(self.plain.error):
