@@ -262,6 +262,21 @@ NUMBER_SAVED = Script(
     )
 )
 """What is refused has saved nothing but the 2, which no hook is shown."""
+ASTRAY = Script(
+    (
+        "x0 = leaf(0, (3,), torch.float64)",
+        "o0 = torch.optim.SGD([x0], lr=0.1)",
+        "y = x0.exp()",
+        "y.data.zero_()",
+        "y.sum().backward()",
+        "keep('main', x0.grad)",
+        "s = (x0 * x0).sum()",
+        "o0.step()",
+        "s.backward()",
+        "keep('main', x0.grad)",
+    )
+)
+"""By plain torch's gradient the step changes nothing, by the right one it does."""
 STOPPED = Script((*SILENT.main, "torch.ones(3).triu_()"))
 """The last statement is an error of its own."""
 
@@ -286,7 +301,7 @@ def test_copies_refuse_what_torch_refuses_to_write():
 EXCUSED = (
     *(SUMMED, ARRAY, WRITTEN_PAST_TORCH, FLATTENED, OVERLAPPING),
     *(REPAIRED, CHECKPOINTED, RUN_AGAIN, TWICE, STOPPED),
-    *(SAVED_IN_BACKWARD, NUMBER_SAVED),
+    *(SAVED_IN_BACKWARD, NUMBER_SAVED, ASTRAY),
 )
 
 
@@ -297,8 +312,19 @@ def test_no_mode_is_blamed_for_what_it_can_not_help(script):
 
 def test_a_stale_value_is_told():
     """A need that is answered with the memory as it is gives plain torch's silent gradient."""
-    assert difference(with_copies(SILENT, stale=0).kept, run(SILENT).kept) is None
+    assert difference(with_copies(SILENT, stale=("main", 0)).kept, run(SILENT).kept) is None
     assert difference(with_copies(SILENT).kept, run(SILENT).kept) is not None
+
+
+def test_a_stale_value_of_one_thread_is_told():
+    """However the needs of the two alternate."""
+    left, right = (
+        tuple(text.replace("'main'", f"'{lane}'") for text in SILENT.main) for lane in ("left", "right")
+    )
+    both = Script(left=left, right=right, main=("in_threads(left, right)",))
+    fresh, stale = (with_copies(both, stale=place).kept for place in (None, ("right", 0)))
+    assert difference({"left": fresh["left"]}, {"left": stale["left"]}) is None
+    assert difference(fresh, stale) is not None
 
 
 # --- the comparison can fail ------------------------------------------------------------------------

@@ -89,6 +89,11 @@ class Truth:
     """For each need, what wrote to that storage since it was saved; None where that can't be told."""
     ending: Ending
 
+    def place(self, need: Need) -> tuple[str, int]:
+        """Its thread, and its number among the needs there: how those of two threads alternate is chance."""
+        in_thread = [one for one in self.needs if one.lane == need.lane]
+        return need.lane, in_thread.index(need)
+
     @property
     def refusal(self) -> Need | None:
         """The need at which plain torch raises by itself, and whose error the script ends with."""
@@ -114,12 +119,13 @@ def truth(script: Script) -> Truth:
     return Truth(needs, writes, ending)
 
 
-def with_copies(script: Script, *, stale: int | None = None) -> Ending:
+def with_copies(script: Script, *, stale: tuple[str, int] | None = None) -> Ending:
     """Run the script with copies.
 
     Args:
         script: What to run.
-        stale: The number of the one need that is answered with the memory as it is, as plain torch does.
+        stale: The ``Truth.place`` of the one need that is answered with the memory as it is, as plain torch
+            does.
     """
     recorder = _Recorder(script, stale=stale)
     return run(script, recorder.everything, recorder.replace)
@@ -158,7 +164,7 @@ def _bits(tensor: Tensor) -> bytes:
 
 
 class _Recorder:
-    def __init__(self, script: Script, *, stale: int | None = None, trace: bool = False) -> None:
+    def __init__(self, script: Script, *, stale: tuple[str, int] | None = None, trace: bool = False) -> None:
         self.needs: list[Need] = []
         self.writes: list[Written] = []
         self._trace = trace
@@ -267,11 +273,11 @@ class _Recorder:
         with _disable_current_modes(), torch.no_grad():
             moved = _version(saved.counter) != saved.version
             changed = _bits(saved.copy) != _bits(saved.memory)
-            number = len(self.needs)
             lane = getattr(self._local, "lane", "main")
+            place = lane, sum(need.lane == lane for need in self.needs)
             names = self.names(saved.memory)
             self.needs.append(Need(saved, moved, changed, self.lines(), self.now(), *names, lane))
-            return saved.memory.detach() if number == self._stale else saved.copy
+            return saved.memory.detach() if place == self._stale else saved.copy
 
 
 class _Trace(TorchDispatchMode):
