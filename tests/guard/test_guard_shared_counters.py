@@ -31,7 +31,19 @@ def old_memory_is_saved(w):
     return loss
 
 
-@pytest.mark.parametrize("program", [exchanged_view_is_saved, old_memory_is_saved])
+def new_memory_is_written_twice_by_one_call(w):
+    """How often such an operation moves the counter is only seen afterwards."""
+    y = w * 1
+    v = y.view(-1)
+    v.data = torch.full_like(v, 0.5)
+    loss = y.sin().sum()
+    torch._foreach_mul_([v, v], 2)
+    return loss
+
+
+@pytest.mark.parametrize(
+    "program", [exchanged_view_is_saved, old_memory_is_saved, new_memory_is_written_twice_by_one_call]
+)
 def test_a_counter_moved_by_other_memory(program):
     """torch refuses; nothing was overwritten, so guard goes on, keeps nothing, and the story has the line."""
     with torch.autograd.graph.saved_tensors_hooks(torch.clone, lambda kept: kept):
@@ -49,7 +61,7 @@ def test_a_counter_moved_by_other_memory(program):
     with pytest.raises(unclobber.InplaceError) as refused, unclobber.watch():
         program(ramp(4)).backward()
     (write,) = refused.value.finding.writes
-    assert write.site.source.endswith(("other.mul_(2)", "v.mul_(2)"))
+    assert write.site.source.endswith(("other.mul_(2)", "v.mul_(2)", "_mul_([v, v], 2)"))
     assert not write.overlaps_needed
 
 

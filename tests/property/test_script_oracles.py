@@ -241,6 +241,42 @@ TWICE = Script(
     )
 )
 """Where nothing else is refused, a reentrant checkpoint is: the first backward has freed it."""
+SAVED_IN_BACKWARD = Script(
+    (
+        "x0 = leaf(0, (3,), torch.float64)",
+        "y = RemembersSome.apply(x0, x0)",
+        "(g,) = torch.autograd.grad(y.cos().sum(), [x0], create_graph=True)",
+        "with torch.no_grad(): x0.mul_(2)",
+        "g.sum().backward()",
+    )
+)
+"""The line that saves is a helper's, and another helper stands there in a run with copies."""
+NUMBER_SAVED = Script(
+    (
+        "x0 = leaf(0, (3,), torch.float64)",
+        "y = x0 * 2",
+        "a, b = y.sum(), y.exp().sum()",
+        "a.backward()",
+        "x0.exp().sum().backward()",
+        "b.backward()",
+    )
+)
+"""What is refused has saved nothing but the 2, which no hook is shown."""
+ASTRAY = Script(
+    (
+        "x0 = leaf(0, (3,), torch.float64)",
+        "o0 = torch.optim.SGD([x0], lr=0.1)",
+        "y = x0.exp()",
+        "y.data.zero_()",
+        "y.sum().backward()",
+        "keep('main', x0.grad)",
+        "s = (x0 * x0).sum()",
+        "o0.step()",
+        "s.backward()",
+        "keep('main', x0.grad)",
+    )
+)
+"""By plain torch's gradient the step changes nothing, by the right one it does."""
 STOPPED = Script((*SILENT.main, "torch.ones(3).triu_()"))
 """The last statement is an error of its own."""
 
@@ -265,6 +301,7 @@ def test_copies_refuse_what_torch_refuses_to_write():
 EXCUSED = (
     *(SUMMED, ARRAY, WRITTEN_PAST_TORCH, FLATTENED, OVERLAPPING),
     *(REPAIRED, CHECKPOINTED, RUN_AGAIN, TWICE, STOPPED),
+    *(SAVED_IN_BACKWARD, NUMBER_SAVED, ASTRAY),
 )
 
 
@@ -275,8 +312,19 @@ def test_no_mode_is_blamed_for_what_it_can_not_help(script):
 
 def test_a_stale_value_is_told():
     """A need that is answered with the memory as it is gives plain torch's silent gradient."""
-    assert difference(with_copies(SILENT, stale=0).kept, run(SILENT).kept) is None
+    assert difference(with_copies(SILENT, stale=("main", 0)).kept, run(SILENT).kept) is None
     assert difference(with_copies(SILENT).kept, run(SILENT).kept) is not None
+
+
+def test_a_stale_value_of_one_thread_is_told():
+    """However the needs of the two alternate."""
+    left, right = (
+        tuple(text.replace("'main'", f"'{lane}'") for text in SILENT.main) for lane in ("left", "right")
+    )
+    both = Script(left=left, right=right, main=("in_threads(left, right)",))
+    fresh, stale = (with_copies(both, stale=place).kept for place in (None, ("right", 0)))
+    assert difference({"left": fresh["left"]}, {"left": stale["left"]}) is None
+    assert difference(fresh, stale) is not None
 
 
 # --- the comparison can fail ------------------------------------------------------------------------
@@ -339,6 +387,17 @@ def test_a_wrong_line_is_caught(script, place):
         return replace(finding, **{place: moved(getattr(finding, place))})
 
     assert ("watch", "lines") in kinds(script, watch=altered(change))
+
+
+def test_a_wrong_line_of_a_freed_graph_is_caught():
+    """That of another backward, where no hook is told who has freed it."""
+
+    def change(finding):
+        freed = finding.freed
+        site = replace(freed.site, line=freed.site.line + 1, stack=())
+        return replace(finding, freed=replace(freed, site=site))
+
+    assert ("watch", "lines") in kinds(NUMBER_SAVED, watch=altered(change))
 
 
 def test_a_wrong_name_is_caught():

@@ -201,6 +201,9 @@ SAVED_AGAIN = {
     "a power of a view of what is written": ("b = x * 2; y = b[:, 1:]", "y.pow(3).sum()", "b.add_(1)"),
     "a power, written through a view": ("y = x * 2", "y.pow(3).sum()", "y[0].mul_(2)"),
     "a power of a result": ("y = x.tanh()", "y.pow(3).sum()", "y.add_(1)"),
+    "an input that expm1 has saved": ("y = x.expm1()", "y.prod()", "y.mul_(x)"),
+    "an input that sqrt has saved": ("y = x.sqrt()", "y.prod()", "y.add_(1)"),
+    "an input that a maximum has saved": ("y = x.amax(0)", "y.prod()", "y.sub_(0.5)"),
     "third order": (
         "y = x * 2", "torch.autograd.grad(y.norm(), x, create_graph=True)[0].norm()", "y.mul_(x)"
     ),

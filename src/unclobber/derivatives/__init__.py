@@ -5,6 +5,7 @@ Nothing here looks at a running program; names and lines come from :mod:`unclobb
 """
 
 from ._composites import ALIASES
+from ._result_again import may_save_result_again
 from ._rule import Argument, Gradient, Kept, Rule
 from ._shape_only import reads_shape_alone
 from ._words import read_for, why, why_words
@@ -20,6 +21,7 @@ __all__ = [
     "by_operation",
     "card",
     "check",
+    "may_save_result_again",
     "read_for",
     "reads_shape_alone",
     "rules",

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ..derivatives import by_operation
+from ..derivatives import by_operation, may_save_result_again
 from ..hooks import backward
 from ..hooks.graph import reachable
 from ..model import asked
@@ -112,7 +112,8 @@ def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTenso
         return saved
     node = compat.grad_fn(unpacked)
     alike = [other for other in log.saves() if _is_same(other, saved)]
-    if node is not None and any(kept is other for _, kept in compat.raw_saved(node) for other in alike):
+    own = [] if node is None else [kept for _, kept in compat.raw_saved(node)]
+    if any(one is other for one in own for other in alike) and may_save_result_again(reads.node_name(node)):
         return saved  # of its own result torch hands out a new tensor, too
     for other in itertools.takewhile(lambda other: other is not saved, alike):
         history = None if other.filing is None else other.filing.history

@@ -154,8 +154,9 @@ class StaleReads(compat.TorchDispatchMode):
         self._until_saved = until_saved
         self._computed: dict[int, tuple[torch.Tensor, StaleTensor]] = {}
         """What was computed from a stale tensor, by storage; held so that no other gets its memory."""
-        self._awaiting: list[tuple[StaleTensor, frames.Stack]] = []
-        """Saved by an operation that is still to run, and where."""
+        self._awaiting: list[tuple[StaleTensor, int, frames.Stack]] = []
+        """Saved by an operation that is still to run: itself or what was computed from it, in which storage,
+        and where."""
         self.replays: list[Callable[[], Any]] = []
         """What writes to the tensors whose place stale ones take, once they have it again."""
 
@@ -167,16 +168,13 @@ class StaleReads(compat.TorchDispatchMode):
     def __exit__(self, *error: Any) -> None:
         _active.modes.remove(self)
         super().__exit__(*error)  # type: ignore[no-untyped-call]
-        for stale, stack in self._awaiting:  # a recomputation ends as soon as the last tensor is saved
+        for stale, _, stack in self._awaiting:  # a recomputation ends as soon as the last tensor is saved
             stale.tell(stack)
 
     def saved(self, tensor: torch.Tensor) -> None:
         """An operation saves ``tensor`` for backward, perhaps before it is run, or instead."""
         for stale in self._read([tensor], ()):
-            if compat.storage_key(tensor) == stale.key:
-                self._awaiting.append((stale, frames.of_program()))
-            else:
-                stale.tell()
+            self._awaiting.append((stale, compat.storage_key(tensor), frames.of_program()))
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -225,11 +223,11 @@ class StaleReads(compat.TorchDispatchMode):
         )
 
     def _tell_awaiting(self, unread: list[torch.Tensor]) -> None:
-        """Now runs the operation that saved them; batch norm saves its running statistics, but never reads
-        them."""
+        """Now runs the operation that saved them; batch norm saves its running statistics, or a repeated
+        copy for instance norm, but never reads them."""
         keys = {compat.storage_key(tensor) for tensor in unread}
-        for stale, stack in self._awaiting:
-            if stale.key not in keys:
+        for stale, key, stack in self._awaiting:
+            if key not in keys:
                 stale.tell(stack)
         self._awaiting.clear()
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import torch
 
 from ..torch_internals import compat
+from ._storage import StorageLog
 from ._write_event import WriteEvent
 from .saved import SavedTensor
 
@@ -33,6 +34,35 @@ class _Shared:
         """What moved the counter, oldest first, each with the storage that was written."""
 
 
+class _Doubted:
+    """In place of the log of a storage, for a write of which it shows only afterwards how often it has moved
+    the counter: ``_foreach_add_``.
+    """
+
+    def __init__(self, shared: _Shared, key: int, event: WriteEvent) -> None:
+        self._shared = shared
+        self._written = key, event
+        self._log: StorageLog | None = None
+        self._before = 0
+
+    def over(self, log: StorageLog | None) -> _Doubted:
+        """The same, for the storage's own log."""
+        self._log, self._before = log, 0 if log is None else log.bumps
+        return self
+
+    @property
+    def bumps(self) -> int:
+        return 0 if self._log is None else self._log.bumps
+
+    def settle(self, bumps: int, *, by_last_write: bool = False) -> None:
+        """As for ``StorageLog``; one that is written twice in a call is settled twice by the same count."""
+        if self._log is not None:
+            self._log.settle(bumps, by_last_write=by_last_write)
+        writes, since = self._shared.writes, self._written[1].version
+        noted = sum(event.version >= since for _, event in writes)
+        writes.extend([self._written] * (bumps - self._before - noted))
+
+
 class SharedCounters:
     """The counters of one session that stand for two memories."""
 
@@ -48,13 +78,23 @@ class SharedCounters:
             self._by_storage.clear()
         self._by_storage[old] = self._by_storage[new] = shared
 
-    def written(self, tensor: torch.Tensor, key: int, event: Callable[[], WriteEvent]) -> None:
-        """``tensor``, of storage ``key``, is about to be written by what moves its counter."""
+    def written(
+        self, tensor: torch.Tensor, key: int, event: Callable[[], WriteEvent], bumps: bool
+    ) -> _Doubted | None:
+        """``tensor``, of storage ``key``, is about to be written.
+
+        Returns:
+            Whom to tell of it afterwards, where it isn't known beforehand whether that moves its counter.
+        """
         shared = self._by_storage.get(key)
         if shared is None or tensor.is_inference():
-            return  # of an inference tensor, that lies where another lay: it has no counter
-        if shared.counter._version == tensor._version:
-            shared.writes.append((key, event()))
+            return None  # an inference tensor, that lies where another lay, has no counter
+        if shared.counter._version != tensor._version:
+            return None
+        if not bumps:
+            return _Doubted(shared, key, event())
+        shared.writes.append((key, event()))
+        return None
 
     def writes_elsewhere(self, saved: SavedTensor) -> list[WriteEvent]:
         """Writes to other memory that have moved its counter since it was saved, oldest first."""

@@ -505,21 +505,21 @@ class Ledger:
             counters = self.counters_of_two = SharedCounters()
             before_write = self.before_write
 
-            def before_write_counted(
-                tensor: torch.Tensor, operation: str, bumps: bool, *rest: Any
-            ) -> StorageLog | None:
+            def before_write_counted(tensor: torch.Tensor, operation: str, bumps: bool, *rest: Any) -> Any:
                 def event() -> WriteEvent:
                     return WriteEvent(
                         operation, frames.of_program(), frames.actor(), bumps=True, version=_version(tensor)
                     )
 
+                doubted = None
                 try:
-                    key = compat.storage_key_or_none(tensor) if bumps else None
+                    key = compat.storage_key_or_none(tensor)
                     if key is not None:
-                        counters.written(tensor, key, event)
+                        doubted = counters.written(tensor, key, event, bumps)
                 except Exception as error:
                     self._not_recorded(tensor, error)
-                return before_write(tensor, operation, bumps, *rest)
+                log = before_write(tensor, operation, bumps, *rest)
+                return log if doubted is None else doubted.over(log)
 
             # On the object: programs that exchange no memory pay nothing for this.
             self.before_write = before_write_counted  # type: ignore[method-assign,assignment]

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from ._prelude import COPYING, compiled
+from ._prelude import COPYING, copying
 from ._run import Ending, lines_here, run, variables_here
 from ._script import Script
 
@@ -89,6 +89,11 @@ class Truth:
     """For each need, what wrote to that storage since it was saved; None where that can't be told."""
     ending: Ending
 
+    def place(self, need: Need) -> tuple[str, int]:
+        """Its thread, and its number among the needs there: how those of two threads alternate is chance."""
+        in_thread = [one for one in self.needs if one.lane == need.lane]
+        return need.lane, in_thread.index(need)
+
     @property
     def refusal(self) -> Need | None:
         """The need at which plain torch raises by itself, and whose error the script ends with."""
@@ -114,12 +119,13 @@ def truth(script: Script) -> Truth:
     return Truth(needs, writes, ending)
 
 
-def with_copies(script: Script, *, stale: int | None = None) -> Ending:
+def with_copies(script: Script, *, stale: tuple[str, int] | None = None) -> Ending:
     """Run the script with copies.
 
     Args:
         script: What to run.
-        stale: The number of the one need that is answered with the memory as it is, as plain torch does.
+        stale: The ``Truth.place`` of the one need that is answered with the memory as it is, as plain torch
+            does.
     """
     recorder = _Recorder(script, stale=stale)
     return run(script, recorder.everything, recorder.replace)
@@ -158,11 +164,12 @@ def _bits(tensor: Tensor) -> bytes:
 
 
 class _Recorder:
-    def __init__(self, script: Script, *, stale: int | None = None, trace: bool = False) -> None:
+    def __init__(self, script: Script, *, stale: tuple[str, int] | None = None, trace: bool = False) -> None:
         self.needs: list[Need] = []
         self.writes: list[Written] = []
         self._trace = trace
         self._file = script.file
+        self._text = str(script)
         self._stale = stale
         self._clock = itertools.count()
         self._alive: list[torch.UntypedStorage] = []  # else a new storage could get an old one's address
@@ -199,9 +206,9 @@ class _Recorder:
         namespace["_hold"] = lambda tensor: self.hold(tensor, on_ctx=True)
         namespace["_held"] = self.unpack
         namespace["_writable"] = _writable
-        for name, text in COPYING.items():
+        for name in COPYING:
             if name in namespace:
-                exec(compiled(text), namespace)
+                exec(copying(name, self._text, self._file), namespace)
         threads = namespace.get("in_threads")
         if threads is not None:
 
@@ -266,11 +273,11 @@ class _Recorder:
         with _disable_current_modes(), torch.no_grad():
             moved = _version(saved.counter) != saved.version
             changed = _bits(saved.copy) != _bits(saved.memory)
-            number = len(self.needs)
             lane = getattr(self._local, "lane", "main")
+            place = lane, sum(need.lane == lane for need in self.needs)
             names = self.names(saved.memory)
             self.needs.append(Need(saved, moved, changed, self.lines(), self.now(), *names, lane))
-            return saved.memory.detach() if number == self._stale else saved.copy
+            return saved.memory.detach() if place == self._stale else saved.copy
 
 
 class _Trace(TorchDispatchMode):

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 from ._copies import Need, Truth, truth, with_copies
-from ._run import Ending, difference, run, same
+from ._run import Ending, begins, difference, run, same
 from ._script import Script
 
 Family = Literal["none", "version", "others", "illegal"]
@@ -76,6 +76,11 @@ class Facts:
         return self.plain.error is None and same(self.plain.kept, self.truth.ending.kept)
 
     @property
+    def astray(self) -> bool:
+        """Plain torch has kept other gradients than those of value semantics, however it ends."""
+        return not begins(self.plain.kept, self.truth.ending.kept)
+
+    @property
     def silently_wrong(self) -> bool:
         """Plain torch gives other gradients, and more than rounding makes them so."""
         found = difference(self.plain.kept, self.truth.ending.kept, tolerance=self.rounding)
@@ -102,9 +107,14 @@ class Facts:
     def unread(self, needs: list[Need]) -> bool:
         """Whether for one of these no gradient is another when backward gets the memory as it is."""
         return any(
-            same(with_copies(self.script, stale=self.truth.needs.index(need)).kept, self.truth.ending.kept)
+            same(with_copies(self.script, stale=self.truth.place(need)).kept, self.truth.ending.kept)
             for need in needs
         )
+
+    def freed_by(self, lines: set[int]) -> bool:
+        """Whether the script ends in the same way where only the backward on ``lines`` frees its graph."""
+        ended, kept = self.truth.ending, with_copies(self.script.keeping_graphs(but=lines))
+        return (kept.sentence, kept.lines) == (ended.sentence, ended.lines)
 
     def disagreements(self) -> Iterator[tuple[str, object]]:
         """Where the oracles differ: torch must refuse where a counter moved, and nowhere else."""

@@ -174,6 +174,21 @@ def needed_pieces(body: str) -> str:
     return _HEAD + "".join(text.lstrip("\n") for name, text in PIECES.items() if name in words)
 
 
+def copying(name: str, text: str, file: str) -> CodeType:
+    """The code of the helper ``name`` that copies, on the lines that it stands in for; ``checkpoint`` is
+    torch's own, and has none.
+
+    Args:
+        name: One of ``COPYING``.
+        text: The script with its helpers.
+        file: The name that its code goes by.
+    """
+    if name == "checkpoint":
+        return compiled(COPYING[name])
+    before = text.partition(PIECES[name].lstrip("\n"))[0]
+    return compile("\n" * before.count("\n") + COPYING[name].lstrip("\n"), file, "exec")
+
+
 @cache
 def compiled(text: str) -> CodeType:
     """The code of a helper."""

@@ -45,6 +45,16 @@ class Script:
             main=tuple(text for n, text in kept if n >= right),
         )
 
+    def keeping_graphs(self, but: set[int]) -> Script:
+        """The script with every backward keeping its graph, except for those on the lines ``but``."""
+        text = str(self).splitlines()
+        as_it_is = {text[line - 1].strip() for line in but}
+        lanes = {
+            lane: tuple(one if one in as_it_is else _keeping_graph(one) for one in getattr(self, lane))
+            for lane in ("main", *LANES)
+        }
+        return replace(self, **lanes)
+
     def uses(self, *words: str) -> bool:
         """Whether any statement contains any of the words."""
         return any(word in text for text in self.statements for word in words)
@@ -97,3 +107,10 @@ class Script:
     def forget(self) -> None:
         """Let go of the source: thousands of scripts run in one process."""
         linecache.cache.pop(self.file, None)
+
+
+def _keeping_graph(statement: str) -> str:
+    if "_graph=True" in statement:
+        return statement
+    statement = statement.replace(".backward()", ".backward(retain_graph=True)")
+    return re.sub(r"(autograd\.grad\(.*)\)$", r"\1, retain_graph=True)", statement)
