@@ -203,13 +203,12 @@ class UndoLog:
 
     def _copied(self, base: torch.Tensor) -> torch.Tensor:
         """A copy laid out as what was saved: kernels round differently for another layout."""
-        region = self.region
         if self.whole_only:
             return self._windows(base)
-        if not region.dense or 0 in region.strides:
-            return base.clone()
-        value = torch.empty_strided(region.sizes, region.strides, dtype=base.dtype, device=base.device)
-        return value.copy_(base)
+        strides = _narrowed(self.region)
+        value = torch.empty_strided(self.region.sizes, strides, dtype=base.dtype, device=base.device)
+        _compact(value).copy_(_compact(base))
+        return value
 
     def _windows(self, base: torch.Tensor) -> torch.Tensor:
         """The same for windows that share elements: those have the same value in all of them."""
@@ -235,7 +234,23 @@ class UndoLog:
         for record in reversed(records):
             record.restore(view(record.region, record.dtype))
         value = view(self.region, self.dtype)
-        return value.clone() if buffer.nbytes > 2 * self.region.nbytes else value
+        return self._copied(value) if buffer.nbytes > 2 * self.region.nbytes else value
+
+
+def _narrowed(region: Region) -> list[int]:
+    """Strides that go through memory as the region's do, with gaps of one element where it has any.
+
+    Kernels ask which dimensions are expanded, which lies inside which, and which follow without a gap.
+    """
+    strides = [0] * len(region.sizes)
+    end = there = 1  # where the next dimension begins if there is no gap: here, and in the region
+    for dim in sorted(range(len(strides)), key=lambda dim: region.strides[dim]):
+        size, stride = region.sizes[dim], region.strides[dim]
+        if stride == 0:
+            continue
+        strides[dim] = end if stride == there else end + 1
+        end, there = strides[dim] * size, stride * size
+    return strides
 
 
 def _compact(tensor: torch.Tensor) -> torch.Tensor:
