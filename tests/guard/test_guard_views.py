@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
 from guarded_twins import assert_as_written, ramp
+from torch.nn import functional
 
 import unclobber
 
@@ -214,7 +214,7 @@ def test_a_value_comes_back_in_its_layout(how, size):
     ],
     ids=["expanded", "expanded and transposed", "every other", "every third", "rows", "inner", "diagonal"],
 )
-@pytest.mark.parametrize("function", [F.gelu, F.mish, torch.std])
+@pytest.mark.parametrize("function", [functional.gelu, functional.mish, torch.std])
 @pytest.mark.parametrize("write", [lambda x: x.mul_(0.5), lambda x: x[0].mul_(0.5)], ids=["whole", "part"])
 def test_gradients_through_a_view_are_equal_to_the_last_bit(view, function, write):
     """Kernels take other ways where elements lie apart or are expanded, and round differently there."""

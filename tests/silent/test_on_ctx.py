@@ -32,6 +32,14 @@ WRONG = {
     y.sum().backward()  # needed
     gradient = x.grad
 """,
+    "through an expanded tensor": SCALE
+    + """\
+    row = s.view(1, 4).expand(2, 4)
+    y = scale(x.expand(2, 4), row)
+    row.data.select(0, 0).mul_(2)  # write
+    y.sum().backward()  # needed
+    gradient = x.grad
+""",
     "given other memory": SCALE
     + """\
     y = scale(x, s)

@@ -71,6 +71,19 @@ WRONG = {
     y.sum().backward()  # needed
     gradient = x.grad
 """,
+    "a copy of it, kept as batch norm's running statistics": START
+    + """\
+    c = torch.ones(4)
+    def segment(t):
+        scale = (t + c).exp()
+        mean = scale.detach()
+        rows = torch.stack([t, t * t])
+        return torch.nn.functional.batch_norm(rows, mean, mean + 1, training=True, momentum=0.0) + scale
+    y = checkpoint(segment, x, use_reentrant=False)  # saved
+    c += 1  # write
+    y.sin().sum().backward()  # needed
+    gradient = x.grad
+""",
     "as a number": START
     + """\
     c = torch.ones(())
@@ -203,6 +216,13 @@ HARMLESS = {
             return t.tanh().sin()
     y = checkpoint(Watched(), x, use_reentrant=False)
     y.sum().backward()
+    gradient = x.grad
+""",
+    "running statistics that instance norm hands on as copies": START
+    + """\
+    norm = torch.nn.InstanceNorm1d(2, track_running_stats=True)
+    y = checkpoint(norm, x.view(1, 2, 2) * torch.ones(2, 1, 1), use_reentrant=False)
+    y.sin().sum().backward()
     gradient = x.grad
 """,
     "an optimizer after each backward": START

@@ -17,6 +17,7 @@ import torch
 
 from ..torch_internals import compat
 from ._region import Region
+from .content import each_once
 from .selection import Selection
 
 SLAB = 1 << 20
@@ -53,19 +54,19 @@ _slab = threading.local()
 
 def keep(tensor: torch.Tensor) -> torch.Tensor:
     """A copy, any shape and dtype; expanded dimensions stay expanded, small CPU copies share slabs."""
-    compact = _compact(tensor)
-    nbytes = compact.numel() * compact.itemsize
+    once = each_once(tensor)
+    nbytes = once.numel() * once.itemsize
     room = (nbytes + _ALIGN - 1) & -_ALIGN
     if room > _SMALL or tensor.device.type != "cpu":
-        return compact.clone().expand(tensor.size())
+        return once.clone().expand(tensor.size())
     slab: torch.Tensor | None = getattr(_slab, "memory", None)
     if slab is None or _slab.used + room > SLAB:
         slab = _slab.memory = torch.empty(SLAB, dtype=torch.uint8)
         _slab.used = 0
     start = _slab.used
     _slab.used = start + room
-    place = slab[start : start + nbytes].view(compact.dtype).view(compact.size())
-    return place.copy_(compact).expand(tensor.size())
+    place = slab[start : start + nbytes].view(once.dtype).view(once.size())
+    return place.copy_(once).expand(tensor.size())
 
 
 class OldValues:
@@ -100,7 +101,7 @@ class OldValues:
     def restore(self, view: torch.Tensor) -> None:
         """Put the values back into ``view``, which has the geometry of the written tensor."""
         if self.selection is None:
-            _compact(view).copy_(_compact(self.data))
+            each_once(view).copy_(each_once(self.data))
         else:
             self.selection.put(view, self.data)
 
@@ -207,7 +208,7 @@ class UndoLog:
             return self._windows(base)
         strides = _narrowed(self.region)
         value = torch.empty_strided(self.region.sizes, strides, dtype=base.dtype, device=base.device)
-        _compact(value).copy_(_compact(base))
+        each_once(value).copy_(each_once(base))
         return value
 
     def _windows(self, base: torch.Tensor) -> torch.Tensor:
@@ -230,7 +231,7 @@ class UndoLog:
             start = (region.lo - lo) // region.itemsize
             return buffer.view(dtype).as_strided(region.sizes, region.strides, start)
 
-        _compact(view(self.region, self.dtype)).copy_(_compact(base))
+        each_once(view(self.region, self.dtype)).copy_(each_once(base))
         for record in reversed(records):
             record.restore(view(record.region, record.dtype))
         value = view(self.region, self.dtype)
@@ -251,11 +252,3 @@ def _narrowed(region: Region) -> list[int]:
         strides[dim] = end if stride == there else end + 1
         end, there = strides[dim] * size, stride * size
     return strides
-
-
-def _compact(tensor: torch.Tensor) -> torch.Tensor:
-    """One copy of each element: expanded dimensions narrowed to 1."""
-    for dim, stride in enumerate(tensor.stride()):
-        if stride == 0 and tensor.size(dim) > 1:
-            tensor = tensor.narrow(dim, 0, 1)
-    return tensor
