@@ -40,6 +40,14 @@ WRONG = {
     y.sum().backward()  # needed
     gradient = x.grad
 """,
+    "given memory that is expanded": SCALE
+    + """\
+    y = scale(x, s * torch.arange(4))
+    s = y.grad_fn.s
+    s.data = torch.zeros(1).expand(4)  # write
+    y.sum().backward()  # needed
+    gradient = x.grad
+""",
     "given other memory": SCALE
     + """\
     y = scale(x, s)

@@ -69,7 +69,8 @@ class StaleTensor:
             differs = differing(now, then)
             elements = tensor.untyped_storage().nbytes() // tensor.itemsize
             self._map = torch.zeros(elements, dtype=torch.bool, device=tensor.device)
-            each_once(self._view(tensor)).copy_(each_once(differs, like=tensor))
+            places = each_once(self._view(tensor))
+            places.copy_(differs.sum_to_size(places.shape))
 
     def _view(self, tensor: torch.Tensor) -> torch.Tensor:
         return self._map.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())

@@ -210,12 +210,13 @@ def _run_with_stale(
 
 
 def _copy_like(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """A copy of ``values``, laid out as ``like``."""
-    if like.is_conj() or like.is_neg() or values.is_conj() or values.is_neg():
+    """A copy of ``values``, laid out as ``like`` unless that is expanded where they are not."""
+    once = each_once(values)
+    if once.shape != each_once(like).shape or any(t.is_conj() or t.is_neg() for t in (like, values)):
         return values.clone()
     with torch.no_grad():
         copy = torch.empty_strided(like.size(), like.stride(), dtype=like.dtype, device=like.device)
-        each_once(copy).copy_(each_once(values, like=like))
+        each_once(copy).copy_(once)
     return copy
 
 

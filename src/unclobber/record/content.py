@@ -92,14 +92,14 @@ def differing(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return differs
 
 
-def each_once(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
-    """One copy of each element: the expanded dimensions, its own or those of ``like``, narrowed to 1.
+def each_once(tensor: torch.Tensor) -> torch.Tensor:
+    """One copy of each element: expanded dimensions narrowed to 1.
 
     Example:
         >>> each_once(torch.zeros(3, 1).expand(3, 4)).shape
         torch.Size([3, 1])
     """
-    for dim, stride in enumerate((tensor if like is None else like).stride()):
+    for dim, stride in enumerate(tensor.stride()):
         if stride == 0 and tensor.size(dim) > 1:
             tensor = tensor.narrow(dim, 0, 1)
     return tensor
