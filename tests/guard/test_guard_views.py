@@ -3,6 +3,7 @@
 import pytest
 import torch
 from guarded_twins import assert_as_written, ramp
+from torch.nn import functional
 
 import unclobber
 
@@ -198,3 +199,33 @@ def test_a_value_comes_back_in_its_layout(how, size):
         value = product.grad_fn._saved_other
     assert value.stride() == saved.stride()
     assert torch.equal(value, kept)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x.expand(2, *x.shape),
+        lambda x: x.expand(2, *x.shape).mT,
+        lambda x: x[:, ::2],
+        lambda x: x[:, 1::3],
+        lambda x: x[::3],
+        lambda x: x[1:-1, 1:-1],
+        torch.Tensor.diagonal,
+    ],
+    ids=["expanded", "expanded and transposed", "every other", "every third", "rows", "inner", "diagonal"],
+)
+@pytest.mark.parametrize("function", [functional.gelu, functional.mish, torch.std])
+@pytest.mark.parametrize("write", [lambda x: x.mul_(0.5), lambda x: x[0].mul_(0.5)], ids=["whole", "part"])
+def test_gradients_through_a_view_are_equal_to_the_last_bit(view, function, write):
+    """Kernels take other ways where elements lie apart or are expanded, and round differently there."""
+
+    def gradient(write):
+        x = torch.arange(42, dtype=torch.float64).mul(1.7).cos().view(6, 7).requires_grad_()
+        loss = function(view(x)).tanh().sum()
+        write(x.data)
+        loss.backward()
+        return x.grad
+
+    with unclobber.guard():
+        guarded = gradient(write)
+    assert torch.equal(guarded, gradient(lambda x: None))

@@ -279,6 +279,43 @@ ASTRAY = Script(
 """By plain torch's gradient the step changes nothing, by the right one it does."""
 STOPPED = Script((*SILENT.main, "torch.ones(3).triu_()"))
 """The last statement is an error of its own."""
+GIVEN_AGAIN = Script(
+    (
+        "x0 = leaf(0, (2, 4), torch.float64)",
+        "m0 = nn.Linear(4, 4).to(torch.float64)",
+        "y = checkpoint(m0, x0, use_reentrant=False)",
+        "x0.data.clamp_min_(0)",
+        "keep('main', *torch.autograd.grad(y.cos().sum() * 0 + x0.sum(), [x0]))",
+    )
+)
+"""The checkpoint's input is overwritten before its code runs again, though no gradient here shows it."""
+FREED_LATER = Script(
+    (
+        "x0 = leaf(0, (4, 4), torch.float64)",
+        "m0 = parametrizations.spectral_norm(nn.Linear(4, 3)).to(torch.float64)",
+        "y = checkpoint(m0, x0, use_reentrant=False)",
+        "z = y.cos().sum()",
+        "z.backward()",
+        "keep('main', x0.grad)",
+        "z.backward()",
+    )
+)
+"""Before torch refuses the second backward, guard has refused the first: its gradients would be wrong, for
+a spectral norm that is run again in training has iterated once more."""
+OWN_ERROR = Script((*SAVED.main, "torch.ones(3).triu_()"))
+"""Where torch refuses, audit goes on, and comes to an error of the script's own."""
+REPAIRED_IN_BACKWARD = Script(
+    (
+        "x0 = leaf(0, (3,), torch.float64)",
+        "y = SavesResult.apply(x0)",
+        "y.data.mul_(2)",
+        "(g,) = torch.autograd.grad(y.sum(), [x0], create_graph=True)",
+        "y.data.mul_(2)",
+        "g.sum().backward()",
+        "keep('main', x0.grad)",
+    )
+)
+"""The same as ``REPAIRED`` where the differentiated backward is a helper's."""
 
 
 def test_a_reentrant_checkpoint_sums_up_as_without_copies():
@@ -302,6 +339,7 @@ EXCUSED = (
     *(SUMMED, ARRAY, WRITTEN_PAST_TORCH, FLATTENED, OVERLAPPING),
     *(REPAIRED, CHECKPOINTED, RUN_AGAIN, TWICE, STOPPED),
     *(SAVED_IN_BACKWARD, NUMBER_SAVED, ASTRAY),
+    *(GIVEN_AGAIN, FREED_LATER, OWN_ERROR, REPAIRED_IN_BACKWARD),
 )
 
 

@@ -13,11 +13,11 @@ import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from ..record import differing, select
+from ..record import differing, each_once, select
 from ..source import frames
 from ..torch_internals import compat
 from . import kernels
@@ -69,7 +69,8 @@ class StaleTensor:
             differs = differing(now, then)
             elements = tensor.untyped_storage().nbytes() // tensor.itemsize
             self._map = torch.zeros(elements, dtype=torch.bool, device=tensor.device)
-            self._view(tensor).copy_(differs)
+            places = each_once(self._view(tensor))
+            places.copy_(differs.sum_to_size(places.shape))
 
     def _view(self, tensor: torch.Tensor) -> torch.Tensor:
         return self._map.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
@@ -114,6 +115,17 @@ class StaleTensor:
 _Touched = tuple[StaleTensor, torch.Tensor]
 
 
+class _Save(NamedTuple):
+    """A stale tensor, or one that was computed from it, was saved for backward."""
+
+    stale: StaleTensor
+    key: int
+    """Of the storage that was saved."""
+    node: int
+    """Sequence number by which the operation that saved it is known: it makes its node first."""
+    stack: frames.Stack
+
+
 @dataclass(frozen=True, slots=True)
 class _Call:
     """What one call of an operation means for the stale tensors."""
@@ -154,9 +166,8 @@ class StaleReads(compat.TorchDispatchMode):
         self._until_saved = until_saved
         self._computed: dict[int, tuple[torch.Tensor, StaleTensor]] = {}
         """What was computed from a stale tensor, by storage; held so that no other gets its memory."""
-        self._awaiting: list[tuple[StaleTensor, int, frames.Stack]] = []
-        """Saved by an operation that is still to run: itself or what was computed from it, in which storage,
-        and where."""
+        self._awaiting: list[_Save] = []
+        """By operations that may still be to run."""
         self.replays: list[Callable[[], Any]] = []
         """What writes to the tensors whose place stale ones take, once they have it again."""
 
@@ -168,13 +179,14 @@ class StaleReads(compat.TorchDispatchMode):
     def __exit__(self, *error: Any) -> None:
         _active.modes.remove(self)
         super().__exit__(*error)  # type: ignore[no-untyped-call]
-        for stale, _, stack in self._awaiting:  # a recomputation ends as soon as the last tensor is saved
-            stale.tell(stack)
+        for save in self._awaiting:  # a recomputation ends as soon as the last tensor is saved
+            save.stale.tell(save.stack)
 
     def saved(self, tensor: torch.Tensor) -> None:
         """An operation saves ``tensor`` for backward, perhaps before it is run, or instead."""
         for stale in self._read([tensor], ()):
-            self._awaiting.append((stale, compat.storage_key(tensor), frames.of_program()))
+            node = compat.next_sequence_number()
+            self._awaiting.append(_Save(stale, compat.storage_key(tensor), node, frames.of_program()))
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -223,12 +235,12 @@ class StaleReads(compat.TorchDispatchMode):
         )
 
     def _tell_awaiting(self, unread: list[torch.Tensor]) -> None:
-        """Now runs the operation that saved them; batch norm saves its running statistics, or a repeated
-        copy for instance norm, but never reads them."""
-        keys = {compat.storage_key(tensor) for tensor in unread}
-        for stale, key, stack in self._awaiting:
-            if key not in keys:
-                stale.tell(stack)
+        """Now runs the operation that saved them; batch norm saves its running statistics, but never reads
+        them, nor the copies of them that instance norm hands it."""
+        unread_of_this = {(compat.storage_key(tensor), compat.next_sequence_number()) for tensor in unread}
+        for save in self._awaiting:
+            if (save.key, save.node) not in unread_of_this:
+                save.stale.tell(save.stack)
         self._awaiting.clear()
 
     def _clear_written(self, call: _Call) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ..record import SavedTensor, Standing
+from ..record import SavedTensor, Standing, each_once
 from ..source import Stack, frames
 from ..torch_internals import compat
 from ..torch_internals.patches import Patches
@@ -210,14 +210,14 @@ def _run_with_stale(
 
 
 def _copy_like(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """A copy of ``values``, laid out as ``like`` where each element of that has a place of its own."""
-    overlaps = any(stride == 0 and size > 1 for size, stride in zip(like.size(), like.stride(), strict=True))
-    if overlaps or like.is_conj() or like.is_neg() or values.is_conj() or values.is_neg():
+    """A copy of ``values``, laid out as ``like`` unless that is expanded where they are not."""
+    once = each_once(values)
+    if once.shape != each_once(like).shape or any(t.is_conj() or t.is_neg() for t in (like, values)):
         return values.clone()
     with torch.no_grad():
-        return torch.empty_strided(like.size(), like.stride(), dtype=like.dtype, device=like.device).copy_(
-            values
-        )
+        copy = torch.empty_strided(like.size(), like.stride(), dtype=like.dtype, device=like.device)
+        each_once(copy).copy_(once)
+    return copy
 
 
 def _is_of_a_graph(tensor: torch.Tensor) -> bool:

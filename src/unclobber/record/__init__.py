@@ -7,7 +7,7 @@ need; it decides nothing. Everything in it dies with the graph nodes that autogr
 from ._fingerprint import Fingerprint, Place
 from ._region import Region, overlap, region_of
 from ._write_event import WriteEvent
-from .content import differing, same_bits
+from .content import differing, each_once, same_bits
 from .fingerprints import Fingerprints
 from .ledger import METADATA_ONLY, FingerprintedLedger, Ledger, Standing
 from .saved import History, SavedTensor, UncheckedSave, same_memory
@@ -31,6 +31,7 @@ __all__ = [
     "UncheckedSave",
     "WriteEvent",
     "differing",
+    "each_once",
     "overlap",
     "region_of",
     "same_bits",

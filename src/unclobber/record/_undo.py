@@ -17,6 +17,7 @@ import torch
 
 from ..torch_internals import compat
 from ._region import Region
+from .content import each_once
 from .selection import Selection
 
 SLAB = 1 << 20
@@ -53,19 +54,19 @@ _slab = threading.local()
 
 def keep(tensor: torch.Tensor) -> torch.Tensor:
     """A copy, any shape and dtype; expanded dimensions stay expanded, small CPU copies share slabs."""
-    compact = _compact(tensor)
-    nbytes = compact.numel() * compact.itemsize
+    once = each_once(tensor)
+    nbytes = once.numel() * once.itemsize
     room = (nbytes + _ALIGN - 1) & -_ALIGN
     if room > _SMALL or tensor.device.type != "cpu":
-        return compact.clone().expand(tensor.size())
+        return once.clone().expand(tensor.size())
     slab: torch.Tensor | None = getattr(_slab, "memory", None)
     if slab is None or _slab.used + room > SLAB:
         slab = _slab.memory = torch.empty(SLAB, dtype=torch.uint8)
         _slab.used = 0
     start = _slab.used
     _slab.used = start + room
-    place = slab[start : start + nbytes].view(compact.dtype).view(compact.size())
-    return place.copy_(compact).expand(tensor.size())
+    place = slab[start : start + nbytes].view(once.dtype).view(once.size())
+    return place.copy_(once).expand(tensor.size())
 
 
 class OldValues:
@@ -100,7 +101,7 @@ class OldValues:
     def restore(self, view: torch.Tensor) -> None:
         """Put the values back into ``view``, which has the geometry of the written tensor."""
         if self.selection is None:
-            _compact(view).copy_(_compact(self.data))
+            each_once(view).copy_(each_once(self.data))
         else:
             self.selection.put(view, self.data)
 
@@ -203,13 +204,12 @@ class UndoLog:
 
     def _copied(self, base: torch.Tensor) -> torch.Tensor:
         """A copy laid out as what was saved: kernels round differently for another layout."""
-        region = self.region
         if self.whole_only:
             return self._windows(base)
-        if not region.dense or 0 in region.strides:
-            return base.clone()
-        value = torch.empty_strided(region.sizes, region.strides, dtype=base.dtype, device=base.device)
-        return value.copy_(base)
+        strides = _narrowed(self.region)
+        value = torch.empty_strided(self.region.sizes, strides, dtype=base.dtype, device=base.device)
+        each_once(value).copy_(each_once(base))
+        return value
 
     def _windows(self, base: torch.Tensor) -> torch.Tensor:
         """The same for windows that share elements: those have the same value in all of them."""
@@ -231,16 +231,24 @@ class UndoLog:
             start = (region.lo - lo) // region.itemsize
             return buffer.view(dtype).as_strided(region.sizes, region.strides, start)
 
-        _compact(view(self.region, self.dtype)).copy_(_compact(base))
+        each_once(view(self.region, self.dtype)).copy_(each_once(base))
         for record in reversed(records):
             record.restore(view(record.region, record.dtype))
         value = view(self.region, self.dtype)
-        return value.clone() if buffer.nbytes > 2 * self.region.nbytes else value
+        return self._copied(value) if buffer.nbytes > 2 * self.region.nbytes else value
 
 
-def _compact(tensor: torch.Tensor) -> torch.Tensor:
-    """One copy of each element: expanded dimensions narrowed to 1."""
-    for dim, stride in enumerate(tensor.stride()):
-        if stride == 0 and tensor.size(dim) > 1:
-            tensor = tensor.narrow(dim, 0, 1)
-    return tensor
+def _narrowed(region: Region) -> list[int]:
+    """Strides that go through memory as the region's do, with gaps of one element where it has any.
+
+    Kernels ask which dimensions are expanded, which lies inside which, and which follow without a gap.
+    """
+    strides = [0] * len(region.sizes)
+    end = there = 1  # where the next dimension begins if there is no gap: here, and in the region
+    for dim in sorted(range(len(strides)), key=lambda dim: region.strides[dim]):
+        size, stride = region.sizes[dim], region.strides[dim]
+        if stride == 0:
+            continue
+        strides[dim] = end if stride == there else end + 1
+        end, there = strides[dim] * size, stride * size
+    return strides

@@ -92,6 +92,19 @@ def differing(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return differs
 
 
+def each_once(tensor: torch.Tensor) -> torch.Tensor:
+    """One copy of each element: expanded dimensions narrowed to 1.
+
+    Example:
+        >>> each_once(torch.zeros(3, 1).expand(3, 4)).shape
+        torch.Size([3, 1])
+    """
+    for dim, stride in enumerate(tensor.stride()):
+        if stride == 0 and tensor.size(dim) > 1:
+            tensor = tensor.narrow(dim, 0, 1)
+    return tensor
+
+
 def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     flat = compat.physical(tensor).contiguous().view(-1)
     if flat.numel() == 1:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 from ._copies import Need, Truth, truth, with_copies
-from ._run import Ending, begins, difference, run, same
+from ._run import Ending, begins, difference, first_sentence, run, same
 from ._script import Script
 
 Family = Literal["none", "version", "others", "illegal"]
@@ -29,6 +30,16 @@ _OTHERS = (
 """What torch says when it refuses at the write, or a second backward."""
 
 
+def family_of(error: Exception | None) -> Family:
+    """What kind of error torch has raised."""
+    if error is None:
+        return "none"
+    text = str(error)
+    if "modified by an inplace operation: [" in text:
+        return "version"
+    return "others" if any(words in text for words in _OTHERS) else "illegal"
+
+
 @dataclass(frozen=True)
 class Facts:
     """One script, as it runs plain and as it should run."""
@@ -41,12 +52,11 @@ class Facts:
     def family(self) -> Family:
         """What plain torch says: nothing, its version check, another refusal of the kind that we explain,
         or that the script is wrong for reasons of its own."""
-        if self.plain.error is None:
-            return "none"
-        text = str(self.plain.error)
-        if "modified by an inplace operation: [" in text:
-            return "version"
-        return "others" if any(words in text for words in _OTHERS) else "illegal"
+        return family_of(self.plain.error)
+
+    def ends_by_itself(self, error: Exception | None) -> bool:
+        """Whether a run that goes on where plain torch refuses has met an error of the script's own."""
+        return family_of(error) == "illegal" and first_sentence(error) == self.truth.ending.sentence
 
     @property
     def checkpointed(self) -> bool:
@@ -81,6 +91,11 @@ class Facts:
         return not begins(self.plain.kept, self.truth.ending.kept)
 
     @property
+    def wrong_before_the_end(self) -> bool:
+        """Plain torch gives other gradients than those of value semantics before it raises, to the bit."""
+        return self.plain.error is not None and not same(self.plain.kept, self.truth.ending.kept)
+
+    @property
     def silently_wrong(self) -> bool:
         """Plain torch gives other gradients, and more than rounding makes them so."""
         found = difference(self.plain.kept, self.truth.ending.kept, tolerance=self.rounding)
@@ -100,9 +115,10 @@ class Facts:
 
     def _run_again(self, need: Need) -> set[int]:
         """The checkpoint's lines under which the tensor was saved: run again, the code saves it anew, and
-        only what that code writes itself can reach it."""
+        only what that code writes itself can reach it. What it was given is read as it lies there then."""
         text = str(self.script).splitlines()
-        return {line for line in need.saved.lines if "checkpoint(" in text[line - 1]}
+        lines = {line for line in need.saved.lines if "checkpoint(" in text[line - 1]}
+        return {line for line in lines if not need.saved.names & set(re.findall(r"\w+", text[line - 1]))}
 
     def unread(self, needs: list[Need]) -> bool:
         """Whether for one of these no gradient is another when backward gets the memory as it is."""

@@ -51,7 +51,7 @@ class _Check:
         if finding.saved.site is None or finding.needed is None or finding.needed.site is None:
             self.blame("lines", "no line")
             return
-        saved, needed = _lines(finding.saved.site), _lines(finding.needed.site)
+        saved, needed = lines_of(finding.saved.site), lines_of(finding.needed.site)
         there = [need for need in facts.truth.needs if _is_of(need, saved)]
         asked = [need for need in there if needed[0] in need.lines]
         silent = finding.torch_message is None
@@ -74,7 +74,7 @@ class _Check:
         if truth.writes is None:
             self.judgement.counts["findings whose writes could not be traced"] += 1
             return
-        shown = {_lines(write.site)[0] for write in self.finding.writes if write.site is not None}
+        shown = {lines_of(write.site)[0] for write in self.finding.writes if write.site is not None}
         true = [truth.writes[truth.needs.index(need)] for need in spoilt]
         told = f"truth: {[[(write.operation, write.lines) for write in one] for one in true]}"
         if not any(shown <= {line for write in one for line in write.lines} for one in true):
@@ -109,19 +109,19 @@ class _Check:
         site = needed if needed is not None else finding.writes[0].site if finding.writes else None
         if site is None:
             self.judgement.counts["refusals without a line"] += 1
-        elif not set(_lines(site)) & raised:
+        elif not set(lines_of(site)) & raised:
             self.blame("lines", "refused line", raised)
         elif finding.saved is not None and finding.saved.site is not None:
             if finding.code == "UC301":
-                self._check_freed(_lines(finding.saved.site))
+                self._check_freed(lines_of(finding.saved.site))
             else:
-                self._check_made(_lines(finding.saved.site), _lines(site))
+                self._check_made(lines_of(finding.saved.site), lines_of(site))
 
     def _check_freed(self, saved: list[int]) -> None:
         freed = self.finding.freed.site if self.finding.freed is not None else None
         if freed is None or self.facts.checkpointed:
             return
-        lines = set(_lines(freed))
+        lines = set(lines_of(freed))
         asked = [set(need.lines) for need in self.facts.truth.needs if _is_of(need, saved)]
         # an operation that saved a Python number alone asks no hook
         if not (any(lines & one for one in asked) if asked else self.facts.freed_by(lines)):
@@ -146,7 +146,7 @@ def _is_of(need: Need, saved: list[int]) -> bool:
     return need.saved.lines[:1] == (saved[0],)
 
 
-def _lines(site: Any) -> list[int]:
+def lines_of(site: Any) -> list[int]:
     """The script's lines of a site, its own first."""
     return [site.line, *(frame.line for frame in site.stack if frame.path == site.path)]
 

@@ -11,7 +11,7 @@ from unclobber.report import to_text
 
 from ._facts import Facts, facts
 from ._faults import About, Judgement
-from ._findings import SILENT, check_finding
+from ._findings import SILENT, check_finding, lines_of
 from ._run import Ending, audited, begins, difference, run, same
 from ._script import Script
 from ._surroundings import surroundings
@@ -169,7 +169,9 @@ class _Judge:
         if self.facts.past_torch:
             return  # nobody can have such a value back
         if ended.error is not None:
-            if guarded.sentence != ended.sentence:
+            if _is_recomputation(guarded.error) and self.facts.wrong_before_the_end:
+                self.judgement.counts["guard refused a recomputation"] += 1
+            elif guarded.sentence != ended.sentence:
                 self.blame("guard", "sentence", "another one", f"{ended.sentence}\n{guarded.sentence}")
             return
         if guarded.error is not None:
@@ -192,6 +194,8 @@ class _Judge:
                 self.blame("audit", "verdict", "another error", f"{plain.error!r}\n{audit.error!r}")
             if audit.error is not None:
                 return  # the step's own error comes out instead of what was found
+        elif self.facts.ends_by_itself(audit.error):
+            return
         elif audit.error is not None:
             self.blame("audit", "verdict", "raised", repr(audit.error)[:600])
         # What a differentiated backward saves anew is the right value, in memory that no write reaches.
@@ -199,10 +203,17 @@ class _Judge:
         lost = {
             _place(finding)
             for finding in watched.findings
-            if finding.saved is None or finding.saved.site is None or finding.saved.site.line not in repaired
+            if finding.saved is None
+            or finding.saved.site is None
+            or not repaired & set(lines_of(finding.saved.site))
         } - _places(audit)
         if lost:
             self.blame("audit", "findings", "lost one of watch's", lost)
+
+
+def _is_recomputation(error: Exception | None) -> bool:
+    """Whether we refused what a checkpoint's code would read again by itself."""
+    return isinstance(error, unclobber.InplaceError) and error.finding.code == "UC105"
 
 
 def _places(ending: Ending) -> set[Any]:
