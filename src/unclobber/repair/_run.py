@@ -126,8 +126,8 @@ class Run:
         mine, reference = self.recorder.records, self.reference
         if len(mine) != nth:
             return False
-        alike = reference is None or nth > len(reference.records) or self.job.joins
-        if not alike and self._compare(1, nth - 1).why:
+        beside = reference is not None and nth <= len(reference.records) and not self.job.joins
+        if beside and self._compare(1, nth - 1).why:
             return True
         if self.job.compare_until is not None and nth >= self.job.compare_until:
             self._tell_so_far()
