@@ -59,7 +59,7 @@ def table(counts: dict[str, Counter[str]]) -> str:
     """The counts per family and in all, as a Markdown table."""
     lines = ["| | " + " | ".join(COLUMNS) + " |", "|---|" + "--:|" * len(COLUMNS)]
     for family, count in [*sorted(counts.items()), ("all", sum(counts.values(), Counter()))]:
-        lines.append(f"| {family} | " + " | ".join(str(count[column]) for column in COLUMNS) + " |")
+        lines.append(f"| {family} | " + " | ".join(str(int(count[column])) for column in COLUMNS) + " |")
     return "\n".join(lines)
 
 

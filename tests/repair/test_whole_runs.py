@@ -1,4 +1,4 @@
-"""A fixed script prints to its end what the guarded original prints, or it is not called fixed."""
+"""A fixed script prints to its end what the guarded original prints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unclobber.repair.proof import Runner
 
 PROGRAMS = Path(__file__).parent / "whole_runs"
 NAMES = sorted(path.stem for path in PROGRAMS.glob("*.py") if not path.stem.endswith(".right"))
-QUICK = ("chained_target", "old_name", "penalty_beside", "yielded")
+QUICK = ("half_precision", "old_name", "penalty_beside", "yielded")
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +30,7 @@ def _check(name: str, folder: Path, runner: Runner, monkeypatch: pytest.MonkeyPa
     shutil.copy(PROGRAMS / f"{name}.py", "train.py")
     rounds = _rounds.run("train.py", runner=runner, first_only=True)
     last = rounds.last
-    if not isinstance(last, Proved):
-        reason = getattr(last, "reason", "")
-        assert "to its end" in reason or reason.startswith(("no cure", "none of")), last
-        return
+    assert isinstance(last, Proved), last
     assert last.best.proof is not None
     assert last.best.proof.verified == "whole-run"
     (text,) = rounds.project.overlay.values()
@@ -47,7 +44,7 @@ def _check(name: str, folder: Path, runner: Runner, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("name", QUICK)
 def test_sampled(name, tmp_path, runner, monkeypatch):
-    """A holder, the written value under its old name, what stands beside the write, a generator."""
+    """A dtype, the written value under its old name, what stands beside the write, a generator."""
     _check(name, tmp_path, runner, monkeypatch)
 
 

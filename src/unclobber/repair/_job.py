@@ -57,6 +57,8 @@ class Job:
     """Global names that nobody reads any more when the program ends."""
     detaches: bool = False
     """Whether the candidate is meant to cut tensors off their graph."""
+    joins: bool = False
+    """Whether one backward call of the candidate may stand for two of the reference."""
     since: int | None = None
     """When the search began, in nanoseconds: note which files the run reads as an earlier one left them."""
     answer_to: str = ""

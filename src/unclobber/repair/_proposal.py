@@ -40,6 +40,8 @@ class Proposal:
     """The reading it is meant for, where it isn't the usual one of the finding's code."""
     offered: bool = False
     """It changes what the program computes: shown, never written."""
+    joins: bool = False
+    """One backward call of it stands for two: it is tried beside the others, and proved like them."""
     note: str = ""
     """What the user must know before taking it."""
     hides: str = ""

@@ -208,6 +208,44 @@ def compare(reference: list[BackwardRecord], candidate: list[BackwardRecord], un
     return found
 
 
+def compare_joined(
+    reference: list[BackwardRecord], candidate: list[BackwardRecord], until: int
+) -> Difference:
+    """The same where a candidate may call backward once on the sum of two losses.
+
+    Two calls of the reference that follow each other then count as one: the sum of their losses, and the
+    gradients that the later one leaves. ``compared`` counts the reference's calls.
+    """
+    groups: list[BackwardRecord] = []
+    taken = 0
+    for record in candidate:
+        parts = (reference[taken : taken + size] for size in (1, 2) if taken + size <= len(reference))
+        group = next((one for one in map(_as_one, parts) if not compare([one], [record], 1).why), None)
+        if group is None:
+            break
+        taken += 1 if group is reference[taken] else 2
+        groups.append(group)
+    left, more = reference[taken:], candidate[len(groups) :]
+    if taken < until or (left and more and not _is_begun(left, more[0])):
+        return Difference(f"another loss or gradient at backward call {taken + 1}")
+    found = compare(groups, candidate, len(groups))
+    found.compared = taken
+    return found
+
+
+def _is_begun(left: Sequence[BackwardRecord], joined: BackwardRecord) -> bool:
+    """Whether the reference may have been recorded up to the first of the two losses alone."""
+    return len(left) == 1 and bool(_compare_lists(left[0].roots, joined.roots, Difference(), "loss"))
+
+
+def _as_one(calls: Sequence[BackwardRecord]) -> BackwardRecord:
+    first, last = calls[0], calls[-1]
+    if first is last:
+        return first
+    roots = [a + b for a, b in zip(first.roots, last.roots, strict=False)]
+    return BackwardRecord(roots, last.leaves, [*first.results, *last.results])
+
+
 def _compare_lists(one: Sequence[Any], other: Sequence[Any], found: Difference, what: str) -> str:
     if len(one) != len(other):
         return f"{len(other)} instead of {len(one)} of the {what}"

@@ -29,7 +29,7 @@ from ._holders import Holders
 from ._job import Comparison, Different, Job, Ran
 from ._living import Living
 from ._probes import instrumented
-from ._recorder import Enough, Recorder, compare
+from ._recorder import Enough, Recorder, compare, compare_joined
 from .project import Project, root_of
 
 SEED = 0
@@ -126,7 +126,8 @@ class Run:
         mine, reference = self.recorder.records, self.reference
         if len(mine) != nth:
             return False
-        if reference is not None and nth <= len(reference.records) and self._compare(1, nth - 1).why:
+        beside = reference is not None and nth <= len(reference.records) and not self.job.joins
+        if beside and self._compare(1, nth - 1).why:
             return True
         if self.job.compare_until is not None and nth >= self.job.compare_until:
             self._tell_so_far()
@@ -199,8 +200,9 @@ class Run:
 
     def _compare(self, until: int, skipped: int = 0) -> Difference:
         assert self.reference is not None
+        how = compare_joined if self.job.joins else compare
         try:
-            return compare(self.reference.records[skipped:], self.recorder.records[skipped:], until)
+            return how(self.reference.records[skipped:], self.recorder.records[skipped:], until)
         except RuntimeError as problem:  # also NotImplementedError, of layouts that have no comparison
             return Difference(f"gradients could not be compared: {problem}")
 

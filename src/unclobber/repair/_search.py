@@ -118,7 +118,9 @@ class Search:
             return Unproved(finding, problem)
         found, unproved, stopped = self._explore(start, finding, began)
         proved = self._confirmed(found)
-        offered = tuple(self._offers(start, finding))
+        beside = self._beside(start, finding)
+        proved += [repair for repair in beside if repair.proof is not None]
+        offered = tuple(repair for repair in beside if repair.proof is None)
         if not proved and offered and not stopped:
             stopped = "what is known to help changes what is computed, so it is yours to decide"
         if proved:
@@ -171,7 +173,7 @@ class Search:
         if len(state.steps) >= DEEPEST:
             return
         met = state.met or (_place(finding),)
-        proposals = [p for p in _plan.proposals(finding, state.project) if not p.offered]
+        proposals = [p for p in _plan.proposals(finding, state.project) if not p.offered and not p.joins]
         held = self._held_in(state, finding) if proposals else {}
         for proposal in proposals:
             project = state.project.with_texts(proposal.texts)
@@ -263,19 +265,29 @@ class Search:
                 return [again, *proved[number + 1 :]]
         return []
 
-    def _offers(self, start: _Candidate, finding: Finding) -> list[Repair]:
-        """Cures that change what is computed, if they run clean; they are nobody's choice but the user's."""
+    def _beside(self, start: _Candidate, finding: Finding) -> list[Repair]:
+        """Cures that are shown whatever else is proved, if they run clean: proved ones that join two backward
+        calls, and those that change what is computed, which are nobody's choice but the user's."""
         if self.first_only:
             return []
         found: list[Repair] = []
         for proposal in _plan.proposals(finding, start.project):
-            if proposal.offered and len(found) < 3 and self._tried < MOST_RUNS:
+            if (proposal.offered or proposal.joins) and len(found) < 3 and self._tried < MOST_RUNS:
                 self._tried += 1
-                state = _Candidate(start.project.with_texts(proposal.texts), (proposal,))
-                ran = self._watch(state.project, state=state)
-                if ran.finding is None and ran.ending in ("finished", "stopped"):
-                    lines = _plan.total_changed(state.project, state.project.overlay)
-                    found.append(replace(_repair(replace(state, lines=lines), None), applicable=False))
+                project = start.project.with_texts(proposal.texts)
+                state = _Candidate(
+                    project,
+                    (proposal,),
+                    _readings(finding, proposal) if proposal.joins else frozenset(),
+                    lines=_plan.total_changed(project, project.overlay),
+                )
+                ran = self._watch(project, state=state)
+                if ran.finding is not None or ran.ending not in ("finished", "stopped"):
+                    continue
+                if not proposal.joins:
+                    found.append(replace(_repair(state, None), applicable=False))
+                elif (repair := self._proved(state, ran)) is not None and repair.proof is not None:
+                    found.append(repair)
         return found
 
     # --- running --------------------------------------------------------------------------------
@@ -304,6 +316,7 @@ class Search:
                 unsteady=self._unsteady,
                 unread=state.unread,
                 detaches=bool(state.readings & {CUT, VIEW_DETACHED}),
+                joins=any(step.joins for step in state.steps),
             )
         return self.runner.run(job)
 

@@ -60,12 +60,12 @@ def test_the_same_backward_in_another_turn(tmp_path):
 
 
 def test_kept_or_summed(freed):
-    """The first keeps the graph; one backward on the sum is shown beside it."""
+    """The first keeps the graph, or one backward goes through it with the sum."""
     kept, summed = freed(LOSSES, "a.backward()", "b.backward()")
     assert kept.reading == KEPT
     assert not kept.offered
     assert _texts([kept]) == [plain(LOSSES).replace("a.backward()", "a.backward(retain_graph=True)")]
-    assert summed.offered
+    assert (summed.reading, summed.joins, summed.offered) == (KEPT, True, False)
     assert _texts([summed]) == [
         plain(LOSSES).replace("    a.backward()\n", "").replace("    b.backward()", "    (a + b).backward()")
     ]
@@ -97,7 +97,16 @@ def test_one_that_keeps_already(freed):
 def test_not_summed(freed, between):
     """What stands between them looks at gradients, or makes the first loss another."""
     text = LOSSES.replace("    b.backward()", f"    {between}\n    b.backward()")
-    assert not any(proposal.offered for proposal in freed(text, "a.backward()", "b.backward()"))
+    assert not any(proposal.joins for proposal in freed(text, "a.backward()", "b.backward()"))
+
+
+def test_expressions_are_summed(freed):
+    """Each loss is computed where the sum is."""
+    first, second = "f(h).mean().backward()", "(w * b).backward()"
+    text = LOSSES.replace("a.backward()", first).replace("b.backward()", second)
+    (_, summed) = freed(text, first, second)
+    without = plain(text).replace(f"    {first}\n", "")
+    assert _texts([summed]) == [without.replace(second, "(f(h).mean() + (w * b)).backward()")]
 
 
 def test_losses_in_a_loop(freed):

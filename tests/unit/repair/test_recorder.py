@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from unclobber.repair._recorder import BackwardRecord, Enough, Recorder, compare
+from unclobber.repair._recorder import BackwardRecord, Enough, Recorder, compare, compare_joined
 from unclobber.torch_internals.engine import engine
 
 
@@ -183,3 +183,65 @@ def test_it_ends_when_it_is_told(recording):
     """A candidate that has gone wrong need not run on."""
     recorder = recording(_program(calls=5), after_each=lambda nth: nth == 3)
     assert recorder.begun == 3
+
+
+# --- one backward for two losses ------------------------------------------------------------------
+
+
+def _losses(*turns, scale=1.0):
+    """A program with the backward calls of each turn: ``"a"``, ``"b"``, ``"a+b"``."""
+
+    def run():
+        torch.manual_seed(0)
+        w = torch.randn(3, requires_grad=True)
+        for turn in turns:
+            w.grad = None
+            h = w.exp()
+            losses = {"a": h.sum(), "b": (h * h).mean() * scale, "z": (h - h.detach()).sum()}
+            for call in turn:
+                sum(losses[name] for name in call.split("+")).backward(retain_graph=True)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("apart", "joined", "compared"),
+    [
+        ([["a", "b"], ["a", "b"]], [["a+b"], ["a+b"]], 4),
+        ([["a"], ["a", "b"], ["b"]], [["a"], ["a+b"], ["b"]], 4),
+        ([["a", "b"], ["a"]], [["a+b"], ["a+b"]], 2),
+        ([["a", "z"]], [["a+z"]], 2),
+        ([["a", "b"]], [["a", "b"]], 2),
+    ],
+    ids=["each turn", "among others", "recorded up to the first", "a loss of nought", "not joined"],
+)
+def test_two_calls_count_as_one(recording, apart, joined, compared):
+    """The sum of their losses, and what the later one leaves."""
+    one, other = recording(_losses(*apart)), recording(_losses(*joined))
+    found = compare_joined(one.records, other.records, 2)
+    assert (found.why, found.compared) == ("", compared)
+    assert found.gradients
+
+
+@pytest.mark.parametrize(
+    ("joined", "scale"),
+    [
+        ([["a"], ["b"]], 1.0),
+        ([["b"], ["a+b"]], 1.0),
+        ([["a+b"], ["a+b"]], 1.001),
+        ([["a+b"], ["a"], ["b"]], 1.0),
+    ],
+    ids=["one left out", "the other", "another loss", "apart in two turns"],
+)
+def test_what_is_not_their_sum(recording, joined, scale):
+    """Each call of the reference has to be in it."""
+    one, other = recording(_losses(["a", "b"], ["a", "b"])), recording(_losses(*joined, scale=scale))
+    assert "backward call" in compare_joined(one.records, other.records, 2).why
+
+
+def test_the_gradients_of_a_sum_count(recording):
+    """Equal losses are not enough."""
+    one, other = recording(_losses(["a", "b"])), recording(_losses(["a+b"]))
+    key, gradient = other.records[0].leaves[0]
+    other.records[0].leaves[0] = key, gradient * 1.001
+    assert "another loss or gradient" in compare_joined(one.records, other.records, 2).why

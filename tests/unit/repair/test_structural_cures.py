@@ -692,3 +692,45 @@ def test_a_dict_that_is_carried_whole(proposed):
     text = "for x in xs:\n    out = net(x, s)\n    s = {'h': out}\n    out.backward()\n"
     texts = proposed(detach_state, "UC301", text, needed="out.backward()")
     assert texts[0] == f"{text}    s = {{key: one.detach() for key, one in s.items()}}\n"
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "new = net(x, state[0])",
+        "new = torch.tanh(net(x) + rec(state[0]))",
+        "new = net(x, state[0][1:])",
+        "h, c = state\n    new = net(x, h)",
+        "new = net(x, sum(one for one in state))",
+        "new = 0\n    for one in state:\n        new = new + net(x, one)",
+    ],
+)
+def test_a_tuple_that_is_read_by_its_elements(proposed, read):
+    """It is carried whole, however its tensors are taken from it: by index, by names, one after the other."""
+    text = f"""
+    for x in xs:
+        {read.replace(chr(10), chr(10) + "    ")}
+        state = (new, new * 2)
+        loss(new).backward()
+    """
+    texts = proposed(detach_state, "UC301", text, needed="loss(new).backward()")
+    assert f"{plain(text)}    state = tuple(one.detach() for one in state)\n" in texts
+
+
+def test_an_element_of_what_is_carried_is_detached_where_it_is_read(proposed):
+    """The element is a tensor; what holds it need not be one, and is taken apart as it is."""
+    text = """
+    for x in xs:
+        new = net(x, state[0])
+        state = (new, new * 2)
+        loss(new).backward()
+    """
+    texts = proposed(detach_state, "UC301", text, needed="loss(new).backward()")
+    assert plain(text).replace("state[0]", "state[0].detach()") in texts
+
+
+def test_what_is_taken_apart_is_no_tensor(proposed):
+    """It has no ``detach`` of its own where it is read."""
+    text = "for x in xs:\n    h, c = state\n    state = net(x, h), c\n    c.backward()\n"
+    texts = proposed(detach_state, "UC301", text, needed="c.backward()")
+    assert set(texts) == {f"{text}    state = tuple(one.detach() for one in state)\n"}

@@ -120,8 +120,9 @@ def carried(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str, st
     one without the other.
     """
     together: dict[int, list[cst.BaseExpression]] = {}
-    for node in _carried_reads(source, loop):
-        if not _may_be_none(source, source.code(node)):
+    for place in _carried_reads(source, loop):
+        node = _element(source, place)
+        if is_operand(source, node) and not _may_be_none(source, source.code(node)):
             yield source.replaced({node: detached(node)}), f"`{source.code(node)}`"
             together.setdefault(id(source.above(node, cst.SimpleStatementLine)), []).append(node)
     for nodes in together.values():
@@ -148,7 +149,7 @@ def carried_on(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str,
 
 
 def _carried_reads(source: Source, loop: cst.For | cst.While) -> Iterator[cst.BaseExpression]:
-    """Where a loop reads what the turn before left.
+    """Where a loop reads what the turn before left, or an element of it, or takes it apart.
 
     A place is carried if the loop's body assigns it and reads it before, and if it isn't the loop's own.
     """
@@ -159,9 +160,27 @@ def _carried_reads(source: Source, loop: cst.For | cst.While) -> Iterator[cst.Ba
         for node in walk(line):
             if isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)):
                 code = source.code(node)
-                if code in carries and code not in bound and is_operand(source, node):
+                if code in carries and code not in bound and _is_read(source, node):
                     yield node
         bound |= _bound(source, line)
+
+
+def _is_read(source: Source, place: cst.BaseExpression) -> bool:
+    """Whether tensors are taken from a place: ``rec(h)``, ``rec(state[0])``, ``h, c = state``."""
+    parent = source.parents.get(place)
+    if isinstance(parent, cst.Assign):
+        return any(isinstance(one.target, (cst.Tuple, cst.List)) for one in parent.targets)
+    if isinstance(parent, (cst.For, cst.CompFor)):
+        return parent.iter is place
+    return is_operand(source, _element(source, place))
+
+
+def _element(source: Source, place: cst.BaseExpression) -> cst.BaseExpression:
+    """The innermost part of a place that an expression reads: ``state[0]`` for the ``state`` in it."""
+    parent = source.parents.get(place)
+    while isinstance(parent, cst.Subscript) and parent.value is place:
+        place, parent = parent, source.parents.get(parent)
+    return place
 
 
 def _bound(source: Source, block: cst.CSTNode) -> set[str]:

@@ -14,7 +14,7 @@ import libcst as cst
 
 from ...model import Finding, Site
 from .._proposal import KEPT, Proposal
-from .._syntax import Source, is_place, names_in, walk
+from .._syntax import Source, names_in, walk
 from ..project import Project
 from ._blocks import body_of, calls_method, line_in
 from ._sites import Spot, callers
@@ -23,7 +23,7 @@ _BETWEEN = {"backward", "step", "zero_grad", "grad", "clip_grad_norm_", "clip_gr
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """The freeing backward with ``retain_graph=True``; the sum of both losses is shown beside it."""
+    """The freeing backward with ``retain_graph=True``, and one backward on the sum of both losses."""
     if not two_losses(finding, project):
         return
     assert finding.freed is not None
@@ -40,7 +40,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             if joined is not None:
                 title = f"one backward on the sum instead of `{_line(source, statement)}`"
                 note = "the same gradients in one pass through the shared graph"
-                yield Proposal("keep-graph", title, {path: joined}, offered=True, note=note)
+                yield Proposal("keep-graph", title, {path: joined}, reading=KEPT, joins=True, note=note)
                 return
 
 
@@ -146,7 +146,7 @@ def _loss(statement: cst.CSTNode) -> cst.BaseExpression | None:
     call = statement.value if isinstance(statement, cst.Expr) else None
     if isinstance(call, cst.Call) and _name(call.func) == "backward" and not call.args:
         assert isinstance(call.func, cst.Attribute)
-        return call.func.value if is_place(call.func.value) else None
+        return call.func.value
     return None
 
 
