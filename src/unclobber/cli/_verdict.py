@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..model import Finding, Report
-from ..model.text import plural
+from ..model.text import plural, size
 
 if TYPE_CHECKING:
     from ._program import Ending
@@ -43,36 +43,15 @@ def guard_line(report: Report) -> str:
     """
     overwritten = [finding for finding in report.findings if finding.entry.stage == "backward"]
     places = sum(finding.repaired for finding in overwritten)
-    size = _size(report.totals.kept_bytes) if report.totals.kept_bytes else ""
-    kept = f", {size} kept at peak" if size else ", nothing kept"
+    most = size(report.totals.kept_bytes) if report.totals.kept_bytes else ""
+    kept = f", {most} kept at peak" if most else ", nothing kept"
     if not overwritten:
         restored = "nothing had to be restored"
-        kept = f" ({size} kept in case)" if size else ", nothing was kept"
+        kept = f" ({most} kept in case)" if most else ", nothing was kept"
     elif places < len(overwritten):
         # The ledger counts conflicts of both kinds together, so how often each was met is not known.
         restored = f"overwritten values restored at {places} of {plural(len(overwritten), 'place')}"
     else:
-        times = _count(max(report.totals.conflicts, places), "overwritten value")
-        restored = f"{times} restored for backward ({_count(places, 'place')})"
+        times = plural(max(report.totals.conflicts, places), "overwritten value")
+        restored = f"{times} restored for backward ({plural(places, 'place')})"
     return f"guard: {restored}{kept}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _size(count: int) -> str:
-    """Bytes in the largest decimal unit that leaves at least 1.
-
-    Example:
-        >>> _size(4), _size(1234), _size(2_500_000_000)
-        ('4 bytes', '1.2 kB', '2.5 GB')
-    """
-    if count < 1000:
-        return _count(count, "byte")
-    amount = float(count)
-    for unit in ("kB", "MB", "GB", "TB"):
-        amount /= 1000
-        if amount < 999.95 or unit == "TB":
-            return f"{amount:.1f} {unit}"
-    raise AssertionError("the loop ends at TB")
