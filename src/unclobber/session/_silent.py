@@ -8,6 +8,7 @@ where that can be done and refuses where it can't. One class is what is to be sa
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Generic, Literal, Protocol, TypeVar
@@ -115,7 +116,7 @@ class SilentConflicts:
             session.tell(finding, refuse=story.refuses(), cause=story.cause)
 
 
-class _Story(Generic[C]):
+class _Story(ABC, Generic[C]):
     """What is to be said of one conflict, each part when it is asked for."""
 
     can_be_repaired = False
@@ -137,17 +138,17 @@ class _Story(Generic[C]):
         """Whether the session raises whatever it is asked for: values that it can't give back are wrong."""
         return self.is_guard and not self.can_be_repaired
 
+    @abstractmethod
     def key(self) -> Any:
         """What makes two conflicts the same one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def make(self) -> Finding | None:
         """Describe and judge."""
-        raise NotImplementedError
 
+    @abstractmethod
     def certain(self) -> Certain:
         """What is known without any look at a source."""
-        raise NotImplementedError
 
 
 class _OnCtx(_Story[conflicts.StaleOnCtx]):
