@@ -4,7 +4,7 @@ One ``Ledger`` belongs to one session. It is fed by ``hooks`` and asked by the s
 need; it decides nothing. Everything in it dies with the graph nodes that autograd frees.
 """
 
-from ._fingerprint import Fingerprint, Place
+from ._fingerprint import Fingerprint, ProgramPoint
 from ._region import Region, overlap, region_of
 from ._write_event import WriteEvent
 from .content import differing, each_once, same_bits
@@ -23,7 +23,7 @@ __all__ = [
     "Fingerprints",
     "History",
     "Ledger",
-    "Place",
+    "ProgramPoint",
     "Region",
     "SavedBytes",
     "SavedTensor",

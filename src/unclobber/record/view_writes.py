@@ -29,7 +29,7 @@ class ViewWrite(NamedTuple):
     stack: Stack
 
 
-class Step(NamedTuple):
+class OptimizerStep(NamedTuple):
     """An optimizer's step, and the version counters of all its parameters before and after it."""
 
     stack: Stack
@@ -39,7 +39,7 @@ class Step(NamedTuple):
 
 _recent: dict[int, ViewWrite] = {}
 """The newest write by the identity of its base, oldest first."""
-_steps: weakref.WeakKeyDictionary[torch.optim.Optimizer, Step] = weakref.WeakKeyDictionary()
+_steps: weakref.WeakKeyDictionary[torch.optim.Optimizer, OptimizerStep] = weakref.WeakKeyDictionary()
 
 
 def concerns(tensor: torch.Tensor) -> bool:
@@ -58,13 +58,13 @@ def note(tensor: torch.Tensor, version: int, operation: str, stack: Stack) -> No
 
 
 def counters(optimizer: torch.optim.Optimizer) -> list[int]:
-    """Version counters of an optimizer's parameters, for the ``Step``."""
+    """Version counters of an optimizer's parameters, for the ``OptimizerStep``."""
     return [parameter._version for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def note_step(optimizer: torch.optim.Optimizer, stack: Stack, before: list[int]) -> None:
     """An optimizer has made a step in which its writes were not looked at."""
-    _steps[optimizer] = Step(stack, before, counters(optimizer))
+    _steps[optimizer] = OptimizerStep(stack, before, counters(optimizer))
 
 
 def last(view: torch.Tensor) -> ViewWrite | None:

@@ -30,8 +30,8 @@ from ..hooks import (
     gradients,
     kernels,
     module_hooks,
+    pause,
     registrations,
-    rest,
     selftest,
     undispatched,
     unmarked,
@@ -70,7 +70,7 @@ class _Verdict(NamedTuple):
 
 
 class Session:
-    """One watched stretch of a program, entered once, in one thread.
+    """One watched part of a program, entered once, in one thread.
 
     Args:
         policy: What a conflict leads to.
@@ -179,7 +179,7 @@ class Session:
         """Backward asks for ``saved`` and something may have happened to it."""
         if reads.asking():
             return saved.alias
-        fault = None if saved.filing is None else saved.filing.lost
+        fault = None if saved.entry is None else saved.entry.lost
         if fault is None:
             try:
                 verdict = self._verdict(saved)
@@ -191,14 +191,14 @@ class Session:
 
     def _verdict(self, saved: SavedTensor) -> _Verdict:
         """What backward gets. Nothing in here looks at a source."""
-        filing = saved.filing
-        if filing is not None and filing.swap is not None and reads.is_own_result(saved):
-            filing.swap = None  # torch keeps a result apart from the tensor that the program got
+        entry = saved.entry
+        if entry is not None and entry.swap is not None and reads.is_own_result(saved):
+            entry.swap = None  # torch keeps a result apart from the tensor that the program got
         standing = self.ledger.standing(saved)
         now = standing.now
         if self.policy == "watch" and _is_detached(saved):
             return _Verdict(standing, now, refused=True)
-        sealed = filing.sealed if filing is not None else None
+        sealed = entry.sealed if entry is not None else None
         written_after_exit = sealed is not None and standing.version != sealed
         dirty = standing.moved or standing.changed
         if not dirty and not written_after_exit:
@@ -231,12 +231,12 @@ class Session:
         Raises:
             InplaceError: torch would refuse, or ``guard`` has seen a write and can't tell what it did.
         """
-        version, filing = saved.alias._version, saved.filing
+        version, entry = saved.alias._version, saved.entry
         self.name_fault(fault)
         torch_message = sentence.shortest(saved, version)
         if torch_message is None and self.policy == "watch" and _is_detached(saved):
             torch_message = compat.DETACHED_SENTENCE
-        written = version != saved.version or (filing is not None and filing.written)
+        written = version != saved.version or (entry is not None and entry.written)
         if torch_message is None and (self.policy == "watch" or not written):
             return saved.alias
         message = UNSURE if torch_message is None else None
@@ -463,7 +463,7 @@ class _Installation:
                 # what is told of backward calls first hears of them last: see `Engine`
                 _saves.install(patches)
                 unmarked.install(patches)
-                rest.install(patches, self._anything_alive, self._saves)
+                pause.install(patches, self._anything_alive, self._saves)
                 backward.install(patches)
                 undispatched.install(
                     patches,
@@ -534,7 +534,7 @@ def told_of(error: BaseException) -> Finding | None:
 
 def _is_detached(saved: SavedTensor) -> bool:
     """Whether torch refuses a tensor for the history that it has lost."""
-    if saved.filing is None or saved.filing.detached is None or saved.unchecked:
+    if saved.entry is None or saved.entry.detached is None or saved.unchecked:
         return False
     return asked(lambda: reads.detached(saved) is not None, True)
 
