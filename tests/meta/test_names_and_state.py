@@ -22,7 +22,6 @@ STATE = {
         "hooks.saves._observation", "hooks.backward._calls", "hooks.write_log._follower",
         "session.freeze._keeper", "torch_internals.engine.engine", "torch_internals.patches.installed",
         "lightning._fits", "transformers._train", "cli.children._settings.following",
-        "record.view_writes._recent", "record.view_writes._steps",
     },
     "one a thread, because torch's hooks, modes and backward calls are": {
         "hooks.backward._thread", "hooks.fallback._modes", "hooks.functions._thread", "hooks.saves._threads",

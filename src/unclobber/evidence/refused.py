@@ -22,7 +22,7 @@ from ..model import (
     Subject,
     Write,
 )
-from ..record import view_writes
+from ..record import ViewWrites
 from ..source import Stack, origins, owners, sites, syntax
 from ..source.origins import Finder, Level, Origin, Place
 from ..torch_internals import compat
@@ -33,13 +33,14 @@ from .refusals import Kind, kind_of, levels_of
 
 
 def evidence(
-    error: BaseException, backwards_before: int
+    error: BaseException, backwards_before: int, view_writes: ViewWrites
 ) -> RefusalEvidence | FreedEvidence | StaleEvidence | None:
     """What is known of a refusal; None where the error isn't torch's own.
 
     Args:
         error: What left the watched code, with its traceback.
         backwards_before: Backward calls of the process before the session; numbers start after them.
+        view_writes: The last writes to the memory of views.
     """
     kind = kind_of(error)
     if kind is None:
@@ -51,17 +52,20 @@ def evidence(
     if stage == "backward":
         transform = any(compat.runs_transform(level.frame.f_code) for level in levels)
         return StaleEvidence(str(error), need.failed(levels, backwards_before), transform)
-    return _Refused(error, kind, levels).evidence()
+    return _Refused(error, kind, levels, view_writes).evidence()
 
 
 class _Refused:
     """One error raised at a write, and its frames."""
 
-    def __init__(self, error: BaseException, kind: Kind, levels: list[Level]) -> None:
+    def __init__(
+        self, error: BaseException, kind: Kind, levels: list[Level], view_writes: ViewWrites
+    ) -> None:
         self.error = error
         self.kind = kind
         self.levels = levels
         self.frames = user_frames_of(levels)
+        self.view_writes = view_writes
 
     def evidence(self) -> RefusalEvidence:
         if _WRITTEN_BEFORE in str(self.error):
@@ -104,7 +108,7 @@ class _Refused:
         target = self._operand(_is_stale, first=True)
         view = None if target is None else target.tensor
         origin = None if target is None or view is None else self._origin(target, leaf_shown=False)
-        wrote = None if view is None else view_writes.last(view)
+        wrote = None if view is None else self.view_writes.last(view)
         site = None if wrote is None else sites.resolve(wrote.stack)
         return RefusalEvidence(
             code=self.kind.code,

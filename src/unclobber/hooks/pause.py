@@ -23,7 +23,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from ..record import SavedTensor, view_writes
+from ..record import SavedTensor, ViewWrites
 from ..source import frames
 from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall, engine
@@ -80,7 +80,10 @@ class PauseInBackward:
 
 
 def install(
-    patches: Patches, anything_alive: Callable[[], bool], live_saves: Callable[[], list[SavedTensor]]
+    patches: Patches,
+    anything_alive: Callable[[], bool],
+    live_saves: Callable[[], list[SavedTensor]],
+    view_writes: ViewWrites,
 ) -> None:
     """Begin to pause where that is safe; ``backward`` must come after it.
 
@@ -88,9 +91,10 @@ def install(
         patches: Its undo ends all pauses.
         anything_alive: Whether any save is alive.
         live_saves: All of them.
+        view_writes: Told of steps whose writes were not observed.
     """
     pause = PauseInBackward(live_saves)
-    _pause_in_steps(patches, anything_alive)
+    _pause_in_steps(patches, anything_alive, view_writes)
     for home, name in compat.hook_registrations():
         patches.replace(home, name, _preceded_by(pause.hook_registered, home.__dict__[name]))
     for name in compat.BACKWARD_METHODS:
@@ -154,7 +158,7 @@ def _preceded_by(before: Callable[[], None], original: Callable[..., Any]) -> Ca
     return wrapper
 
 
-def _pause_in_steps(patches: Patches, anything_alive: Callable[[], bool]) -> None:
+def _pause_in_steps(patches: Patches, anything_alive: Callable[[], bool], view_writes: ViewWrites) -> None:
     paused = threading.local()
 
     def before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ need; it decides nothing. Everything in it dies with the graph nodes that autogr
 
 from ._fingerprint import Fingerprint, ProgramPoint
 from ._region import Region, overlap, region_of
+from ._view_writes import ViewWrites
 from ._write_event import WriteEvent
 from .content import differing, each_once, same_bits
 from .fingerprints import Fingerprints
@@ -29,6 +30,7 @@ __all__ = [
     "SavedTensor",
     "Standing",
     "UncheckedSave",
+    "ViewWrites",
     "WriteEvent",
     "differing",
     "each_once",
@@ -37,5 +39,4 @@ __all__ = [
     "same_bits",
     "same_memory",
     "select",
-    "view_writes",
 ]

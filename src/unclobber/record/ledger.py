@@ -21,7 +21,6 @@ import torch
 from ..model import Reached
 from ..source import frames
 from ..torch_internals import compat
-from . import view_writes
 from ._by_address import SavesByAddress
 from ._fingerprint import ProgramPoint
 from ._region import overlap, region_of
@@ -29,6 +28,7 @@ from ._shared_counters import SharedCounters
 from ._storage import StorageLog
 from ._undo import Account
 from ._unverified import SharedInput, UnverifiedCall
+from ._view_writes import ViewWrites, concerns
 from ._write_event import WriteEvent
 from .content import same_bits
 from .fingerprints import Fingerprints
@@ -124,6 +124,8 @@ class Ledger:
         """Told of an operation that is about to read what it has overwritten itself."""
         self.unrecorded: Callable[[Exception], str] = str
         """Told of a fault of ours while a write was recorded; gives the sentence for what rests on it."""
+        self.view_writes = ViewWrites()
+        """Writes that a view may have missed; all sessions share one."""
         self.saved_bytes: SavedBytes | None = None
         """What each line keeps, where the session counts it."""
         self.transform: frames.Stack | None = None
@@ -217,7 +219,7 @@ class Ledger:
             self.on_self_overlap(operation, overlap_at)  # may raise what the program is to get
         try:
             log = self._log_of(key, tensor)
-            by_views = view_writes.concerns(tensor)
+            by_views = concerns(tensor)
             elsewhere = None
             if borrowed or self.by_address is not None:
                 elsewhere = self._elsewhere(tensor, key, storage)
@@ -225,7 +227,7 @@ class Ledger:
                 return None
             stack = frames.capture(3)
             if by_views:
-                view_writes.note(tensor, _version(tensor), operation, stack)
+                self.view_writes.note(tensor, _version(tensor), operation, stack)
             if log is None and not elsewhere:
                 return None
             event = WriteEvent(operation, stack, frames.actor(3), bumps)

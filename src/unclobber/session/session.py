@@ -41,7 +41,7 @@ from ..hooks import saves as _saves
 from ..judge import judge, judge_untold, outcome
 from ..judge.refusals import judge_refusal
 from ..model import Finding, InplaceError, Report, SilentWriteWarning, Site, Totals, asked, culprit
-from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, SavedTensor, Standing, view_writes
+from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, SavedTensor, Standing, ViewWrites
 from ..source import compiled, sites
 from ..torch_internals import compat
 from ..torch_internals.patches import Patches
@@ -100,6 +100,7 @@ class Session:
         if fingerprint:
             prints = Fingerprints(fingerprint, write_log.storage_of)
             self.ledger = FingerprintedLedger(prints, keeps_originals=originals)
+        self.ledger.view_writes = _installation.view_writes
         if policy == "audit":
             self.ledger.saved_bytes = SavedBytes()
         self.findings: list[Finding] = []
@@ -370,7 +371,7 @@ class Session:
                 return None
 
             def make() -> Finding | None:
-                refusal = _refused.evidence(error, self.backwards_before)
+                refusal = _refused.evidence(error, self.backwards_before, self.ledger.view_writes)
                 return None if refusal is None else judge_refusal(refusal)
 
             finding = told(make, lambda: Certain(kind.code, torch_message=str(error)))
@@ -448,6 +449,7 @@ class _Installation:
     def __init__(self) -> None:
         self._ledgers: tuple[Watcher, ...] = ()
         self._patches = Patches()
+        self.view_writes = ViewWrites()
         self._lock = threading.RLock()
 
     def acquire(self, ledger: Watcher) -> None:
@@ -463,7 +465,7 @@ class _Installation:
                 # what is told of backward calls first hears of them last: see `Engine`
                 _saves.install(patches)
                 unmarked.install(patches)
-                pause.install(patches, self._anything_alive, self._saves)
+                pause.install(patches, self._anything_alive, self._saves, self.view_writes)
                 backward.install(patches)
                 undispatched.install(
                     patches,
@@ -477,7 +479,7 @@ class _Installation:
                 batch_norm.install(patches)
                 for stage in _BEYOND_SAVES:
                     stage.install(patches)
-                patches.at_undo(view_writes.forget)
+                patches.at_undo(self.view_writes.forget)
             self._ledgers = (*self._ledgers, ledger)
 
     def release(self, ledger: Watcher) -> None:
