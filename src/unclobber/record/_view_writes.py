@@ -65,7 +65,7 @@ class ViewWrites:
         self._steps[optimizer] = OptimizerStep(stack, before, self.counters(optimizer))
 
     def last(self, view: torch.Tensor) -> ViewWrite | None:
-        """The newest write to the memory of ``view``; None where it is not known, or a later one went unseen."""
+        """The newest write to the memory of ``view``; None where unknown, or a later one went unseen."""
         base = view._base
         if base is None:
             return None
