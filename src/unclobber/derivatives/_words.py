@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ..parsing import parse_expression
 from ._formula_helpers import JOINT, PROSE
 from ._formulas import readable
-from ._rule import Gradient, Rule
+from ._rule import GradientFormula, Rule
 from ._shape_only import reads_shape_alone
 from .torch_table import by_node
 
@@ -187,7 +187,7 @@ def _reasons(node: str, role: str, needed: Iterable[str] | None) -> list[_Reason
 
 
 def _by_hand_or_table(
-    rule: Rule, gradient: Gradient, role: str, needed: frozenset[str] | None
+    rule: Rule, gradient: GradientFormula, role: str, needed: frozenset[str] | None
 ) -> list[_Reason]:
     for hand, prose in ((PROSE, True), (JOINT, False)):
         texts = [text for text in hand.get(rule.operation, {}).get(role, ()) if text[0] in gradient.of]

@@ -5,13 +5,13 @@
 Functions, checkpoints, hooks that are handed gradients, operations that are not dispatched.
 """
 
-from .backward import BackwardCall, Mark
+from .backward import BackwardCall, BackwardMark
 from .kernels import Listener
 
 __all__ = [
     "BackwardCall",
+    "BackwardMark",
     "Listener",
-    "Mark",
     "backward",
     "batch_norm",
     "checkpoint",
@@ -22,8 +22,8 @@ __all__ = [
     "graph",
     "kernels",
     "module_hooks",
+    "pause",
     "registrations",
-    "rest",
     "saves",
     "selftest",
     "undispatched",

@@ -70,7 +70,7 @@ def is_torchs(name: str) -> bool:
     return name.partition("::")[0] in NAMESPACES_OF_TORCH
 
 
-class Written:
+class WrittenArguments:
     """Which arguments an operation writes: positions, and names of keyword-only ones (``out=``)."""
 
     __slots__ = ("names", "positions")
@@ -116,7 +116,7 @@ def flatten(value: Any, into: list[torch.Tensor]) -> None:
             flatten(item, into)
 
 
-def written_arguments(op: Any) -> Written:
+def written_arguments(op: Any) -> WrittenArguments:
     """What the schema says."""
     arguments = op._schema.arguments
     marked = [
@@ -124,7 +124,7 @@ def written_arguments(op: Any) -> Written:
         for index, argument in enumerate(arguments)
         if argument.alias_info is not None and argument.alias_info.is_write
     ]
-    return Written(
+    return WrittenArguments(
         tuple(index for index, argument in marked if not argument.kwarg_only),
         tuple(argument.name for _, argument in marked if argument.kwarg_only),
     )

@@ -23,7 +23,7 @@ from . import _nested, saves, unmarked
 from . import gradients as _gradients
 from ._stale_reads import StaleReads, StaleTensor
 from .conflicts import Conflicts, DirtyNotReturned, StaleOnCtx
-from .write_log import WriteLog, Written
+from .write_log import FollowedWrite, WriteLog
 
 _STASH = "_unclobber_stash"
 """Where on ``ctx`` our records lie; they die with the node."""
@@ -75,7 +75,7 @@ class _Forward:
                     Stashed(self.conflicts, one, file(one.tensor, stacks[one.attribute])) for one in found
                 ]
 
-    def writes_to_dirty(self) -> list[Written]:
+    def writes_to_dirty(self) -> list[FollowedWrite]:
         """The writes to the one tensor that was marked dirty; none where it isn't one."""
         if len(self.dirty) != 1:
             return []
@@ -83,12 +83,12 @@ class _Forward:
         return [write for write in self.log.writes if write.key == key]
 
 
-class _Thread(threading.local):
+class _RunningForwards(threading.local):
     def __init__(self) -> None:
         self.forwards: list[_Forward] = []
 
 
-_thread = _Thread()
+_thread = _RunningForwards()
 
 
 def install(patches: Patches) -> None:

@@ -59,7 +59,7 @@ class Evidence:
     checkpoint's code reads it again."""
     read: Site | None = None
     """Where a recomputation reads it, in the code that is run again."""
-    stretch: str | None = None
+    line_range: str | None = None
     """Where the content changed although no write was seen, as one sentence; None where it didn't."""
     written: Write | None = None
     """The one statement that can have changed it then."""

@@ -23,7 +23,7 @@ _MOST_STORAGES = 4096
 """Beyond these bounds what is known is forgotten: a counter that moved is then refused, as torch does."""
 
 
-class _Shared:
+class _SharedCounter:
     """One counter, and the storages that it stands for."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
@@ -39,7 +39,7 @@ class _Doubted:
     the counter: ``_foreach_add_``.
     """
 
-    def __init__(self, shared: _Shared, key: int, event: WriteEvent) -> None:
+    def __init__(self, shared: _SharedCounter, key: int, event: WriteEvent) -> None:
         self._shared = shared
         self._written = key, event
         self._log: StorageLog | None = None
@@ -67,13 +67,13 @@ class SharedCounters:
     """The counters of one session that stand for two memories."""
 
     def __init__(self) -> None:
-        self._by_storage: dict[int, _Shared] = {}
+        self._by_storage: dict[int, _SharedCounter] = {}
 
     def exchanged(self, tensor: torch.Tensor, old: int, new: int) -> None:
         """``tensor`` leaves the storage ``old``, which others hold, for ``new``."""
         shared = self._by_storage.get(old)
         if shared is None or shared.tensor() is not tensor:
-            shared = _Shared(tensor)
+            shared = _SharedCounter(tensor)
         if len(self._by_storage) > _MOST_STORAGES:
             self._by_storage.clear()
         self._by_storage[old] = self._by_storage[new] = shared

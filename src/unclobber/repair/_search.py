@@ -20,7 +20,7 @@ from typing import Any
 
 from ..model import Finding, Site
 from . import _hiding, _leftovers, _plan
-from ._job import Held, Job, Ran
+from ._job import HeldBy, Job, Ran
 from ._probes import Spot
 from ._proposal import AS_WRITTEN, CUT, NOT_RECORDED, VIEW_DETACHED, Proposal, reading_of
 from .outcome import Clean, Failed, Outcome, Proof, Proved, Repair, Unproved
@@ -89,7 +89,7 @@ class Search:
     _failed_at: int = 1
     _tried: int = 0
     _since: int = 0
-    _held: dict[Spot, Held] = field(default_factory=dict)
+    _held: dict[Spot, HeldBy] = field(default_factory=dict)
     """Who held what the first finding's statements wrote, in the program as it is."""
     _probes: tuple[Spot, ...] = ()
     _edited: bool = False
@@ -209,7 +209,7 @@ class Search:
             )
             heapq.heappush(queue, (new.order, len(new.steps), next(order), new))
 
-    def _held_in(self, state: _Candidate, finding: Finding) -> dict[Spot, Held]:
+    def _held_in(self, state: _Candidate, finding: Finding) -> dict[Spot, HeldBy]:
         """Who holds what a finding's statements write, in the program with a state's edits."""
         if not state.project.overlay:
             return self._held

@@ -19,11 +19,11 @@ import torch
 
 from ..torch_internals import views
 from ._definitions import Definition, at_the_end, is_local, reaching, scope_of
-from ._set_elsewhere import may_set
+from ._outside_assignments import may_set
 from ._stack import Stack
 from .operands import bind_code
 from .sites import is_library, is_plumbing
-from .syntax import Source, Span, locate, source_of, span_of
+from .syntax import ParsedSource, Span, locate, source_of, span_of
 from .values import UNKNOWN, function_of, is_in_place, value_of
 
 _DEEPEST = 12
@@ -42,7 +42,7 @@ class Place:
     """Where an expression stands."""
 
     code: CodeType
-    source: Source
+    source: ParsedSource
     at: ast.stmt
     """The statement that reads it."""
     depth: int | None = None
@@ -645,7 +645,7 @@ def _is_library_class(kind: type) -> bool:
     return module == "torch"
 
 
-def assignments(kind: type, name: str) -> Iterator[tuple[ast.expr, ast.stmt, CodeType, Source]]:
+def assignments(kind: type, name: str) -> Iterator[tuple[ast.expr, ast.stmt, CodeType, ParsedSource]]:
     """Every ``self.name = value`` in the program's classes that ``kind`` is made of; not ``= None``."""
     for base in kind.__mro__:
         for member in list(vars(base).values()):

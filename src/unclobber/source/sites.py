@@ -24,7 +24,7 @@ from ..torch_internals import compat
 from ._stack import Stack, spot
 from .syntax import (
     Located,
-    Source,
+    ParsedSource,
     Span,
     characters,
     extent_of,
@@ -301,7 +301,7 @@ def _site(
     )
 
 
-def _column(statement: ast.stmt, source: Source) -> int | None:
+def _column(statement: ast.stmt, source: ParsedSource) -> int | None:
     """Where a statement starts in its first line, if not with it: a decorated one starts with its ``@``."""
     extent = extent_of(statement, source) if header(statement)[0] == statement.lineno else None
     return None if extent is None else extent[1]

@@ -19,7 +19,7 @@ from ._stack import Stack
 from .callables import LINEAR, MODULES, PYTHON_FUNCTIONS, Form
 from .operands import Edges, Operands, bind_call, bind_code, callee, imported, is_torch, operands
 from .sites import innermost_user, is_ours, is_plumbing, pairs
-from .syntax import Located, Source, extent_of, locate, text_of
+from .syntax import Located, ParsedSource, extent_of, locate, text_of
 
 _LONGEST = 80
 """Characters; a longer expression tells a reader less than the line it stands on."""
@@ -256,7 +256,7 @@ def _plain(target: ast.Tuple | ast.List) -> bool:
     return all(isinstance(one, (ast.Name, ast.Attribute)) for one in target.elts)
 
 
-def _text(node: ast.AST, source: Source) -> str | None:
+def _text(node: ast.AST, source: ParsedSource) -> str | None:
     text = text_of(node, source)
     return text if text and len(text) <= _LONGEST else None
 
@@ -350,7 +350,7 @@ def _written(found: Located, between: Sequence[CodeType], operation: str) -> ast
     return _written_through(node, between, found.source, operation)
 
 
-def _written_directly(node: ast.Call, source: Source, operation: str) -> ast.expr | None:
+def _written_directly(node: ast.Call, source: ParsedSource, operation: str) -> ast.expr | None:
     name = callee(node)
     if name is None or not name.endswith("_") or name.endswith("__") or not operation.endswith("_"):
         return None
@@ -365,7 +365,7 @@ def _written_directly(node: ast.Call, source: Source, operation: str) -> ast.exp
 
 
 def _written_through(
-    node: ast.Call, between: Sequence[CodeType], source: Source, operation: str
+    node: ast.Call, between: Sequence[CodeType], source: ParsedSource, operation: str
 ) -> ast.expr | str | None:
     outer = between[0]
     if not all(is_torch(code) for code in between):
@@ -398,7 +398,7 @@ def _does_in_place(between: Sequence[CodeType], operation: str) -> bool:
     return known and (same or ("dropout" in name and written in ("mul", "zero", name)))
 
 
-def _renormalised(node: ast.Call, outer: CodeType, source: Source) -> ast.expr | str | None:
+def _renormalised(node: ast.Call, outer: CodeType, source: ParsedSource) -> ast.expr | str | None:
     if outer.co_qualname == "Embedding.forward":
         called = node.func
         if isinstance(called, (ast.Name, ast.Attribute, ast.Subscript)):
