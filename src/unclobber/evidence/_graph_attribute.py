@@ -13,8 +13,8 @@ import torch
 from ..hooks import BackwardCall
 from ..hooks.graph import node_of, reachable
 from ..source import owners
+from ..source.assignments import assignments
 from ..source.frames import code_of
-from ..source.origins import assignments
 from ..source.syntax import source_of, text_of
 from ..source.values import contents, is_a
 from ..torch_internals import compat

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 import torch
 
-from ..source.origins import Finder, Origin, Place, assignments
+from ..source.assignments import assignments
+from ..source.origins import Finder, Origin
+from ..source.places import Place
 from ..source.sites import is_library
 from ..source.values import is_a
 from ._graph_attribute import objects_in

@@ -15,7 +15,7 @@ from ..model import FreedEvidence, Save
 from ..parsing import parse_expression
 from ..source import owners as _owners
 from ..source import sites, syntax, values
-from ..source.origins import Level
+from ..source.places import Level
 from ..torch_internals import compat
 from . import _expressions, _graph_attribute, freed, need
 from ._live import user_depth, user_frames_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..source.origins import Level
+from ..source.places import Level
 from ..source.sites import is_library
 from ..source.syntax import Located, locate, text_of
 from ..source.values import UNKNOWN, is_in_place, value_of

@@ -8,7 +8,7 @@ from typing import Any
 from ..hooks import BackwardCall, BackwardMark, backward
 from ..model import Need
 from ..source import Stack, frames, sites
-from ..source.origins import Level
+from ..source.places import Level
 from . import reads
 from ._live import stack_of
 

@@ -23,8 +23,9 @@ from ..model import (
     Write,
 )
 from ..record import ViewWrites
-from ..source import Stack, origins, owners, sites, syntax
-from ..source.origins import Finder, Level, Origin, Place
+from ..source import Stack, makers, owners, sites, syntax
+from ..source.origins import Finder, Origin
+from ..source.places import Level, Place
 from ..torch_internals import compat
 from . import _modules, _second_backward, _targets, need, save, write
 from ._live import stack_of, user_depth, user_frames_of
@@ -168,7 +169,7 @@ class _Refused:
             return None
         inner = syntax.locate(self.levels[0].frame.f_code, self.levels[0].lasti)
         operation = _operation(located.node if inner is None else inner.node)
-        finder = Finder(self.levels, origins.anything)
+        finder = Finder(self.levels, makers.anything)
         place = Place(level.frame.f_code, located.source, located.statement, depth)
         found: dict[int, tuple[ast.expr, torch.Tensor]] = {}
         for node in ast.walk(located.node):
@@ -268,7 +269,7 @@ class _Refused:
     def _origin(self, target: WriteTarget, leaf_shown: bool) -> Origin | None:
         if self.kind.subject is None:
             return None
-        accepts = origins.leaf if leaf_shown else _ACCEPTED[self.kind.subject]
+        accepts = makers.leaf if leaf_shown else _ACCEPTED[self.kind.subject]
         of_a_view = "a view of a view" in str(self.error)
         finder = Finder(self.levels, accepts, through_views=self.kind.subject in _THROUGH_VIEWS or of_a_view)
         place = finder.place(target.depth)
@@ -276,13 +277,11 @@ class _Refused:
             return None
         for node in dict.fromkeys((target.base, target.node) if leaf_shown else (target.node, target.base)):
             # the view that the refused line itself makes is no news
-            if node is not None and not (
-                node is target.node and target.made_here and accepts is origins.view
-            ):
+            if node is not None and not (node is target.node and target.made_here and accepts is makers.view):
                 origin = finder.origin(node, place)
                 if origin is not None:
                     return origin
-        if accepts is origins.leaf and target.tensor is not None:
+        if accepts is makers.leaf and target.tensor is not None:
             return _modules.origin_of_parameter(target.tensor, finder)
         return None
 
@@ -388,14 +387,14 @@ def _operation(node: ast.AST) -> str:
 _WRITTEN_BEFORE = "its base or another view of its base has been modified inplace"
 """torch says so of a view that is merely used: the write was earlier, and went unnoticed."""
 
-_ACCEPTED: dict[Subject, origins.Accepts] = {
-    "leaf": origins.leaf,
-    "view of a leaf": origins.view,
-    "view": origins.view,
-    "one of several views": origins.multi_view,
-    "view of a Function": origins.custom_function,
-    "inference": origins.anything,
-    "expanded": origins.expanded,
+_ACCEPTED: dict[Subject, makers.Accepts] = {
+    "leaf": makers.leaf,
+    "view of a leaf": makers.view,
+    "view": makers.view,
+    "one of several views": makers.multi_view,
+    "view of a Function": makers.custom_function,
+    "inference": makers.anything,
+    "expanded": makers.expanded,
 }
 """What makes the tensor that torch speaks of."""
 

@@ -328,3 +328,9 @@ def _same(a: ast.AST, b: ast.AST) -> bool:
 
 def _shape(node: ast.AST) -> str:
     return ast.dump(node).replace("ctx=Store()", "ctx=Load()").replace("ctx=Del()", "ctx=Load()")
+
+
+def last_name(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
