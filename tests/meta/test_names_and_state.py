@@ -29,7 +29,7 @@ STATE = {
         "record._undo._slab", "cli.ranks._termination._held",
     },
     "read by the unpack hook at each saved tensor": {"hooks.backward.marker"},
-    "holds only what is alive elsewhere": {"hooks.unmarked._alive"},
+    "holds only what is alive elsewhere": {"hooks.unmarked._alive", "hooks.functions._classes"},
     "a cache": {"source.sites._known"},
     "a lock": {
         "hooks.unmarked._lock", "torch_internals.patches._lock", "parsing.texts._lock",

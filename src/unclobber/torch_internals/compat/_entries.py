@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
 import torch
+
+from ._graph import raw_saved
 
 MODULE_HOOK = "BackwardHookFunction"
 """The Function that makes views for full backward hooks (torch/nn/modules/_functions.py)."""
@@ -78,10 +81,17 @@ def context_home() -> Any:
     return torch.autograd.function.BackwardCFunction
 
 
-def function_home() -> Any:
-    """The class between ``autograd.Function`` and the C++ one: ``super().apply`` looks here first, so
-    an ``apply`` put here is found by ``f = MyFunction.apply``, too, whenever that ran."""
-    return torch.autograd.function._SingleLevelFunction
+def has_setup_context(function: Any) -> bool:
+    """Whether a custom Function has a ``setup_context`` of its own, which is given ``ctx`` instead of
+    ``forward`` (public since 2.0)."""
+    return function.setup_context is not torch.autograd.Function.setup_context
+
+
+NOT_RETURNED_SENTENCE = (
+    "Some elements marked as dirty during the forward method were not returned as output. The inputs that "
+    "are modified inplace must all be outputs of the Function."
+)
+"""torch/csrc/autograd/custom_function.cpp, ``_process_backward_mode_ad``."""
 
 
 def keeps_checkpoint_inputs(code: CodeType | None) -> bool:
@@ -93,11 +103,14 @@ def checkpoint_home() -> tuple[Any, str]:
     """Where the function lies that takes what a non-reentrant checkpoint will run again.
 
     ``checkpoint`` looks it up when it is called, so a ``from … import checkpoint`` made earlier
-    goes through a replacement, too.
+    goes through a replacement, too. 2.14 gave the function another name, and the old one to a shim that
+    calls it; delete the old one with 2.13.
     """
     import torch.utils.checkpoint
 
-    return torch.utils.checkpoint, "_checkpoint_without_reentrant_generator"
+    home = torch.utils.checkpoint
+    name = "_checkpoint_without_reentrant_generator"
+    return home, f"{name}_impl" if hasattr(home, f"{name}_impl") else name
 
 
 def reentrant_checkpoint() -> Any:
@@ -105,6 +118,36 @@ def reentrant_checkpoint() -> Any:
     import torch.utils.checkpoint
 
     return torch.utils.checkpoint.CheckpointFunction
+
+
+def checkpoint_at_once() -> Callable[..., Any]:
+    """``checkpoint`` without what keeps Dynamo away from it, and imports Dynamo for that (a second)."""
+    import torch.utils.checkpoint
+
+    entry: Any = torch.utils.checkpoint.checkpoint
+    plain: Callable[..., Any] = getattr(entry, "__wrapped__", entry)
+    return plain
+
+
+def checkpoint_calls(name: str) -> bool:
+    """Whether ``checkpoint`` looks up a function of this name when it is called."""
+    code = getattr(checkpoint_at_once(), "__code__", None)
+    return code is not None and name in code.co_names
+
+
+def is_checkpoint(node: Any) -> bool:
+    """Whether a node is a reentrant checkpoint, or keeps what a non-reentrant one will compute again."""
+    import torch.utils.checkpoint
+
+    if isinstance(node, torch.utils.checkpoint.CheckpointFunction._backward_cls):
+        return True
+    return any(type(kept).__module__ == torch.utils.checkpoint.__name__ for _, kept in raw_saved(node))
+
+
+def is_programs_function(node: Any) -> bool:
+    """Whether a node is that of a custom Function which isn't torch's own."""
+    function = getattr(node, "_forward_cls", None)
+    return function is not None and not function.__module__.startswith("torch.")
 
 
 saving_without_nodes = frozenset(
