@@ -21,7 +21,8 @@ STATE = {
         "session.session._installation", "hooks.kernels._kernels", "hooks.saves._hook_stack",
         "hooks.saves._observation", "hooks.backward._calls", "hooks.write_log._follower",
         "session.freeze._keeper", "torch_internals.engine.engine", "torch_internals.patches.installed",
-        "lightning._fits", "transformers._train", "cli.children._settings.following",
+        "hooks.functions._classes", "lightning._fits", "transformers._train",
+        "cli.children._settings.following",
     },
     "one a thread, because torch's hooks, modes and backward calls are": {
         "hooks.backward._thread", "hooks.fallback._modes", "hooks.functions._thread", "hooks.saves._threads",

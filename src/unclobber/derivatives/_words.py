@@ -26,34 +26,11 @@ _TWICE = re.compile(r"\.(?:t\(\)|m?T|transpose\((?:0, 1|1, 0|1, 2|2, 1|-1, -2|-2
 """A transposed transpose of a matrix or a batch of them is the matrix."""
 
 # Torch's names that mean nothing to a reader who doesn't see the signature beside them.
-_OPAQUE = frozenset(
-    [
-        "self",
-        "other",
-        "result",
-        "input",
-        "weight",
-        "mat1",
-        "mat2",
-        "vec",
-        "tensor",
-        "tensor1",
-        "tensor2",
-        "batch1",
-        "batch2",
-        "target",
-        "ord",
-        "p",
-        "N",
-        "correction",
-        "scale",
-        "input_scale",
-        "values",
-        "indices",
-        "index",
-        "mask",
-    ]
-)
+_OPAQUE = frozenset({
+    "self", "other", "result", "input", "weight", "mat1", "mat2", "vec", "tensor", "tensor1", "tensor2",
+    "batch1", "batch2", "target", "ord", "p", "N", "correction", "scale", "input_scale", "values",
+    "indices", "index", "mask",
+})  # fmt: skip
 
 _PLAIN = {"self": "its input", "input": "its input"}
 """What to call an argument that the user has no word for, where torch's would mislead."""

@@ -103,7 +103,6 @@ def _evidence(
         unread=unread,
         unseen=standing.unseen,
         swapped=standing.swapped,
-        version_now=standing.version,
         torch_message=None,
         kept_bytes=ledger.account.kept,
         repaired=repaired,

@@ -116,7 +116,7 @@ def kernel_for(name: str, listeners: Listeners) -> tuple[str, Callable[..., Any]
     if packet.startswith(FILLS_AFTER_SAVING):
         written = WrittenArguments(written.positions[:-1], written.names)
     if not written.positions and not written.names:
-        return None if is_torchs(name) else (compat.WRITE_KEY, _doubted_kernel(op, name, listeners))
+        return None if is_torchs(name) else (compat.WRITE_KEY, _unverified_kernel(op, name, listeners))
     if has and (not is_torchs(name) or name in _BUILDING_BLOCKS_WITH_OUT):
         # `torch.library.custom_op` has a kernel there that bumps first and writes then: be before it
         original = torch.library.get_kernel(name, compat.VERSION_KEY).call_boxed
@@ -252,7 +252,7 @@ def _private_kernel(op: Any, listeners: Listeners) -> Callable[..., Any]:
     return kernel
 
 
-def _doubted_kernel(op: Any, name: str, listeners: Listeners) -> Callable[..., Any]:
+def _unverified_kernel(op: Any, name: str, listeners: Listeners) -> Callable[..., Any]:
     """An operation that isn't torch's own and declares no write.
 
     Not all schemas are true. Whether its inputs are the same afterwards is looked at in its 1st, 2nd,

@@ -13,27 +13,12 @@ UNDECLARED: dict[str, tuple[tuple[int, ...], int]] = dict.fromkeys(
 )
 
 # These collectives write their argument 0; their schemas don't say so.
-COLLECTIVES = frozenset(
-    [
-        "broadcast_",
-        "allreduce_",
-        "allreduce_coalesced_",
-        "reduce_",
-        "allgather_",
-        "_allgather_base_",
-        "allgather_coalesced_",
-        "gather_",
-        "scatter_",
-        "allgather_into_tensor_coalesced_",
-        "reduce_scatter_",
-        "_reduce_scatter_base_",
-        "reduce_scatter_tensor_coalesced_",
-        "alltoall_",
-        "alltoall_base_",
-        "recv_",
-        "recv_any_source_",
-    ]
-)
+COLLECTIVES = frozenset({
+    "broadcast_", "allreduce_", "allreduce_coalesced_", "reduce_", "allgather_", "_allgather_base_",
+    "allgather_coalesced_", "gather_", "scatter_", "allgather_into_tensor_coalesced_",
+    "reduce_scatter_", "_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_", "alltoall_",
+    "alltoall_base_", "recv_", "recv_any_source_",
+})  # fmt: skip
 
 # rrelu_with_noise saves its noise before the kernel fills it, and means the filled one.
 FILLS_AFTER_SAVING = "rrelu_with_noise"

@@ -166,9 +166,9 @@ def _begin(inherited: Callable[..., None]) -> Callable[..., None]:
             return
         function = type(ctx)._forward_cls
         forward = _thread.applying = _Forward(conflicts, function)
-        _lay(function, "forward")
+        _override(function, "forward")
         if forward.in_two:
-            _lay(function, "setup_context")
+            _override(function, "setup_context")
 
     return __init__
 
@@ -180,7 +180,7 @@ class _Method(staticmethod):  # type: ignore[type-arg]
         super().__init__(own.__func__ if isinstance(own, staticmethod) else own)
         self.name = name
         self.own = own
-        """What lay in the class."""
+        """What the class had."""
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         bind = getattr(self.own, "__get__", None)
@@ -195,7 +195,7 @@ _classes: weakref.WeakSet[Any] = weakref.WeakSet()
 """Those that have a ``_Method``."""
 
 
-def _lay(function: Any, name: str) -> None:
+def _override(function: Any, name: str) -> None:
     home = next(home for home in function.__mro__ if name in vars(home))
     own = vars(home)[name]
     if not isinstance(own, _Method):

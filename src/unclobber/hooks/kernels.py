@@ -53,7 +53,8 @@ class Kernels:
         """Kernels of torch's operations at our key, by namespace: they stay, out of reach while nobody
         listens.
 
-        So does the fallthrough for all others: a thread that still includes the key must find it passable.
+        So does the fallthrough for all others: where a thread still includes
+        the key, they are let through.
         """
         self._settled: set[str] = set()
         """Torch's operations that are done with: a kernel was registered to stay, or none is needed."""

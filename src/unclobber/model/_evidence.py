@@ -45,7 +45,6 @@ class Evidence:
     """The counter moved more often than the seen writes account for."""
     swapped: bool
     """``.data =`` gave the saved leaf other memory."""
-    version_now: int
     torch_message: str | None
     """What torch's own check says of this tensor; None where it says nothing."""
     detached: Write | None = None

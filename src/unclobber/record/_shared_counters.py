@@ -34,7 +34,7 @@ class _SharedCounter:
         """What moved the counter, oldest first, each with the storage that was written."""
 
 
-class _Doubted:
+class _UncertainCount:
     """In place of the log of a storage, for a write of which it shows only afterwards how often it has moved
     the counter: ``_foreach_add_``.
     """
@@ -45,7 +45,7 @@ class _Doubted:
         self._log: StorageLog | None = None
         self._before = 0
 
-    def over(self, log: StorageLog | None) -> _Doubted:
+    def over(self, log: StorageLog | None) -> _UncertainCount:
         """The same, for the storage's own log."""
         self._log, self._before = log, 0 if log is None else log.bumps
         return self
@@ -80,7 +80,7 @@ class SharedCounters:
 
     def written(
         self, tensor: torch.Tensor, key: int, event: Callable[[], WriteEvent], bumps: bool
-    ) -> _Doubted | None:
+    ) -> _UncertainCount | None:
         """``tensor``, of storage ``key``, is about to be written.
 
         Returns:
@@ -92,7 +92,7 @@ class SharedCounters:
         if shared.counter._version != tensor._version:
             return None
         if not bumps:
-            return _Doubted(shared, key, event())
+            return _UncertainCount(shared, key, event())
         shared.writes.append((key, event()))
         return None
 

@@ -24,17 +24,9 @@ class StorageLog:
     """The saves and writes of one storage. Kept alive by its saves alone."""
 
     __slots__ = (
-        "__weakref__",
-        "_by_extent",
-        "_log_limit",
-        "_saves",
-        "_saves_limit",
-        "_times",
-        "_undo_logs",
-        "bumps",
-        "serial",
-        "writes",
-    )
+        "__weakref__", "_by_extent", "_log_limit", "_saves", "_saves_limit", "_times", "_undo_logs",
+        "bumps", "serial", "writes",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.serial = 0

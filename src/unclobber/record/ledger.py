@@ -41,28 +41,11 @@ _FIRST_PRUNE = 4096
 _NEWEST = 8
 """Saves looked at for those of the running operation."""
 
-METADATA_ONLY = frozenset(
-    [
-        "set_",
-        "set_data",
-        "resize_",
-        "resize_as_",
-        "resize_as_sparse_",
-        "_resize_output_",
-        "t_",
-        "transpose_",
-        "swapaxes_",
-        "swapdims_",
-        "squeeze_",
-        "unsqueeze_",
-        "as_strided_",
-        "detach_",
-        "rename_",
-        "_coalesced_",
-        "sparse_resize_",
-        "sparse_resize_and_clear_",
-    ]
-)
+METADATA_ONLY = frozenset({
+    "set_", "set_data", "resize_", "resize_as_", "resize_as_sparse_", "_resize_output_", "t_",
+    "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "as_strided_", "detach_",
+    "rename_", "_coalesced_", "sparse_resize_", "sparse_resize_and_clear_",
+})  # fmt: skip
 """Operations that torch counts as writes but that change no element of the old memory."""
 
 
@@ -140,7 +123,7 @@ class Ledger:
         self._watched_limit = _FIRST_PRUNE
         self._lock = threading.RLock()
 
-    # --- fed by observe -------------------------------------------------------------------------
+    # --- fed by hooks ---------------------------------------------------------------------------
 
     def prune(self) -> None:
         """Forget queued saves that have died; the queue then doubles before it is looked at again."""
@@ -513,15 +496,15 @@ class Ledger:
                         operation, frames.of_program(), frames.actor(), bumps=True, version=_version(tensor)
                     )
 
-                doubted = None
+                uncertain = None
                 try:
                     key = compat.storage_key_or_none(tensor)
                     if key is not None:
-                        doubted = counters.written(tensor, key, event, bumps)
+                        uncertain = counters.written(tensor, key, event, bumps)
                 except Exception as error:
                     self._not_recorded(tensor, error)
                 log = before_write(tensor, operation, bumps, *rest)
-                return log if doubted is None else doubted.over(log)
+                return log if uncertain is None else uncertain.over(log)
 
             # On the object: programs that exchange no memory pay nothing for this.
             self.before_write = before_write_counted  # type: ignore[method-assign,assignment]

@@ -82,19 +82,8 @@ class LogEntry:
     """Where a save stands in the log of its storage."""
 
     __slots__ = (
-        "bumps",
-        "detached",
-        "history",
-        "log",
-        "lost",
-        "nth",
-        "original",
-        "position",
-        "sealed",
-        "since",
-        "swap",
-        "undo_log",
-        "unseen",
+        "bumps", "detached", "history", "log", "lost", "nth", "original", "position", "sealed", "since",
+        "swap", "undo_log", "unseen",
     )  # fmt: skip
 
     def __init__(self, log: Log | None, since: int, bumps: int, nth: int, unseen: bool) -> None:

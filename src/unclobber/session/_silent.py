@@ -26,7 +26,7 @@ from .telling import Certain, fault_in
 C = TypeVar("C", bound=Conflict)
 
 
-class Teller(Protocol):
+class WatchingSession(Protocol):
     """What is asked of the session: its policy, and that it keeps findings and tells of them."""
 
     active: bool
@@ -66,7 +66,7 @@ _CODES = {"ctx": "UC103", "recompute": "UC105"}
 class SilentConflicts:
     """The ``Conflicts`` of one session."""
 
-    def __init__(self, session: Teller) -> None:
+    def __init__(self, session: WatchingSession) -> None:
         self._session = session
         self.ledger: Ledger = session.ledger
 
@@ -125,7 +125,7 @@ class _Story(ABC, Generic[C]):
     """Made anew each time, for torch's error."""
     cause: BaseException | None = None
 
-    def __init__(self, conflict: C, session: Teller) -> None:
+    def __init__(self, conflict: C, session: WatchingSession) -> None:
         self.conflict = conflict
         self.session = session
         self.is_guard = session.policy == "guard"
@@ -156,7 +156,7 @@ class _OnCtxStory(_Story[conflicts.StaleOnCtx]):
 
     can_be_repaired = True
 
-    def __init__(self, conflict: conflicts.StaleOnCtx, session: Teller) -> None:
+    def __init__(self, conflict: conflicts.StaleOnCtx, session: WatchingSession) -> None:
         super().__init__(conflict, session)
         self.repaired = self.is_guard and session.active
 
@@ -230,7 +230,7 @@ class _NotReturnedStory(_Story[conflicts.DirtyNotReturned]):
 
     again = True
 
-    def __init__(self, conflict: conflicts.DirtyNotReturned, session: Teller) -> None:
+    def __init__(self, conflict: conflicts.DirtyNotReturned, session: WatchingSession) -> None:
         super().__init__(conflict, session)
         self.cause = conflict.error
 

@@ -98,12 +98,14 @@ def anything(node: ast.expr, values: LiveValues, place: Place) -> str | None:
     if isinstance(called, torch.nn.Module):
         return name if is_library_class(type(called)) and type(called) is not torch.nn.Sequential else None
     return (
-        name if getattr(called, "__module__", "").split(".")[0] == "torch" or not _is_pure(called) else None
+        name
+        if getattr(called, "__module__", "").split(".")[0] == "torch" or not _runs_python(called)
+        else None
     )
 
 
-def _is_pure(value: Any) -> bool:
-    """Whether calling ``value`` may run Python code of the program's."""
+def _runs_python(value: Any) -> bool:
+    """Whether calling ``value`` may run Python code."""
     return not isinstance(value, type(torch.add))
 
 

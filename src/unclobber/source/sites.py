@@ -47,17 +47,11 @@ _INSTALLED = re.compile(
 _GENERATED = ("<frozen ", "<eval_with_key>", "<attrs generated", "<__array_function__")
 
 # Frames that every module call, operator or dispatch mode goes through: they say nothing.
-_PLUMBING = frozenset(
-    {
-        "Module._call_impl",
-        "Module._call_impl.<locals>.inner",
-        "Module._wrapped_call_impl",
-        "_handle_torch_function_and_wrap_type_error_to_not_implemented.<locals>.wrapped",
-        "_disable_dynamo.<locals>.inner",
-        "DisableContext.__call__.<locals>._fn",
-        "handle_torch_function",
-    }
-)
+_PLUMBING = frozenset({
+    "Module._call_impl", "Module._call_impl.<locals>.inner", "Module._wrapped_call_impl",
+    "_handle_torch_function_and_wrap_type_error_to_not_implemented.<locals>.wrapped",
+    "_disable_dynamo.<locals>.inner", "DisableContext.__call__.<locals>._fn", "handle_torch_function",
+})  # fmt: skip
 
 _PLUMBING_FILES = (os.path.join("torch", "_ops.py"), os.path.join("torch", "_library", ""))
 """What calls a registered operation's kernel."""

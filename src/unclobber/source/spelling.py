@@ -13,8 +13,7 @@ from types import CodeType
 
 from ..derivatives import Rule, by_node, read_for, why, why_words
 from ..model import Extent, Site
-from ..parsing import parse_expression
-from ..torch_internals import compat, views
+from ..torch_internals import compat
 from ._stack import Stack
 from .callables import LINEAR, MODULES, PYTHON_FUNCTIONS, Form
 from .operands import Edges, Operands, bind_call, bind_code, callee, imported, is_torch, operands
@@ -306,32 +305,6 @@ def spell_argument(stack: Stack, position: int) -> str | None:
     if len(args) <= position or any(isinstance(arg, ast.Starred) for arg in args):
         return None
     return _text(args[position], place[0].source)
-
-
-def base_of(expression: str) -> str | None:
-    """The tensor that a written expression belongs to: ``d`` of ``d[:]``, ``x`` of ``x.data[0]``.
-
-    Example:
-        >>> base_of("self.h[:, 0]"), base_of("x.data"), base_of("w.detach().view(-1)[2:]")
-        ('self.h', 'x', 'w')
-    """
-    try:
-        node: ast.expr = parse_expression(expression)
-    except SyntaxError:
-        return None
-    while True:
-        if isinstance(node, ast.Subscript) or (
-            isinstance(node, ast.Attribute) and node.attr in views.attributes()
-        ):
-            node = node.value
-        elif (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and (node.func.attr in views.methods() or node.func.attr.endswith("_"))
-        ):
-            node = node.func.value
-        else:
-            return ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
 
 
 def _written(found: Located, between: Sequence[CodeType], operation: str) -> ast.expr | str | None:
