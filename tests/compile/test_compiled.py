@@ -11,6 +11,7 @@ from torch._dynamo.utils import counters
 
 import unclobber
 import warm
+from torch_words import quiet_script
 from unclobber.report import to_text
 from unclobber.source import sites
 
@@ -18,6 +19,7 @@ from unclobber.source import sites
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning"),
+    quiet_script,
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
@@ -130,9 +131,18 @@ def checkpoint_at_once() -> Callable[..., Any]:
 
 
 def checkpoint_calls(name: str) -> bool:
-    """Whether ``checkpoint`` looks up a function of this name when it is called."""
-    code = getattr(checkpoint_at_once(), "__code__", None)
-    return code is not None and name in code.co_names
+    """Whether ``checkpoint``, or what it calls of its own module, looks up a function of this name there."""
+    entry = checkpoint_at_once()
+    home, seen = vars(sys.modules[entry.__module__]), set()
+    todo: list[Any] = [entry]
+    while todo:
+        code = getattr(todo.pop(), "__code__", None)
+        if code is not None and code not in seen:
+            seen.add(code)
+            if name in code.co_names:
+                return True
+            todo += [home.get(called) for called in code.co_names]
+    return False
 
 
 def is_checkpoint(node: Any) -> bool:
