@@ -1,4 +1,4 @@
-"""Values rebuilt on another stream than the writes ran on; streams are stood in for, so no device is needed."""
+"""Values rebuilt on another stream than the writes ran on; streams are stood in for: no device is needed."""
 
 import pytest
 import torch
