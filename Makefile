@@ -20,9 +20,13 @@ DOCS_STAMP := $(VENV)/.unclobber-docs-installed
 help:  ## Show the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
+# PYTHON says which one .venv is made with: a version (3.12) or a path.
+PYTHONS := python3.11 python3.12 python3.13 python3.14 python3
+$(STAMP): PYTHONS := $(if $(PYTHON),python$(PYTHON) $(PYTHON),$(PYTHONS))
+
 # Sets `found` in a recipe to the first Python that is new enough and can make environments.
 define FIND_PYTHON
-for python in python3.11 python3.12 python3.13 python3.14 python3; do \
+for python in $(PYTHONS); do \
   if $$python -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
   then found=$$python; break; fi; \
 done; \
@@ -54,6 +58,10 @@ compat:  ## Run the tests on another torch, TORCH=2.15.0; writes a row of docs/c
 	@$(FIND_PYTHON); \
 	$$found tools/compat.py "$(TORCH)" $(if $(PYTHON),--python "$(PYTHON)") $(if $(ENV),--env "$(ENV)") \
 	  --workers $(WORKERS) --part "$(PYTEST_ARGS)"
+
+# No environment is made: the torch that is installed there is the one that drives the GPU.
+gpu:  ## Tests and costs on CUDA, with PYTHON=python3; writes benchmarks/RESULTS-gpu.md
+	@$(if $(PYTHON),$(PYTHON),python3) tools/gpu.py
 
 lint: $(STAMP)  ## Check style and types
 	$(PY) -m ruff check --no-cache .
