@@ -45,6 +45,10 @@ class Culprit:
     def __enter__(self) -> Culprit:
         self._tracing = sys.gettrace() is None
         if self._tracing:
+            if sys.version_info[:2] == (3, 12):
+                # It tells of instructions only where some frame had asked for them before ``settrace``.
+                sys._getframe().f_trace_opcodes = True
+                sys._getframe().f_trace_opcodes = False
             sys.settrace(self._called)
         return self
 
