@@ -210,9 +210,13 @@ def made(torch: str, wanted: str | None) -> Environment:
             _see_room(folder)
             say(f"making {folder.relative_to(ROOT)}: this takes minutes")
             subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
-        pip(own, torch, version, ["--upgrade", "pip"])
-        pip(own, torch, version, needed)
-        pip(own, torch, version, ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
+        try:
+            pip(own, torch, version, ["--upgrade", "pip"])
+            pip(own, torch, version, needed)
+            pip(own, torch, version, ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
+        except CompatError:
+            shutil.rmtree(folder)  # half of one serves nobody
+            raise
         stamp.write_text("\n".join(needed), encoding="utf-8")
     return Environment(own, torch, version, ours=True)
 
