@@ -15,10 +15,26 @@ WORKERS ?= 2
 PYTEST_ARGS ?=
 DOCS_STAMP := $(VENV)/.unclobber-docs-installed
 
-.PHONY: help setup test lint demo bench sweep realworld docs dist clean
+.PHONY: help setup test compat gpu lint demo bench sweep realworld docs dist clean
 
 help:  ## Show the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
+
+# PYTHON says which one .venv is made with: a version (3.12) or a path.
+PYTHONS := python3.11 python3.12 python3.13 python3.14 python3
+$(STAMP): PYTHONS := $(if $(PYTHON),python$(PYTHON) $(PYTHON),$(PYTHONS))
+
+# Sets `found` in a recipe to the first Python that is new enough and can make environments.
+define FIND_PYTHON
+for python in $(PYTHONS); do \
+  if $$python -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+  then found=$$python; break; fi; \
+done; \
+if [ -z "$${found:-}" ]; then \
+  echo "make: no Python 3.11 or newer (with its venv module) on PATH; install one, then run make again" >&2; \
+  exit 1; \
+fi
+endef
 
 setup: $(STAMP)  ## Make .venv with the package and everything for developing it
 
@@ -26,14 +42,7 @@ setup: $(STAMP)  ## Make .venv with the package and everything for developing it
 # `--group` needs pip 25.1, so pip comes first.
 $(STAMP): pyproject.toml constraints.txt
 	@if ! [ -x $(PY) ]; then \
-	  for python in python3.11 python3.12 python3.13 python3.14 python3; do \
-	    if $$python -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
-	    then found=$$python; break; fi; \
-	  done; \
-	  if [ -z "$${found:-}" ]; then \
-	    echo "make: no Python 3.11 or newer (with its venv module) on PATH; install one, then run make again" >&2; \
-	    exit 1; \
-	  fi; \
+	  $(FIND_PYTHON); \
 	  echo "Making $(VENV) with $$($$found --version)"; \
 	  $$found -m venv $(VENV); \
 	fi
@@ -43,6 +52,16 @@ $(STAMP): pyproject.toml constraints.txt
 
 test: lint  ## Lint, then run the tests
 	$(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+# PYTHON is a version (3.12) or a path, ENV an environment that is there. A part (PYTEST_ARGS) is not written down.
+compat:  ## Run the tests on another torch, TORCH=2.15.0; writes a row of docs/compatibility.md
+	@$(FIND_PYTHON); \
+	$$found tools/compat.py "$(TORCH)" $(if $(PYTHON),--python "$(PYTHON)") $(if $(ENV),--env "$(ENV)") \
+	  --workers $(WORKERS) --part "$(PYTEST_ARGS)"
+
+# No environment is made: the torch that is installed there is the one that drives the GPU.
+gpu:  ## Tests and costs on CUDA, with PYTHON=python3; writes benchmarks/RESULTS-gpu.md
+	@$(if $(PYTHON),$(PYTHON),python3) tools/gpu.py
 
 lint: $(STAMP)  ## Check style and types
 	$(PY) -m ruff check --no-cache .
@@ -87,5 +106,5 @@ dist: $(STAMP)  ## Build sdist and wheel, and test the wheel in an environment o
 	$(PY) tools/check_dist.py dist
 
 clean:  ## Delete what the other targets made
-	rm -rf $(VENV) $(REALWORLD) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/codes docs/tables
+	rm -rf $(VENV) $(REALWORLD) .venv-compat build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/codes docs/tables
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -50,7 +50,9 @@ class Timing:
     ratio_high: float
 
 
-def interleaved(step: Callable[[], None], rounds: int, steps: int) -> dict[str, Timing]:
+def interleaved(
+    step: Callable[[], None], rounds: int, steps: int, clock: Callable[[], float] = clock
+) -> dict[str, Timing]:
     """Run ``step`` in every mode, in rounds; each round enters a context once.
 
     The modes of a round come in random order, the same in every run: each finds caches and the allocator
@@ -64,11 +66,11 @@ def interleaved(step: Callable[[], None], rounds: int, steps: int) -> dict[str, 
     for n in range(rounds):
         modes = CLOSE if n % EVERY else tuple(MODES)
         for mode in shuffled.sample(modes, len(modes)):
-            times[mode][n] = _round(MODES[mode], step, steps)
+            times[mode][n] = _round(MODES[mode], step, steps, clock)
     return _summarise(times)
 
 
-def _round(context: Context, step: Callable[[], None], steps: int) -> list[float]:
+def _round(context: Context, step: Callable[[], None], steps: int, clock: Callable[[], float]) -> list[float]:
     found = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # detect_anomaly warns that it is slow

@@ -127,12 +127,19 @@ def planted(
         return original(*args, **kwargs)
 
     consts = tuple(fault if const == 987654321 else const for const in _stand_in.__code__.co_consts)
-    function.__code__ = _stand_in.__code__.replace(
+    stand_in = _stand_in.__code__.replace(
         co_consts=consts, co_filename=code.co_filename, co_name=code.co_name, co_qualname=code.co_qualname
     )
+    _give(function, stand_in)
     try:
         yield raised
     finally:
+        _give(function, code)
+
+
+def _give(function: FunctionType, code: CodeType) -> None:
+    with warnings.catch_warnings():  # from 3.13 on, where one of the two is a generator's
+        warnings.simplefilter("ignore", DeprecationWarning)
         function.__code__ = code
 
 

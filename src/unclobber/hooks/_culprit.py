@@ -45,6 +45,9 @@ class Culprit:
     def __enter__(self) -> Culprit:
         self._tracing = sys.gettrace() is None
         if self._tracing:
+            if sys.version_info[:2] == (3, 12):
+                # It tells of instructions only where some frame had asked for them before ``settrace``.
+                sys._getframe().f_trace_opcodes = True
             sys.settrace(self._called)
         return self
 
@@ -57,6 +60,7 @@ class Culprit:
     def _called(self, frame: FrameType, event: str, argument: Any) -> Any:
         if self._looks <= 0 or self.stack or is_library(frame.f_code):
             return None
+        frame.f_trace = self._stepped  # first: Python 3.13 overhears the next line where there is none
         frame.f_trace_opcodes = True
         frame.f_trace_lines = False
         self._running.append(frame)

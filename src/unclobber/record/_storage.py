@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ..torch_internals import compat
+from . import _streams
 from ._extents import Extents
 from ._region import Region, overlap, region_of
 from ._undo import Account, OldValues, UndoLog, keep
@@ -125,6 +126,9 @@ class StorageLog:
             return
         if region.hi - shift > target.untyped_storage().nbytes():
             return  # the storage was shrunk behind the tensor: reading it would leave its memory
+        if not target.is_cpu and (stream := _streams.current(target)) is not None:
+            for undo_log in undo_logs:
+                undo_log.streams.add(stream)
         data = None
         nbytes = region.nbytes
         if selection is not None:

@@ -12,10 +12,12 @@ putting the records back over it, newest first.
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import torch
 
 from ..torch_internals import compat
+from . import _streams
 from ._region import Region
 from .content import each_once
 from .selection import Selection
@@ -98,6 +100,13 @@ class OldValues:
         if hasattr(self, "nbytes"):  # not where the copy itself failed
             self.account.remove(self.nbytes)
 
+    def used_on(self, stream: Any) -> None:
+        """The allocator may not hand this memory on before what ``stream`` has to do now is done."""
+        self.data.record_stream(stream)
+        for part in () if self.selection is None else self.selection.index:
+            if isinstance(part, torch.Tensor):
+                part.record_stream(stream)
+
     def restore(self, view: torch.Tensor) -> None:
         """Put the values back into ``view``, which has the geometry of the written tensor."""
         if self.selection is None:
@@ -130,7 +139,7 @@ class UndoLog:
 
     __slots__ = (
         "__weakref__", "_cache", "alias", "bits", "dtype", "now", "recorded", "recorded_bytes",
-        "region", "whole_only",
+        "region", "streams", "whole_only",
     )  # fmt: skip
 
     def __init__(self, alias: torch.Tensor, region: Region) -> None:
@@ -146,6 +155,8 @@ class UndoLog:
         self.whole_only = region.nbytes > region.hi - region.lo
         """Windows that share elements with each other (``unfold``) can't be put back piece by piece."""
         self._cache: tuple[LogPosition, torch.Tensor] | None = None
+        self.streams: set[Any] = set()
+        """Where its memory was written and copied, on a device with streams."""
 
     def open(self, alias: torch.Tensor) -> LogPosition:
         """A save was made: from now on the present value matters (again). Returns the present position."""
@@ -170,6 +181,7 @@ class UndoLog:
 
         Always a copy: backward code may scribble on what it unpacks, and asks again later.
         """
+        here = self._wait_for_writes(position) if self.streams else None
         records: list[OldValues] = []
         base: torch.Tensor | None = None
         at: LogPosition = position
@@ -186,6 +198,8 @@ class UndoLog:
         if base is None:
             assert self.alias is not None  # the newest position of an open undo log
             base = compat.physical(self.alias)
+        if here is not None and at.record is not None:
+            base.record_stream(here)
         if not records:
             return compat.with_bits(self._copied(base), *self.bits)
         value = self._replay(base, records)
@@ -193,6 +207,29 @@ class UndoLog:
             self._cache = (position, value)
             value = value.clone()
         return compat.with_bits(value, *self.bits)
+
+    def _wait_for_writes(self, position: LogPosition) -> Any:
+        """Let what is to come wait for the writes in other streams, and their copies wait to be freed.
+
+        Backward runs an operation's derivative on the stream of that operation. The program need not have
+        ordered it after a write whose result backward does not want.
+
+        Returns:
+            The present stream; None where all ran on it.
+        """
+        assert position.record is not None
+        here = _streams.current(position.record.data)
+        others = self.streams - {here}
+        if not others:
+            return None
+        for stream in others:
+            here.wait_stream(stream)
+        at: LogPosition | None = position
+        while at is not None and at.record is not None:
+            at.record.used_on(here)
+            at = at.next
+        self.streams.add(here)  # for what is cached here
+        return here
 
     def _copied(self, base: torch.Tensor) -> torch.Tensor:
         """A copy laid out as what was saved: kernels round differently for another layout."""

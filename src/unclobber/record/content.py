@@ -13,6 +13,7 @@ import ctypes
 import torch
 
 from ..torch_internals import compat
+from . import _streams
 
 _CHUNK = 1 << 18
 """Bytes hashed at a time: small enough to stay in the cache between copying and hashing."""
@@ -22,10 +23,10 @@ def digest(tensor: torch.Tensor) -> int | None:
     """A number that depends on every bit of a strided tensor, any shape and dtype, and on its place.
 
     Returns:
-        None where there is no content to look at: meta, sparse, a subclass of its own, or a storage
-        that was shrunk behind the tensor.
+        None where there is no content to look at: meta, sparse, a subclass of its own, a storage that was
+        shrunk behind the tensor, or a CUDA graph that is being captured.
     """
-    if not compat.is_plain(tensor) or tensor.is_meta:
+    if not compat.is_plain(tensor) or tensor.is_meta or _streams.capturing(tensor):
         return None
     if tensor.is_cpu and tensor.is_contiguous():
         return _of_bytes(tensor) if _in_storage(tensor) else None  # nothing of torch's runs here

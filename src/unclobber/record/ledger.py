@@ -21,6 +21,7 @@ import torch
 from ..model import Reached
 from ..source import frames
 from ..torch_internals import compat
+from . import _streams
 from ._by_address import SavesByAddress
 from ._fingerprint import ProgramPoint
 from ._region import overlap, region_of
@@ -61,7 +62,8 @@ class Standing:
     value: torch.Tensor | None
     """What was saved, rebuilt from undo records; None where nothing was overwritten, or unknown."""
     changed: bool
-    """Whether any saved element is different now (bit for bit). False where it can't be known."""
+    """Whether any saved element is different now (bit for bit). False where it can't be known, but while
+    a CUDA graph is captured: there each write counts."""
     swapped: bool
     """Whether that is because ``.data =`` or ``set_`` gave the tensor memory with other values."""
     now: torch.Tensor
@@ -312,6 +314,7 @@ class Ledger:
             and compat.is_plain(t)
             and not t.is_meta
             and t.numel() * t.itemsize <= LARGEST_COPY
+            and not _streams.capturing(t)
         ]
         if not tensors:
             return None
@@ -603,15 +606,16 @@ class Ledger:
         value = None
         changed = swapped = False
         with torch.no_grad(), compat.unseen_by_torch():
+            unknown = _streams.capturing(now)
             if (
                 entry.undo_log is not None
                 and entry.position is not None
                 and entry.position.record is not None
             ):
                 value = entry.undo_log.value_at(entry.position)
-                changed = not (_in_memory(now) and same_bits(value, now))
+                changed = unknown or not (_in_memory(now) and same_bits(value, now))
             elif now is not alias:
-                changed = not (_in_memory(now) and same_bits(alias, now))
+                changed = unknown or not (_in_memory(now) and same_bits(alias, now))
         if changed and entry.swap is not None:
             swapped = self._brought_others(saved, entry.swap, alias if value is None else value)
         return Standing(saved, version, unseen, value, changed, swapped, now)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ..torch_internals import compat
+from . import _streams
 from ._region import Region, region_of
 
 
@@ -133,7 +134,10 @@ _SELECTORS: dict[str, Callable[[tuple[Any, ...], dict[str, Any]], Selection | No
 
 
 def physical_take(selection: Selection, tensor: torch.Tensor) -> torch.Tensor | None:
-    """The raw values of the selected elements, without lazy bits; None where the index does not fit."""
+    """The raw values of the selected elements, without lazy bits; None where the index does not fit, or
+    where a mask can't be counted: while a CUDA graph is captured."""
+    if _streams.capturing(tensor):
+        return None
     try:
         return selection.take(compat.physical(tensor))
     except (IndexError, RuntimeError):

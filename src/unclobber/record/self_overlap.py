@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ..torch_internals import compat
+from . import _streams
 from ._region import overlap, region_of
 from .content import same_bits
 
@@ -43,7 +44,7 @@ def overlaps_itself(
         run = getattr(torch, operation, None)
     else:
         run = getattr(torch.Tensor, operation, None) if args[0] is target else None
-    if run is None:
+    if run is None or _streams.capturing(target):
         return False
     tensors = [target, *shared]
     with torch.no_grad(), compat.unseen_by_torch():

@@ -1,0 +1,23 @@
+"""Each test runs on the CPU, too, where what it tests exists there: only the device differs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+NO_DEVICE = "needs a CUDA device; `make gpu` runs it"
+
+
+def pytest_collection_modifyitems(items):
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason=NO_DEVICE))
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request):
+    """Name of the device; work that a test left on it is done before the next one begins."""
+    yield request.param
+    if request.param == "cuda":
+        torch.cuda.synchronize()
