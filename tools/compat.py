@@ -215,7 +215,8 @@ def made(torch: str, wanted: str | None) -> Environment:
             pip(own, torch, version, needed)
             pip(own, torch, version, ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
         except CompatError:
-            shutil.rmtree(folder)  # half of one serves nobody
+            if not stamp.exists():
+                shutil.rmtree(folder)  # half of one serves nobody
             raise
         stamp.write_text("\n".join(needed), encoding="utf-8")
     return Environment(own, torch, version, ours=True)

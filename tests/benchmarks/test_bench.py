@@ -57,6 +57,14 @@ def test_workloads_train():
     small_mlp(torch.optim.SGD)()
 
 
+def test_steps_for_a_gpu_train():
+    """At their small sizes, on the CPU: all but the device is as it is measured."""
+    from gpu import WORKLOADS
+
+    for workload in WORKLOADS:
+        workload.make("cpu", True)()
+
+
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     "name",

@@ -18,9 +18,9 @@ ROOT = Path(__file__).parents[2]
 
 def load(name):
     """A script of ``tools``, as a module."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"tools_{name}", ROOT / "tools" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # where its dataclasses look for their annotations
+    sys.modules[module.__name__] = module  # where its dataclasses look for their annotations
     spec.loader.exec_module(module)
     return module
 
