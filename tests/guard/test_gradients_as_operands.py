@@ -8,14 +8,14 @@ import pytest
 import torch
 
 import unclobber
-from unclobber.hooks.rest import Rest
+from unclobber.hooks.pause import PauseInBackward
 from unclobber.torch_internals.engine import engine
 
 
 def may_rest():
     """Whether a backward that began now would run unseen."""
-    (rest,) = [one for one in engine._subscribers if isinstance(one, Rest)]
-    return rest.allowed()
+    (pause,) = [one for one in engine._subscribers if isinstance(one, PauseInBackward)]
+    return pause.allowed()
 
 
 def _hypergradient(read, between=None, *, copy=False):

@@ -131,9 +131,9 @@ def test_an_unsafe_change_is_caught(monkeypatch):
 def _with_a_key(report):
     import dataclasses
 
-    from unclobber.memory import Candidate
+    from unclobber.memory import InPlaceCandidate
 
-    one = Candidate(None, "sub_", "self", (), 1, 1, 0, keys=(("any",),))
+    one = InPlaceCandidate(None, "sub_", "self", (), 1, 1, 0, keys=(("any",),))
     return dataclasses.replace(report, candidates=(one,))
 
 

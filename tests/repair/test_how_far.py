@@ -94,6 +94,23 @@ def test_the_end_decides(last, monkeypatch, quick, more):
     assert "y = w.exp().clone()" in edited
 
 
+def test_where_none_of_the_best_holds_to_its_end(last, monkeypatch):
+    """The search goes on with those that come after them."""
+    monkeypatch.setattr(_search, "QUICK", 0.0)
+    confirmed, batches = _search.Search._confirmed, []
+
+    def refusing_the_first(search, found):
+        batches.append([repair.hides for repair, _ in found])
+        return [] if len(batches) == 1 else confirmed(search, found)
+
+    monkeypatch.setattr(_search.Search, "_confirmed", refusing_the_first)
+    found = last(BROKEN.replace("y += 1", "kept = [y]\ny += 1").replace("backward()", "backward()\ndel kept"))
+    assert isinstance(found, Proved), found
+    assert [set(hide) for hide in batches] == [{False}, {True}]
+    assert found.best.hides
+    assert found.best.proof.verified == "whole-run"
+
+
 def test_nothing_is_left_in_the_folder(last, tmp_path):
     """Runs write into copies."""
     last(BROKEN + "open('log', 'w').write('x')\ntorch.save(w, 'w.pt')\nimport os; os.mkdir('runs')")

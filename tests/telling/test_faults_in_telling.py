@@ -127,12 +127,12 @@ def test_all_that_tells_is_found():
     """The functions are from every part that describes, judges and shows, the programs of every code."""
     modules = {function.partition(":")[0].removeprefix("unclobber.") for function in told_by()}
     assert {
-        "evidence.describe", "evidence.refused", "evidence.sentence", "evidence.reads", "evidence.stretch",
+        "evidence.describe", "evidence.refused", "evidence.sentence", "evidence.reads", "evidence.line_range",
         "evidence.freed", "evidence.save", "evidence.write", "evidence.need", "evidence._live",
-        "evidence._spent", "evidence._targets", "evidence._written", "session._silent", "parsing.texts",
-        "judge", "judge._words", "judge.rules.uc101", "judge.rules.uc301", "report._text", "report._snippet",
-        "source.sites", "source.syntax", "source.spelling", "source.owners", "source.origins",
-        "derivatives._words",
+        "evidence._second_backward", "evidence._targets", "evidence._written", "session._silent",
+        "parsing.texts", "judge", "judge._words", "judge.rules.uc101", "judge.rules.uc301", "report._text",
+        "report._snippet", "source.sites", "source.syntax", "source.spelling", "source.owners",
+        "source.origins", "derivatives._words",
     } <= modules  # fmt: skip
     assert len(told_by()) > 200
     assert {code for code, _ in PROGRAMS.values()} == set(unclobber.model.CODES)

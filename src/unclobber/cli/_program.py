@@ -21,7 +21,7 @@ _AFTER_A_FAILURE = 3.0
 
 
 @dataclass(frozen=True)
-class Ending:
+class ProgramEnd:
     """The end of a program's body."""
 
     exit_code: int = 0
@@ -37,7 +37,7 @@ class Ending:
 
 def run(
     target: Target, is_finding: Callable[[BaseException], bool], *, story_follows: Callable[[], bool]
-) -> Ending:
+) -> ProgramEnd:
     """Run a program to the end of its body and show an uncaught exception.
 
     Args:
@@ -50,20 +50,20 @@ def run(
     except UsageError:
         raise
     except SystemExit as exit_:
-        return Ending(_exit_code(exit_.code))
+        return ProgramEnd(_exit_code(exit_.code))
     except KeyboardInterrupt as interrupt:
         show(interrupt)
-        return Ending(130, failed=True, interrupted=True)
+        return ProgramEnd(130, failed=True, interrupted=True)
     except BaseException as error:
         refused = is_finding(error)
         # A hook of the program's own (a logger, a crash reporter) is part of what the program does.
         told = refused and story_follows() and is_default_hook(sys.excepthook)
         hook_code = None if told else show(error)
-        return Ending(1 if hook_code is None else hook_code & 0xFF, failed=not refused, refused=refused)
-    return Ending()
+        return ProgramEnd(1 if hook_code is None else hook_code & 0xFF, failed=not refused, refused=refused)
+    return ProgramEnd()
 
 
-def wait_for_threads(ending: Ending) -> Ending:
+def wait_for_threads(ending: ProgramEnd) -> ProgramEnd:
     """Do what the interpreter does next: let ``concurrent.futures`` shut down, join the other threads.
 
     It is done early because what those threads write and need belongs to the report. Joining them by
@@ -75,11 +75,11 @@ def wait_for_threads(ending: Ending) -> Ending:
         threading._shutdown()  # type: ignore[attr-defined]
     except KeyboardInterrupt as interrupt:
         show(interrupt)
-        return Ending(130, failed=True, interrupted=True)
+        return ProgramEnd(130, failed=True, interrupted=True)
     return ending
 
 
-def wait_for_children(ending: Ending) -> Ending:
+def wait_for_children(ending: ProgramEnd) -> ProgramEnd:
     """Do what the interpreter does then, if it would wait for a process that the program started.
 
     What such a process finds belongs to the report. ``multiprocessing`` waits in an exit handler, and what
@@ -99,7 +99,7 @@ def wait_for_children(ending: Ending) -> Ending:
                 child.join(max(0.0, end - time.monotonic()))
     except KeyboardInterrupt as interrupt:
         show(interrupt)
-        return Ending(130, failed=True, interrupted=True)
+        return ProgramEnd(130, failed=True, interrupted=True)
     return ending
 
 

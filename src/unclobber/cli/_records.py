@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..model import Finding, Report
-from ._program import Ending
+from ._program import ProgramEnd
 
 State = Literal["absent", "running", "ended", "died"]
 
@@ -34,7 +34,7 @@ class ProcessRecord:
     state: State
     report: Report | None = None
     """Its own, complete; None unless it has ended."""
-    ending: Ending | None = None
+    ending: ProgramEnd | None = None
     so_far: tuple[Finding, ...] = ()
     """What it has found, as far as it was written down."""
 
@@ -192,7 +192,7 @@ class Records(Folder):
         with open(self._file(self.number, "findings"), "ab") as stream:
             stream.write(pickle.dumps(finding))
 
-    def end(self, report: Report, ending: Ending) -> None:
+    def end(self, report: Report, ending: ProgramEnd) -> None:
         """Say that this process's program has ended."""
         self._put(self._file(self.number, "end"), (report, ending))
 

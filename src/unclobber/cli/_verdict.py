@@ -10,10 +10,10 @@ from ..model import Finding, Report
 from ..model.text import plural, size
 
 if TYPE_CHECKING:
-    from ._program import Ending
+    from ._program import ProgramEnd
 
 
-def complete(report: Report, uncaught: Iterable[Finding], ending: Ending, *, exit_zero: bool) -> Report:
+def complete(report: Report, uncaught: Iterable[Finding], ending: ProgramEnd, *, exit_zero: bool) -> Report:
     """Put the command's exit code into a session's report, and any finding that ended the program.
 
     A program's own failure, and a code of its own that isn't 0, stay. Findings make 1 of a 0; those that

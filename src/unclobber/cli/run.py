@@ -11,7 +11,7 @@ from ..model import UnclobberError
 from ..report import FORMATS
 from ._delivery import Delivery
 from ._errors import InternalError
-from ._program import Ending, die_interrupted, run, wait_for_children, wait_for_threads
+from ._program import ProgramEnd, die_interrupted, run, wait_for_children, wait_for_threads
 from ._target import target_of
 from ._torch import require_torch
 from ._verdict import complete
@@ -112,7 +112,7 @@ def command(
 
     ranks = Ranks.join()
 
-    def tell(ending: Ending) -> int:
+    def tell(ending: ProgramEnd) -> int:
         report = session.report(script_failed=ending.failed)
         report = complete(report, uncaught, ending, exit_zero=exit_zero)
         report = complete(children.gather(report, failed=ending.failed), (), ending, exit_zero=exit_zero)

@@ -6,7 +6,7 @@ Nothing here looks at a running program; names and lines come from :mod:`unclobb
 
 from ._composites import ALIASES
 from ._result_again import may_save_result_again
-from ._rule import Argument, Gradient, Kept, Rule
+from ._rule import Argument, GradientFormula, Rule, SavedRole
 from ._shape_only import reads_shape_alone
 from ._words import read_for, why, why_words
 from .torch_table import by_node, by_operation, table
@@ -14,9 +14,9 @@ from .torch_table import by_node, by_operation, table
 __all__ = [
     "ALIASES",
     "Argument",
-    "Gradient",
-    "Kept",
+    "GradientFormula",
     "Rule",
+    "SavedRole",
     "by_node",
     "by_operation",
     "card",

@@ -69,8 +69,8 @@ FORMULAS: dict[str, Callable[[Arguments], str]] = {
 """By helper: its call's arguments to the expression; an empty one where this form isn't covered."""
 
 
-def _slope(name: str, position: int = 1) -> Callable[[Arguments], str]:
-    return lambda a: f"{a[0]} * {name}′({a[position]})"
+def _slope(name: str) -> Callable[[Arguments], str]:
+    return lambda a: f"{a[0]} * {name}′({a[1]})"
 
 
 SLOPES: dict[str, Callable[[Arguments], str]] = {

@@ -17,78 +17,18 @@ from ._formula_helpers import FORMULAS, SLOPES
 _TOKEN = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*\(")
 
 # What may remain: functions that torch (or Python) has under this very name.
-_KNOWN = frozenset(
-    [
-        "abs",
-        "exp",
-        "log",
-        "log2",
-        "log10",
-        "sin",
-        "cos",
-        "tan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "sqrt",
-        "rsqrt",
-        "sign",
-        "where",
-        "sigmoid",
-        "zeros_like",
-        "xlogy",
-        "digamma",
-        "polygamma",
-        "lgamma",
-        "special_i1",
-        "special_i1e",
-        "linalg_cross",
-        "pow",
-        "matmul",
-        "outer",
-    ]
-)
+_KNOWN = frozenset({
+    "abs", "exp", "log", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sqrt", "rsqrt",
+    "sign", "where", "sigmoid", "zeros_like", "xlogy", "digamma", "polygamma", "lgamma", "special_i1",
+    "special_i1e", "linalg_cross", "pow", "matmul", "outer",
+})  # fmt: skip
 
-_METHODS = frozenset(
-    [
-        "T",
-        "mT",
-        "sin",
-        "cos",
-        "tan",
-        "sinh",
-        "cosh",
-        "exp",
-        "log",
-        "rsqrt",
-        "sqrt",
-        "pow",
-        "reciprocal",
-        "sum",
-        "mean",
-        "mul",
-        "div",
-        "bmm",
-        "unsqueeze",
-        "squeeze",
-        "masked_fill",
-        "masked_fill_",
-        "index_fill",
-        "index_select",
-        "index",
-        "index_put",
-        "erfinv",
-        "exp2",
-        "isnan",
-        "logical_or_",
-        "logical_not_",
-        "expand",
-        "size",
-        "dim",
-        "transpose",
-        "neg",
-    ]
-)
+_METHODS = frozenset({
+    "T", "mT", "sin", "cos", "tan", "sinh", "cosh", "exp", "log", "rsqrt", "sqrt", "pow", "reciprocal",
+    "sum", "mean", "mul", "div", "bmm", "unsqueeze", "squeeze", "masked_fill", "masked_fill_",
+    "index_fill", "index_select", "index", "index_put", "erfinv", "exp2", "isnan", "logical_or_",
+    "logical_not_", "expand", "size", "dim", "transpose", "neg",
+})  # fmt: skip
 
 _CLEAN = (
     (re.compile(r"/\*.*?\*/"), ""),

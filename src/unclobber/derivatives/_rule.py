@@ -22,7 +22,7 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Gradient:
+class GradientFormula:
     """One formula, with what it reads."""
 
     of: tuple[str, ...]
@@ -34,7 +34,7 @@ class Gradient:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SavedRole:
     """One tensor that the backward node keeps."""
 
     role: str
@@ -63,8 +63,8 @@ class Rule:
     arguments: tuple[Argument, ...]
     returns: tuple[str, ...]
     """Names of the outputs; ``result``, or ``result0``, ``result1`` where the schema has none."""
-    gradients: tuple[Gradient, ...]
-    kept: tuple[Kept, ...]
+    gradients: tuple[GradientFormula, ...]
+    kept: tuple[SavedRole, ...]
 
     @property
     def differentiable(self) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ class Rule:
         some = {name for gradient in self.gradients for name in gradient.of}
         return tuple(argument.name for argument in self.arguments if argument.name in some)
 
-    def keeps(self, role: str) -> Kept | None:
+    def keeps(self, role: str) -> SavedRole | None:
         """The kept tensor called ``role``; an index such as ``indices[0]`` is dropped."""
         name = role.partition("[")[0]
         return next((kept for kept in self.kept if kept.role == name), None)
@@ -90,7 +90,7 @@ class Rule:
             return None
         return frozenset(name for name, edge in zip(names, edges, strict=True) if edge)
 
-    def readers(self, role: str, needed: Iterable[str] | None = None) -> tuple[Gradient, ...]:
+    def readers(self, role: str, needed: Iterable[str] | None = None) -> tuple[GradientFormula, ...]:
         """The formulas that read ``role``, of those for ``needed`` arguments if they are known."""
         name = role.partition("[")[0]
         wanted = None if needed is None else set(needed)

@@ -19,7 +19,7 @@ from typing import Any
 
 from platformdirs import user_cache_path
 
-from ._rule import Argument, Gradient, Kept, Rule
+from ._rule import Argument, GradientFormula, Rule, SavedRole
 
 _CODE = ("torch_table.py", "_rule.py")
 """The files of ours that make the table."""
@@ -77,8 +77,11 @@ def _rule(entry: dict[str, Any]) -> Rule:
             "arguments": tuple(Argument(**one) for one in entry["arguments"]),
             "returns": tuple(entry["returns"]),
             "gradients": tuple(
-                Gradient(tuple(one["of"]), one["formula"], tuple(one["reads"])) for one in entry["gradients"]
+                GradientFormula(tuple(one["of"]), one["formula"], tuple(one["reads"]))
+                for one in entry["gradients"]
             ),
-            "kept": tuple(Kept(**{**one, "gradients": tuple(one["gradients"])}) for one in entry["kept"]),
+            "kept": tuple(
+                SavedRole(**{**one, "gradients": tuple(one["gradients"])}) for one in entry["kept"]
+            ),
         }
     )

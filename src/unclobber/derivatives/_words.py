@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ..parsing import parse_expression
 from ._formula_helpers import JOINT, PROSE
 from ._formulas import readable
-from ._rule import Gradient, Rule
+from ._rule import GradientFormula, Rule
 from ._shape_only import reads_shape_alone
 from .torch_table import by_node
 
@@ -26,34 +26,11 @@ _TWICE = re.compile(r"\.(?:t\(\)|m?T|transpose\((?:0, 1|1, 0|1, 2|2, 1|-1, -2|-2
 """A transposed transpose of a matrix or a batch of them is the matrix."""
 
 # Torch's names that mean nothing to a reader who doesn't see the signature beside them.
-_OPAQUE = frozenset(
-    [
-        "self",
-        "other",
-        "result",
-        "input",
-        "weight",
-        "mat1",
-        "mat2",
-        "vec",
-        "tensor",
-        "tensor1",
-        "tensor2",
-        "batch1",
-        "batch2",
-        "target",
-        "ord",
-        "p",
-        "N",
-        "correction",
-        "scale",
-        "input_scale",
-        "values",
-        "indices",
-        "index",
-        "mask",
-    ]
-)
+_OPAQUE = frozenset({
+    "self", "other", "result", "input", "weight", "mat1", "mat2", "vec", "tensor", "tensor1", "tensor2",
+    "batch1", "batch2", "target", "ord", "p", "N", "correction", "scale", "input_scale", "values",
+    "indices", "index", "mask",
+})  # fmt: skip
 
 _PLAIN = {"self": "its input", "input": "its input"}
 """What to call an argument that the user has no word for, where torch's would mislead."""
@@ -187,7 +164,7 @@ def _reasons(node: str, role: str, needed: Iterable[str] | None) -> list[_Reason
 
 
 def _by_hand_or_table(
-    rule: Rule, gradient: Gradient, role: str, needed: frozenset[str] | None
+    rule: Rule, gradient: GradientFormula, role: str, needed: frozenset[str] | None
 ) -> list[_Reason]:
     for hand, prose in ((PROSE, True), (JOINT, False)):
         texts = [text for text in hand.get(rule.operation, {}).get(role, ()) if text[0] in gradient.of]

@@ -15,14 +15,14 @@ _LABEL = 11
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class StyledText:
     """A run of text in one style; the command gives styles their colours."""
 
     text: str
     style: Style = "plain"
 
 
-Line = tuple[Piece, ...]
+Line = tuple[StyledText, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def lines(one: OperationRules, width: int = 80) -> list[Line]:
     """The card as lines of styled pieces, none longer than ``width`` where words allow."""
     found: list[Line] = []
     if one.parts:
-        found.append((Piece(one.name, "title"),))
+        found.append((StyledText(one.name, "title"),))
         found += _row("runs", f"{', '.join(one.parts)} (on CPU tensors; `unclobber rules` shows each)", width)
     for variant in one.variants:
         if found:
@@ -79,12 +79,12 @@ def _variant(variant: Variant, width: int) -> list[Line]:
     for number, text in enumerate(_gradients(variant)):
         found += _row("" if number else "gradient", text, width)
     for number, one in enumerate(variant.overwrite):
-        first = Piece(("" if number else "  overwrite").ljust(_LABEL + 2), "label")
+        first = StyledText(("" if number else "  overwrite").ljust(_LABEL + 2), "label")
         style: Style = "yes" if one.allowed == "yes" else "no" if one.allowed == "no" else "plain"
         head = f"{one.name}: "
         body = _wrapped(_answer(one), width - _LABEL - 2 - len(head))
-        found.append((first, Piece(head), Piece(body[0], style)))
-        found += [(Piece(" " * (_LABEL + 2 + len(head))), Piece(rest, style)) for rest in body[1:]]
+        found.append((first, StyledText(head), StyledText(body[0], style)))
+        found += [(StyledText(" " * (_LABEL + 2 + len(head))), StyledText(rest, style)) for rest in body[1:]]
     if variant.view:
         found += _row("", "the output is a view: a write to either is a write to both", width)
     if variant.in_place is not None:
@@ -102,8 +102,8 @@ def _title(variant: Variant, width: int) -> list[Line]:
     schema = _wrapped(variant.schema, width, indent="    ")
     room = width - len(schema[0]) - len(node)
     if len(schema) == 1 and room >= 2:
-        return [(Piece(schema[0], "title"), Piece(" " * room + node, "label"))]
-    return [*((Piece(text, "title"),) for text in schema), *_row("node", node, width)]
+        return [(StyledText(schema[0], "title"), StyledText(" " * room + node, "label"))]
+    return [*((StyledText(text, "title"),) for text in schema), *_row("node", node, width)]
 
 
 def _gradients(variant: Variant) -> Iterable[str]:
@@ -130,9 +130,12 @@ def _in_words(saves: tuple[Saved, ...], one: Derivative) -> list[str]:
 
 
 def _row(label: str, text: str, width: int) -> list[Line]:
-    first = Piece(f"  {label}".ljust(_LABEL + 2), "label")
+    first = StyledText(f"  {label}".ljust(_LABEL + 2), "label")
     body = _wrapped(text, width - _LABEL - 2)
-    return [(first, Piece(body[0])), *((Piece(" " * (_LABEL + 2)), Piece(rest)) for rest in body[1:])]
+    return [
+        (first, StyledText(body[0])),
+        *((StyledText(" " * (_LABEL + 2)), StyledText(rest)) for rest in body[1:]),
+    ]
 
 
 def _wrapped(text: str, width: int, indent: str = "") -> list[str]:

@@ -25,7 +25,7 @@ from torch.autograd.graph import increment_version, saved_tensors_hooks
 
 from ..torch_internals import compat
 from ._composites import ALIASES, PARTS
-from ._rule import Kept, Rule
+from ._rule import Rule, SavedRole
 from .rules import condition, in_place_rule, resolve
 from .torch_table import by_node
 
@@ -158,7 +158,7 @@ def _compare(op: Any, sample: Any, pick: Pick, *, in_place: bool) -> tuple[int, 
 
 
 @dataclass
-class _Run:
+class _SampleRun:
     """A sample's arguments as results of other operations, so that they may be written."""
 
     first: Any
@@ -169,7 +169,7 @@ class _Run:
     """Nodes that are not the operation's: those of the copies."""
 
 
-def _inputs(sample: Any, pick: Pick) -> _Run:
+def _inputs(sample: Any, pick: Pick) -> _SampleRun:
     tensors: list[Tensor] = []
     own: set[Any] = set()
     position = -1
@@ -188,7 +188,7 @@ def _inputs(sample: Any, pick: Pick) -> _Run:
         return plain
 
     first, args, kwargs = compat.tree_map(copy, (sample.input, sample.args, sample.kwargs))
-    return _Run(first, args, kwargs, tensors, own)
+    return _SampleRun(first, args, kwargs, tensors, own)
 
 
 def _tensors(tree: Any) -> list[Tensor]:
@@ -224,7 +224,7 @@ def _keeps(node: Any) -> Iterator[Disagreement]:
         yield Disagreement("keeps", name, _listed(certain), _listed(observed), why)
 
 
-def _expected(rule: Rule, node: Any) -> list[Kept]:
+def _expected(rule: Rule, node: Any) -> list[SavedRole]:
     """What the table says of a node whose gradients flow where this node's do."""
     needed = rule.needed([parent for parent, _ in node.next_functions])
     found = []
@@ -235,7 +235,7 @@ def _expected(rule: Rule, node: Any) -> list[Kept]:
     return found
 
 
-def _may_be_left_out(rule: Rule, kept: Kept) -> bool:
+def _may_be_left_out(rule: Rule, kept: SavedRole) -> bool:
     """Whether it is an argument that the call need not have given (or an empty list of tensors)."""
     kind = next((argument.type for argument in rule.arguments if argument.name == kept.role), "")
     return "?" in kind or "[]" in kind
@@ -330,7 +330,7 @@ def _memory(tensor: Tensor) -> int | None:
 
 
 # --- in place ----------------------------------------------------------------------------------------
-def _in_place_memory(nodes: list[Any], run: _Run, outputs: list[Tensor]) -> Iterator[Disagreement]:
+def _in_place_memory(nodes: list[Any], run: _SampleRun, outputs: list[Tensor]) -> Iterator[Disagreement]:
     """An old ``self`` must be a private copy, a result must be the written tensor itself."""
     if len(nodes) != 1 or len(outputs) != 1 or _memory(outputs[0]) is None:
         return

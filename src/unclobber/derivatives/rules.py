@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from ..model import UnclobberError
 from ._composites import ALIASES, PARTS
-from ._rule import Argument, Kept, Rule
+from ._rule import Argument, Rule, SavedRole
 from ._shape_only import reads_shape_alone
 from ._spellings import function_name, spellings, variant_exists
 from ._variant import Derivative, InPlace, Overwrite, Saved, Variant
@@ -182,7 +182,7 @@ def _formula(rule: Rule, of: tuple[str, ...]) -> str | None:
     return readable(gradient.formula) if len(of) == 1 else None
 
 
-def _saved(rule: Rule, kept: Kept) -> Saved:
+def _saved(rule: Rule, kept: SavedRole) -> Saved:
     argument = _argument(rule, kept.role)
     only_if = condition(rule, kept)
     optional = argument is not None and "?" in argument.type
@@ -197,7 +197,7 @@ def _saved(rule: Rule, kept: Kept) -> Saved:
     )
 
 
-def condition(rule: Rule, kept: Kept) -> tuple[str, ...]:
+def condition(rule: Rule, kept: SavedRole) -> tuple[str, ...]:
     """The arguments of which one must need a gradient for ``kept`` to be kept; empty: always.
 
     Example:

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..parsing import SharedLock
-from ._rule import Argument, Gradient, Kept, Rule
+from ._rule import Argument, GradientFormula, Rule, SavedRole
 from ._table_cache import read_through
 
 _OF_THE_MOMENT = (MemoryError, RecursionError, SystemError)
@@ -141,15 +141,19 @@ def _returns(returns: Sequence[Any]) -> tuple[str, ...]:
     return tuple(r.name or f"result{i}" for i, r in enumerate(returns))
 
 
-def _gradient(derivative: Any) -> Gradient:
+def _gradient(derivative: Any) -> GradientFormula:
     reads = [
         *(_name(saved) for saved in derivative.saved_inputs if _is_tensor(saved)),
         *(_name(saved) for saved in derivative.saved_outputs if _is_tensor(saved)),
     ]
-    return Gradient(tuple(derivative.var_names), " ".join(derivative.original_formula.split()), tuple(reads))
+    return GradientFormula(
+        tuple(derivative.var_names), " ".join(derivative.original_formula.split()), tuple(reads)
+    )
 
 
-def _kept(info: Any, gradients: Sequence[Gradient], arguments: Sequence[Argument]) -> Iterable[Kept]:
+def _kept(
+    info: Any, gradients: Sequence[GradientFormula], arguments: Sequence[Argument]
+) -> Iterable[SavedRole]:
     some = [a for a in arguments if any(a.name in gradient.of for gradient in gradients)]
     for saved, output in [
         *((saved, False) for saved in info.all_saved_inputs),
@@ -159,7 +163,7 @@ def _kept(info: Any, gradients: Sequence[Gradient], arguments: Sequence[Argument
             continue
         name = _name(saved)
         readers = [gradient for gradient in gradients if name in gradient.reads]
-        yield Kept(
+        yield SavedRole(
             role=name,
             output=output,
             gradients=tuple(dict.fromkeys(of for gradient in readers for of in gradient.of)),
@@ -168,7 +172,11 @@ def _kept(info: Any, gradients: Sequence[Gradient], arguments: Sequence[Argument
 
 
 def _condition(
-    name: str, role: str, readers: Sequence[Gradient], some: Sequence[Argument], arguments: Sequence[Argument]
+    name: str,
+    role: str,
+    readers: Sequence[GradientFormula],
+    some: Sequence[Argument],
+    arguments: Sequence[Argument],
 ) -> str | None:
     """When autograd's generated code keeps an input (``guard_for`` in torchgen's ``gen_variable_type``)."""
     kind = next((argument.type for argument in arguments if argument.name == role), "")

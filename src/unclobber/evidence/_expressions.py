@@ -14,7 +14,9 @@ from typing import Any
 import torch
 
 from ..source import Stack
-from ..source.origins import Finder, Level, Place, anything
+from ..source.makers import anything
+from ..source.origins import Finder
+from ..source.places import Level, Place
 from ..source.syntax import locate
 from ..source.values import UNKNOWN
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..hooks import backward
 from ..source import Stack, sites
-from ..source.origins import Level
+from ..source.places import Level
 
 
 def user_frames(*, of_forward: bool = False) -> list[FrameType]:

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 import torch
 
-from ..source.origins import Finder, Origin, Place, assignments
+from ..source.assignments import assignments
+from ..source.origins import Finder, Origin
+from ..source.places import Place
 from ..source.sites import is_library
 from ..source.values import is_a
-from ._kept import objects_in
+from ._graph_attribute import objects_in
 
 
 def origin_of_parameter(tensor: torch.Tensor, finder: Finder) -> Origin | None:

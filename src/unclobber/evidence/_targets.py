@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..source.origins import Level
+from ..source.places import Level
 from ..source.sites import is_library
 from ..source.syntax import Located, locate, text_of
 from ..source.values import UNKNOWN, is_in_place, value_of
@@ -33,7 +33,7 @@ _AUGMENTED = {
 
 
 @dataclass(frozen=True)
-class Target:
+class WriteTarget:
     """The tensor that was to be written, as far as it is known."""
 
     operation: str
@@ -54,7 +54,7 @@ class Target:
         return self.base is not self.node
 
 
-def find(levels: Sequence[Level]) -> Target | None:
+def find(levels: Sequence[Level]) -> WriteTarget | None:
     """The target of the operation that raised in the innermost frame.
 
     Args:
@@ -63,23 +63,23 @@ def find(levels: Sequence[Level]) -> Target | None:
     depth = user_depth(levels)
     inner = written_at(levels[0])
     if depth is None:
-        return None if inner is None else Target(inner.operation, 0)
+        return None if inner is None else WriteTarget(inner.operation, 0)
     return inner if depth == 0 else _from_outside(levels, depth, inner)
 
 
-def written_at(level: Level) -> Target | None:
+def written_at(level: Level) -> WriteTarget | None:
     """What the failed instruction of one frame was to write."""
     located = locate(level.frame.f_code, level.lasti)
     return None if located is None else _written(located, level)
 
 
-def _from_outside(levels: Sequence[Level], depth: int, inner: Target | None) -> Target | None:
+def _from_outside(levels: Sequence[Level], depth: int, inner: WriteTarget | None) -> WriteTarget | None:
     """A library wrote: which expression of the user's line is the tensor."""
     level = levels[depth]
     located = locate(level.frame.f_code, level.lasti)
     if inner is None or located is None:
         return None
-    unknown = Target(inner.operation, depth)
+    unknown = WriteTarget(inner.operation, depth)
     if inner.tensor is None:
         return unknown
     if not isinstance(located.node, ast.Call):
@@ -88,7 +88,9 @@ def _from_outside(levels: Sequence[Level], depth: int, inner: Target | None) -> 
         if value_of(node, level.frame) is inner.tensor:
             text = text_of(node, located.source)
             # a library that writes a view of its argument makes that view itself
-            return Target(inner.operation, depth, node, text, inner.tensor, None if inner.made_here else node)
+            return WriteTarget(
+                inner.operation, depth, node, text, inner.tensor, None if inner.made_here else node
+            )
     # A module that runs others (Sequential) hands them what it computed itself.
     runs = [one for one in levels[:depth] if one.frame.f_code.co_qualname.endswith(".forward")]
     passes_on = len(runs) < 2 and all(is_library(one.frame.f_code) for one in levels[:depth])
@@ -98,7 +100,7 @@ def _from_outside(levels: Sequence[Level], depth: int, inner: Target | None) -> 
     return unknown
 
 
-def _is_parameter(inner: Target, level: Level) -> bool:
+def _is_parameter(inner: WriteTarget, level: Level) -> bool:
     code = level.frame.f_code
     return isinstance(inner.node, ast.Name) and inner.node.id in code.co_varnames[: code.co_argcount]
 
@@ -110,7 +112,7 @@ def _operands(call: ast.Call) -> Iterator[ast.expr]:
         yield call.func.value
 
 
-def _written(located: Located, level: Level) -> Target | None:
+def _written(located: Located, level: Level) -> WriteTarget | None:
     """What the instruction itself writes."""
     node = located.node
     stored = node.target if isinstance(node, ast.AugAssign) else node
@@ -125,7 +127,7 @@ def _written(located: Located, level: Level) -> Target | None:
     return None
 
 
-def _called(node: ast.Call, located: Located, level: Level) -> Target | None:
+def _called(node: ast.Call, located: Located, level: Level) -> WriteTarget | None:
     out = next((keyword.value for keyword in node.keywords if keyword.arg == "out"), None)
     name = _name(node.func)
     if out is not None:
@@ -136,15 +138,17 @@ def _called(node: ast.Call, located: Located, level: Level) -> Target | None:
             return _as_view(node.func.value, located, level, name)
     if node.args and not isinstance(node.args[0], ast.Starred):
         return _as_view(node.args[0], located, level, name)
-    return Target(name, 0) if name else None
+    return WriteTarget(name, 0) if name else None
 
 
-def _as_view(node: ast.expr, located: Located, level: Level, operation: str, depth: int = 0) -> Target | None:
+def _as_view(
+    node: ast.expr, located: Located, level: Level, operation: str, depth: int = 0
+) -> WriteTarget | None:
     """The target with its tensor; where the line itself makes a view, the tensor that it is a view of."""
     text = text_of(node, located.source)
     value = value_of(node, level.frame)
     if isinstance(value, torch.Tensor):
-        return Target(operation, depth, node, text, value, node)
+        return WriteTarget(operation, depth, node, text, value, node)
     base: Any = node
     while True:
         if isinstance(base, (ast.Subscript, ast.Attribute)):
@@ -152,12 +156,12 @@ def _as_view(node: ast.expr, located: Located, level: Level, operation: str, dep
         elif isinstance(base, ast.Call) and isinstance(base.func, ast.Attribute):
             base = base.func.value
         else:
-            return Target(operation, depth, node, text)
+            return WriteTarget(operation, depth, node, text)
         value = value_of(base, level.frame)
         if isinstance(value, torch.Tensor):
-            return Target(operation, depth, node, text, value, base)
+            return WriteTarget(operation, depth, node, text, value, base)
         if value is not UNKNOWN and not isinstance(value, torch.Tensor):
-            return Target(operation, depth, node, text)
+            return WriteTarget(operation, depth, node, text)
 
 
 def _assigned(statement: ast.stmt, level: Level) -> str:

@@ -13,14 +13,14 @@ from typing import Any, Literal
 from ..hooks import backward
 from ..hooks.graph import reachable
 from ..model import Evidence, GradientMemory, Save, Site, Write
-from ..record import Fingerprint, Ledger, Place, SavedTensor, Standing
+from ..record import Fingerprint, Ledger, ProgramPoint, SavedTensor, Standing
 from ..source import Stack, owners, sites
 from ..source import frames as program_frames
 from ..torch_internals import compat
-from . import need, reads, sentence, stretch, write
+from . import line_range, need, reads, sentence, write
 from ._live import user_frames
 from ._written import writes
-from .save import Held, of_held, of_saved
+from .save import HeldTensor, of_held, of_saved
 
 
 def evidence(
@@ -47,15 +47,15 @@ def changed_unseen(
 ) -> Evidence:
     """The same of one whose content changed although no write to it was seen."""
     good, bad, stack = fingerprint.good, fingerprint.bad, fingerprint.write
-    written = None if stack is None else stretch.write_at(stack)
+    written = None if stack is None else line_range.write_at(stack)
     found = evidence(standing, ledger, repaired=False, backwards_before=backwards_before)
-    return replace(found, stretch=stretch.between(good, bad, written), written=written, past_torch=None)
+    return replace(found, line_range=line_range.between(good, bad, written), written=written, past_torch=None)
 
 
 def held_elsewhere(
     standing: Standing,
     ledger: Ledger,
-    held: Held,
+    held: HeldTensor,
     *,
     repaired: bool,
     backwards_before: int,
@@ -99,11 +99,10 @@ def _evidence(
         changed_too=_changed_too(saved, ledger)
         if standing.refused and (unread or not standing.changed)
         else (),
-        value_known=saved.filing is not None and not standing.unseen and saved.filing.log is not None,
+        value_known=saved.entry is not None and not standing.unseen and saved.entry.log is not None,
         unread=unread,
         unseen=standing.unseen,
         swapped=standing.swapped,
-        version_now=standing.version,
         torch_message=None,
         kept_bytes=ledger.account.kept,
         repaired=repaired,
@@ -124,20 +123,20 @@ def _went_before(node: Any) -> bool:
 
 
 def _has_changed(saved: SavedTensor, ledger: Ledger) -> bool:
-    seen = saved.filing is not None and ledger.standing(saved).changed
+    seen = saved.entry is not None and ledger.standing(saved).changed
     return seen or _changed_past_torch(saved, ledger) is not None
 
 
 def _past_torch(saved: SavedTensor, ledger: Ledger) -> str | None:
     """Where its content changed although no write was seen, if a fingerprint of it tells."""
     changed = _changed_past_torch(saved, ledger)
-    return None if changed is None else stretch.between(changed.good, changed.bad)
+    return None if changed is None else line_range.between(changed.good, changed.bad)
 
 
 def _changed_past_torch(saved: SavedTensor, ledger: Ledger) -> Fingerprint | None:
     if ledger.prints is None:
         return None
-    return ledger.prints.changed(saved, lambda: Place(program_frames.of_program(), False))
+    return ledger.prints.changed(saved, lambda: ProgramPoint(program_frames.of_program(), False))
 
 
 def _changed_too(saved: SavedTensor, ledger: Ledger) -> tuple[Site | None, ...]:

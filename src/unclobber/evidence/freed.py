@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..hooks import BackwardCall, Mark
+from ..hooks import BackwardCall, BackwardMark
 from ..hooks.graph import MOST, children, needed, node_of, reachable_from
 from ..source import Stack
 from ..torch_internals import compat
@@ -25,11 +25,11 @@ class Note(NamedTuple):
     """What a node was told when backward asked for what it saved."""
 
     stack: Stack
-    mark: Mark | None
+    mark: BackwardMark | None
 
 
 @dataclass
-class Spent:
+class FreedNode:
     """Where the engine came to a halt."""
 
     node: Any
@@ -37,9 +37,9 @@ class Spent:
     """The nodes from the root to it, root first, itself last."""
     certain: bool = True
     """False where it may have been one further on: ``node`` is then the first in question."""
-    by: Mark | None = None
+    by: BackwardMark | None = None
     """Who went through it before, where the node itself bears no note of that."""
-    beyond: Spent | None = None
+    beyond: FreedNode | None = None
     """Where it is not certain, the first one further on of which it is."""
 
 
@@ -49,19 +49,19 @@ def note_of(node: Any) -> Note | None:
     return None if found is None else Note(*found)
 
 
-def began_here(node: Any) -> tuple[Mark, ...]:
+def began_here(node: Any) -> tuple[BackwardMark, ...]:
     """The last two backwards that began at the node, oldest first."""
-    found: tuple[Mark, ...] = node.metadata.get(compat.ROOT_NOTE, ())
+    found: tuple[BackwardMark, ...] = node.metadata.get(compat.ROOT_NOTE, ())
     return found
 
 
-def begun_before(node: Any, call: BackwardCall) -> Mark | None:
+def begun_before(node: Any, call: BackwardCall) -> BackwardMark | None:
     """An earlier backward that began at the node and freed its graph."""
     earlier = [mark for mark in began_here(node) if mark.nth < call.nth and not mark.keeps_graph]
     return earlier[-1] if earlier else None
 
 
-def first_spent(call: BackwardCall, tensors: Iterable[torch.Tensor] = ()) -> Spent | None:
+def first_freed(call: BackwardCall, tensors: Iterable[torch.Tensor] = ()) -> FreedNode | None:
     """The node at which a backward has failed, as the engine orders nodes.
 
     Args:
@@ -79,17 +79,17 @@ def first_spent(call: BackwardCall, tensors: Iterable[torch.Tensor] = ()) -> Spe
     order = _EngineOrder(starts, every)
     doubtful: list[Any] = []
     """Released ones of which it can't be seen who has run them: an earlier call, or this one."""
-    beyond: Spent | None = None
+    beyond: FreedNode | None = None
     for node in order:
         if id(node) not in chosen:
             continue
-        spent = True if again and _is_released(node) is not False else _was_spent(node, call)
+        spent = True if again and _is_released(node) is not False else _was_freed(node, call)
         if spent and not doubtful:
-            return Spent(node, order.way(node))
+            return FreedNode(node, order.way(node))
         if spent is not False:
             doubtful.append(node)
         if spent:
-            beyond = None if note_of(node) is None else Spent(node, order.way(node))
+            beyond = None if note_of(node) is None else FreedNode(node, order.way(node))
             break
         if _ran(node, call):
             doubtful.clear()  # this call has come further
@@ -98,7 +98,7 @@ def first_spent(call: BackwardCall, tensors: Iterable[torch.Tensor] = ()) -> Spe
     first = doubtful[0]
     by = _gone_through(first, call, tensors)
     certain = len(doubtful) == 1 or by is not None
-    return Spent(first, order.way(first), certain, by, None if certain else beyond)
+    return FreedNode(first, order.way(first), certain, by, None if certain else beyond)
 
 
 class _EngineOrder:
@@ -138,7 +138,7 @@ def _ran(node: Any, call: BackwardCall) -> bool:
     return note is not None and note.mark is not None and note.mark.nth == call.nth
 
 
-def _gone_through(node: Any, call: BackwardCall, tensors: Iterable[torch.Tensor]) -> Mark | None:
+def _gone_through(node: Any, call: BackwardCall, tensors: Iterable[torch.Tensor]) -> BackwardMark | None:
     """An earlier backward that began at one of ``tensors`` and went through ``node``."""
     for tensor in tensors:
         start = compat.grad_fn(tensor)
@@ -150,7 +150,7 @@ def _gone_through(node: Any, call: BackwardCall, tensors: Iterable[torch.Tensor]
     return None
 
 
-def freed_below(node: Any, call: BackwardCall) -> Mark | None:
+def freed_below(node: Any, call: BackwardCall) -> BackwardMark | None:
     """The one backward that freed what lies below ``node``; None if there were several, or none.
 
     A call that ran the node ran its inputs' nodes as well, and only once.
@@ -164,7 +164,7 @@ def freed_below(node: Any, call: BackwardCall) -> Mark | None:
     return mark if mark is not None and mark.nth < call.nth and not mark.keeps_graph else None
 
 
-def spent_function(ctx: Any, roots: Sequence[Any]) -> Spent:
+def freed_function(ctx: Any, roots: Sequence[Any]) -> FreedNode:
     """The same for a custom Function, whose own ``backward`` failed to read ``ctx.saved_tensors``."""
     starts = [node for node in map(node_of, roots) if node is not None]
     came_from: dict[int, Any] = {}
@@ -181,10 +181,10 @@ def spent_function(ctx: Any, roots: Sequence[Any]) -> Spent:
                 keep.append(child)
                 came_from[id(child)] = node
                 todo.append(child)
-    return Spent(ctx, _way(ctx, came_from))
+    return FreedNode(ctx, _way(ctx, came_from))
 
 
-def _was_spent(node: Any, call: BackwardCall) -> bool | None:
+def _was_freed(node: Any, call: BackwardCall) -> bool | None:
     """Whether the node was spent before ``call`` came to it; None where that can't be seen.
 
     What ``call`` itself ran is released by now, too.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..hooks import BackwardCall, Mark, backward
+from ..hooks import BackwardCall, BackwardMark, backward
 from ..model import Need
 from ..source import Stack, frames, sites
-from ..source.origins import Level
+from ..source.places import Level
 from . import reads
 from ._live import stack_of
 
@@ -22,7 +22,7 @@ def at(stack: Stack, node: Any = None, *, nth: int = 1) -> Need:
     return Need(sites.resolve(stack), nth, None if node is None else reads.node_name(node))
 
 
-def of(call: BackwardCall | Mark, backwards_before: int, node: Any = None) -> Need:
+def of(call: BackwardCall | BackwardMark, backwards_before: int, node: Any = None) -> Need:
     """By a backward call.
 
     Args:

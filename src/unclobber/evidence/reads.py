@@ -25,7 +25,7 @@ def is_own_result(saved: SavedTensor) -> bool:
 
 def detached(saved: SavedTensor) -> frames.Stack | None:
     """Where ``saved`` lost its history, if the running node minds: a custom Function's doesn't."""
-    if saved.filing is None or saved.filing.detached is None or saved.unchecked:
+    if saved.entry is None or saved.entry.detached is None or saved.unchecked:
         return None
     origin = saved.origin()
     if origin is not None and compat.has_history(origin):
@@ -36,7 +36,7 @@ def detached(saved: SavedTensor) -> frames.Stack | None:
     if found is not None and is_result(found, node, role):
         return None  # written to in between: it was not seen to be one where it was detached
     function = isinstance(node, torch.autograd.function.BackwardCFunction)
-    return None if function else saved.filing.detached
+    return None if function else saved.entry.detached
 
 
 _READ_FOR = {

@@ -15,7 +15,7 @@ from types import CodeType, TracebackType
 from typing import NamedTuple
 
 from ..model import CODES, Subject, Variant
-from ..source.origins import Level
+from ..source.places import Level
 from ..source.sites import is_ours, starts_program
 
 

@@ -22,24 +22,26 @@ from ..model import (
     Subject,
     Write,
 )
-from ..record import view_writes
-from ..source import Stack, origins, owners, sites, syntax
-from ..source.origins import Finder, Level, Origin, Place
+from ..record import ViewWrites
+from ..source import Stack, makers, owners, sites, syntax
+from ..source.origins import Finder, Origin
+from ..source.places import Level, Place
 from ..torch_internals import compat
-from . import _modules, _spent, _targets, need, save, write
+from . import _modules, _second_backward, _targets, need, save, write
 from ._live import stack_of, user_depth, user_frames_of
-from ._targets import Target
+from ._targets import WriteTarget
 from .refusals import Kind, kind_of, levels_of
 
 
 def evidence(
-    error: BaseException, backwards_before: int
+    error: BaseException, backwards_before: int, view_writes: ViewWrites
 ) -> RefusalEvidence | FreedEvidence | StaleEvidence | None:
     """What is known of a refusal; None where the error isn't torch's own.
 
     Args:
         error: What left the watched code, with its traceback.
         backwards_before: Backward calls of the process before the session; numbers start after them.
+        view_writes: The last writes to the memory of views.
     """
     kind = kind_of(error)
     if kind is None:
@@ -47,21 +49,24 @@ def evidence(
     levels = levels_of(error)
     stage = CODES[kind.code].stage
     if stage == "graph":
-        return _spent.evidence(error, levels, backwards_before)
+        return _second_backward.evidence(error, levels, backwards_before)
     if stage == "backward":
         transform = any(compat.runs_transform(level.frame.f_code) for level in levels)
         return StaleEvidence(str(error), need.failed(levels, backwards_before), transform)
-    return _Refused(error, kind, levels).evidence()
+    return _Refused(error, kind, levels, view_writes).evidence()
 
 
 class _Refused:
     """One error raised at a write, and its frames."""
 
-    def __init__(self, error: BaseException, kind: Kind, levels: list[Level]) -> None:
+    def __init__(
+        self, error: BaseException, kind: Kind, levels: list[Level], view_writes: ViewWrites
+    ) -> None:
         self.error = error
         self.kind = kind
         self.levels = levels
         self.frames = user_frames_of(levels)
+        self.view_writes = view_writes
 
     def evidence(self) -> RefusalEvidence:
         if _WRITTEN_BEFORE in str(self.error):
@@ -104,7 +109,7 @@ class _Refused:
         target = self._operand(_is_stale, first=True)
         view = None if target is None else target.tensor
         origin = None if target is None or view is None else self._origin(target, leaf_shown=False)
-        wrote = None if view is None else view_writes.last(view)
+        wrote = None if view is None else self.view_writes.last(view)
         site = None if wrote is None else sites.resolve(wrote.stack)
         return RefusalEvidence(
             code=self.kind.code,
@@ -118,13 +123,13 @@ class _Refused:
 
     # --- the refused operation --------------------------------------------------------------------
 
-    def _target(self) -> Target | None:
+    def _target(self) -> WriteTarget | None:
         if self.kind.variant == "saved":
             return self._operand(torch.Tensor.is_inference)
         target = _targets.find(self.levels)
         return target if target is None or self._fits(target) else _without_tensor(target)
 
-    def _fits(self, target: Target) -> bool:
+    def _fits(self, target: WriteTarget) -> bool:
         """Whether torch can have said this of the tensor: otherwise it isn't the one."""
         tensor = target.tensor
         if tensor is None:
@@ -151,7 +156,9 @@ class _Refused:
             and not tensor._is_view()
         )
 
-    def _operand(self, is_meant: Callable[[torch.Tensor], bool], *, first: bool = False) -> Target | None:
+    def _operand(
+        self, is_meant: Callable[[torch.Tensor], bool], *, first: bool = False
+    ) -> WriteTarget | None:
         """The one operand of the user's line that torch can mean, or the first, where any of them will do."""
         depth = user_depth(self.levels)
         if depth is None:
@@ -162,7 +169,7 @@ class _Refused:
             return None
         inner = syntax.locate(self.levels[0].frame.f_code, self.levels[0].lasti)
         operation = _operation(located.node if inner is None else inner.node)
-        finder = Finder(self.levels, origins.anything)
+        finder = Finder(self.levels, makers.anything)
         place = Place(level.frame.f_code, located.source, located.statement, depth)
         found: dict[int, tuple[ast.expr, torch.Tensor]] = {}
         for node in ast.walk(located.node):
@@ -171,11 +178,11 @@ class _Refused:
                 if isinstance(value, torch.Tensor) and is_meant(value):
                     found.setdefault(id(value), (node, value))
         if not found or (len(found) > 1 and not first):
-            return Target(operation, depth)
+            return WriteTarget(operation, depth)
         node, tensor = min(found.values(), key=lambda one: (one[0].lineno, one[0].col_offset))
-        return Target(operation, depth, node, syntax.text_of(node, located.source), tensor, node)
+        return WriteTarget(operation, depth, node, syntax.text_of(node, located.source), tensor, node)
 
-    def _write(self, target: Target | None) -> Write | None:
+    def _write(self, target: WriteTarget | None) -> Write | None:
         site = sites.resolve(stack_of(self.levels))
         if site is None:
             return None
@@ -192,14 +199,14 @@ class _Refused:
         target = _targets.written_at(self.levels[0]) if self.levels else None
         return None if target is None or not self._fits(target) else target.tensor
 
-    def _statement(self) -> tuple[ast.stmt, ast.AST, syntax.Source] | None:
+    def _statement(self) -> tuple[ast.stmt, ast.AST, syntax.ParsedSource] | None:
         """The user's refused statement, its failing part, and the source."""
         depth = user_depth(self.levels)
         level = None if depth is None else self.levels[depth]
         located = None if level is None else syntax.locate(level.frame.f_code, level.lasti)
         return None if located is None else (located.statement, located.node, located.source)
 
-    def _out_of_place(self, target: Target) -> str | None:
+    def _out_of_place(self, target: WriteTarget) -> str | None:
         """The refused statement as one that makes a new tensor, or the part of it that does."""
         found = self._statement()
         if found is None or target.made_here or target.node is None or target.operation == "index_put_":
@@ -232,7 +239,7 @@ class _Refused:
         is_place = isinstance(target.node, (ast.Name, ast.Attribute, ast.Subscript))
         return f"{name} = {made}" if is_place else None
 
-    def _is_lost(self, target: ast.expr, statement: ast.stmt, source: syntax.Source) -> bool:
+    def _is_lost(self, target: ast.expr, statement: ast.stmt, source: syntax.ParsedSource) -> bool:
         """Whether a new tensor by this name would get nowhere: the name is another function's, or a loop is
         about to give it its next value."""
         if not isinstance(target, ast.Name):
@@ -259,10 +266,10 @@ class _Refused:
 
     # --- where it was made ------------------------------------------------------------------------
 
-    def _origin(self, target: Target, leaf_shown: bool) -> Origin | None:
+    def _origin(self, target: WriteTarget, leaf_shown: bool) -> Origin | None:
         if self.kind.subject is None:
             return None
-        accepts = origins.leaf if leaf_shown else _ACCEPTED[self.kind.subject]
+        accepts = makers.leaf if leaf_shown else _ACCEPTED[self.kind.subject]
         of_a_view = "a view of a view" in str(self.error)
         finder = Finder(self.levels, accepts, through_views=self.kind.subject in _THROUGH_VIEWS or of_a_view)
         place = finder.place(target.depth)
@@ -270,13 +277,11 @@ class _Refused:
             return None
         for node in dict.fromkeys((target.base, target.node) if leaf_shown else (target.node, target.base)):
             # the view that the refused line itself makes is no news
-            if node is not None and not (
-                node is target.node and target.made_here and accepts is origins.view
-            ):
+            if node is not None and not (node is target.node and target.made_here and accepts is makers.view):
                 origin = finder.origin(node, place)
                 if origin is not None:
                     return origin
-        if accepts is origins.leaf and target.tensor is not None:
+        if accepts is makers.leaf and target.tensor is not None:
             return _modules.origin_of_parameter(target.tensor, finder)
         return None
 
@@ -288,7 +293,7 @@ class _Refused:
         return ModuleHook(owners.module_label(module, self.frames), call.given, name)
 
     def _made(
-        self, stack: Stack, how: str | None, target: Target | None, tensor: torch.Tensor | None
+        self, stack: Stack, how: str | None, target: WriteTarget | None, tensor: torch.Tensor | None
     ) -> Save | None:
         site = sites.resolve(stack)
         if site is None or tensor is None:
@@ -302,7 +307,7 @@ class _Refused:
         return replace(save.unplaced(tensor), site=site, operation=how, expression=expression, name=name)
 
     def _saver(
-        self, refused: Write | None, tensor: torch.Tensor | None, target: Target | None
+        self, refused: Write | None, tensor: torch.Tensor | None, target: WriteTarget | None
     ) -> Save | None:
         """The refused operation as one that saves."""
         if refused is None:
@@ -345,7 +350,7 @@ def _binds_tighter(value: ast.expr, operator: ast.operator) -> bool:
     return isinstance(value, _ATOMS)
 
 
-def _is_expanded(target: Target) -> bool:
+def _is_expanded(target: WriteTarget) -> bool:
     """Whether torch refuses the write for the memory's sake, too."""
     tensor = target.tensor
     if tensor is None or target.made_here or target.operation in _EXPANDED_ALL_THE_SAME:
@@ -365,8 +370,8 @@ def _is_wanting(tensor: torch.Tensor) -> bool:
     return tensor.requires_grad and not compat.has_history(tensor)
 
 
-def _without_tensor(target: Target) -> Target:
-    return Target(target.operation, target.depth)
+def _without_tensor(target: WriteTarget) -> WriteTarget:
+    return WriteTarget(target.operation, target.depth)
 
 
 def _operation(node: ast.AST) -> str:
@@ -382,14 +387,14 @@ def _operation(node: ast.AST) -> str:
 _WRITTEN_BEFORE = "its base or another view of its base has been modified inplace"
 """torch says so of a view that is merely used: the write was earlier, and went unnoticed."""
 
-_ACCEPTED: dict[Subject, origins.Accepts] = {
-    "leaf": origins.leaf,
-    "view of a leaf": origins.view,
-    "view": origins.view,
-    "one of several views": origins.multi_view,
-    "view of a Function": origins.custom_function,
-    "inference": origins.anything,
-    "expanded": origins.expanded,
+_ACCEPTED: dict[Subject, makers.Accepts] = {
+    "leaf": makers.leaf,
+    "view of a leaf": makers.view,
+    "view": makers.view,
+    "one of several views": makers.multi_view,
+    "view of a Function": makers.custom_function,
+    "inference": makers.anything,
+    "expanded": makers.expanded,
 }
 """What makes the tensor that torch speaks of."""
 

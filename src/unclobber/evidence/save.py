@@ -57,9 +57,9 @@ def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[Frame
         expression = owners.variable_name(saved.alias, user_frames(of_forward=True))
         # A result is not there yet while its expression runs: `h` in `h = h.exp()` is another tensor.
         extent = None if role == "result" else _mention(saved, expression)
-    filing = saved.filing
-    nth = filing.nth if filing is not None else 1
-    times = filing.log.times(saved) if filing is not None and filing.log is not None else 1
+    entry = saved.entry
+    nth = entry.nth if entry is not None else 1
+    times = entry.log.times(saved) if entry is not None and entry.log is not None else 1
     return replace(
         _derived(unplaced(saved.alias, saved.version), spelled),
         site=site,
@@ -75,7 +75,7 @@ def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[Frame
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldTensor:
     """Who held a tensor that autograd did not save."""
 
     kind: Literal["ctx", "recompute"]
@@ -86,7 +86,7 @@ class Held:
     node: str | None
 
 
-def of_held(saved: SavedTensor, held: Held, frames: list[FrameType]) -> Save:
+def of_held(saved: SavedTensor, held: HeldTensor, frames: list[FrameType]) -> Save:
     """A tensor that a custom Function's ``ctx`` or a checkpoint's code holds."""
     site = sites.resolve(saved.stack)
     expression = owners.variable_name(saved.alias, frames)
@@ -150,5 +150,5 @@ def _mention(saved: SavedTensor, expression: str | None) -> Extent | None:
 def _as_it_is(saved: SavedTensor) -> torch.Tensor:
     """The tensor under which its owner is found: after ``.data =`` its memory is another."""
     origin = saved.origin()
-    swapped = saved.filing is not None and saved.filing.swap is not None
+    swapped = saved.entry is not None and saved.entry.swap is not None
     return origin if swapped and origin is not None else saved.alias

@@ -56,7 +56,7 @@ def in_any_case(standing: Standing, *, goes_on: bool) -> str | None:
     """The sentence after a fault of ours, at worst without the tensor's type, shape and producer."""
     saved = standing.saved
     node, plain = compat.current_node(), shortest(saved, standing.version)
-    if plain is None and saved.filing is not None and saved.filing.detached is not None:
+    if plain is None and saved.entry is not None and saved.entry.detached is not None:
         plain = compat.DETACHED_SENTENCE
     role = asked(lambda: reads.role_of(node, saved), None)
     return asked(lambda: of(standing, node, role, goes_on=goes_on), plain)
@@ -107,7 +107,7 @@ def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTenso
     torch hands out the very tensor that it keeps of an input; what our hook hands out gets the history
     that the tensor had when it was saved, and stays as it is when that is written to.
     """
-    log = None if saved.filing is None else saved.filing.log
+    log = None if saved.entry is None else saved.entry.log
     if unpacked is None or log is None or not frames.ran_below(saved.stack):
         return saved
     node = compat.grad_fn(unpacked)
@@ -116,7 +116,7 @@ def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTenso
     if any(one is other for one in own for other in alike) and may_save_result_again(reads.node_name(node)):
         return saved  # of its own result torch hands out a new tensor, too
     for other in itertools.takewhile(lambda other: other is not saved, alike):
-        history = None if other.filing is None else other.filing.history
+        history = None if other.entry is None else other.entry.history
         if node is None and history is None:
             return other
         if node is not None and history is not None and history.output == unpacked.output_nr:
@@ -137,7 +137,7 @@ def _is_same(one: SavedTensor, other: SavedTensor) -> bool:
 
 def _listed_result(saved: SavedTensor, node: Any) -> History | None:
     """Which result it was of a node without names for what it saved, ``_foreach_exp``'s for one."""
-    history = None if saved.filing is None else saved.filing.history
+    history = None if saved.entry is None else saved.entry.history
     if node is None or history is None or not compat.tells_nothing_saved(node):
         return None
     return history if history.life() is node.metadata.get(compat.LIFE_NOTE) else None
@@ -171,9 +171,9 @@ def _innermost_call(stack: frames.Stack) -> syntax.Located | None:
 
 def _view_is_followed(saved: SavedTensor, node: Any) -> bool:
     """Whether the view's history, as it was when it was written, is alive: in a graph or in the view."""
-    filing = saved.filing
-    if filing is not None and filing.history is not None:
-        return filing.history.life() is not None
+    entry = saved.entry
+    if entry is not None and entry.history is not None:
+        return entry.history.life() is not None
     call = backward.current()
     graph = {} if call is None else reachable(call) or {}
     return any(

@@ -5,13 +5,13 @@
 Functions, checkpoints, hooks that are handed gradients, operations that are not dispatched.
 """
 
-from .backward import BackwardCall, Mark
+from .backward import BackwardCall, BackwardMark
 from .kernels import Listener
 
 __all__ = [
     "BackwardCall",
+    "BackwardMark",
     "Listener",
-    "Mark",
     "backward",
     "batch_norm",
     "checkpoint",
@@ -23,8 +23,8 @@ __all__ = [
     "kernels",
     "mechanisms",
     "module_hooks",
+    "pause",
     "registrations",
-    "rest",
     "saves",
     "selftest",
     "undispatched",

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ..record import Fingerprints, Place
+from ..record import Fingerprints, ProgramPoint
 from ..source import frames
 from ..source.between import HAND_OUT
 from ..torch_internals import compat
 
 
-class Calls(TorchFunctionMode):
+class CallWatcher(TorchFunctionMode):
     """Tells ``prints`` of the calls of the thread that enters it."""
 
     def __init__(self, prints: Fingerprints) -> None:
@@ -35,11 +35,11 @@ class Calls(TorchFunctionMode):
             return func(*args, **kwargs)
         prints = self._prints
 
-        def before() -> Place:
-            return Place(frames.of_program(), False, name)
+        def before() -> ProgramPoint:
+            return ProgramPoint(frames.of_program(), False, name)
 
-        def after() -> Place:
-            return Place(frames.of_program(), True, name)
+        def after() -> ProgramPoint:
+            return ProgramPoint(frames.of_program(), True, name)
 
         prints.before_call(before)
         # somebody else's kernel may write what its schema doesn't say

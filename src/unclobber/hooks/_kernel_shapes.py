@@ -1,7 +1,8 @@
-"""The kernels that lie over mutating operations, one function for each shape that they have.
+"""The kernels registered for mutating operations, one function for each shape that they have.
 
-Each looks away while the operation runs: what it is made of is no write of the program's. Afterwards
-it looks again, unless nobody listens any more: a thread that outlives the session is left in peace.
+Each pauses the thread's observation while the operation runs: what it is made of is no write of the
+program's. Afterwards it resumes, unless nobody listens any more: a thread that outlives the session is left
+in peace.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ._written import (
     NAMESPACES_WITHOUT_MEMORY,
     NOT_DATA,
     UNDECLARED,
-    Written,
+    WrittenArguments,
     flatten,
     is_tensor,
     is_torchs,
@@ -111,11 +112,11 @@ def kernel_for(name: str, listeners: Listeners) -> tuple[str, Callable[..., Any]
         return compat.WRITE_KEY, _private_kernel(op, listeners)
     written = written_arguments(op)
     if namespace == "c10d" and packet in COLLECTIVES:
-        written = Written((0,), ())
+        written = WrittenArguments((0,), ())
     if packet.startswith(FILLS_AFTER_SAVING):
-        written = Written(written.positions[:-1], written.names)
+        written = WrittenArguments(written.positions[:-1], written.names)
     if not written.positions and not written.names:
-        return None if is_torchs(name) else (compat.WRITE_KEY, _doubted_kernel(op, name, listeners))
+        return None if is_torchs(name) else (compat.WRITE_KEY, _unverified_kernel(op, name, listeners))
     if has and (not is_torchs(name) or name in _BUILDING_BLOCKS_WITH_OUT):
         # `torch.library.custom_op` has a kernel there that bumps first and writes then: be before it
         original = torch.library.get_kernel(name, compat.VERSION_KEY).call_boxed
@@ -160,7 +161,7 @@ def _plain_kernel(op: Any, packet: str, listeners: Listeners) -> Callable[..., A
 
 
 def _overriding_kernel(op: Any, name: str, packet: str, listeners: Listeners) -> Callable[..., Any]:
-    """A building block: laid over torch's own kernel, which it calls."""
+    """A building block: it overrides torch's own kernel, which it calls."""
     below = compat.below(op)
     original = torch.library.get_kernel(name, compat.VERSION_KEY).call_boxed
     takes_tensor = bool(tensor_slots(op, (0,)))
@@ -194,7 +195,7 @@ def _general_kernel(
     op: Any,
     packet: str,
     listeners: Listeners,
-    written: Written,
+    written: WrittenArguments,
     bumps: bool,
     original: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
@@ -209,7 +210,7 @@ def _general_kernel(
         listeners: Whom to tell.
         written: Its arguments that it writes.
         bumps: Whether the counter of each moves by one afterwards; False: look what happens.
-        original: The kernel that ours is laid over; None: there is none at this key.
+        original: The kernel that ours overrides; None: there is none at this key.
     """
     redispatch = compat.redispatcher(op)
     after = compat.after_write_key
@@ -251,7 +252,7 @@ def _private_kernel(op: Any, listeners: Listeners) -> Callable[..., Any]:
     return kernel
 
 
-def _doubted_kernel(op: Any, name: str, listeners: Listeners) -> Callable[..., Any]:
+def _unverified_kernel(op: Any, name: str, listeners: Listeners) -> Callable[..., Any]:
     """An operation that isn't torch's own and declares no write.
 
     Not all schemas are true. Whether its inputs are the same afterwards is looked at in its 1st, 2nd,
@@ -303,7 +304,7 @@ def write_back_kernel(op: Any, key: str, listeners: Listeners) -> Callable[..., 
     """
     redispatch = compat.redispatcher(op)
     after = compat.keys_after(key)
-    written = Written((0,), ())
+    written = WrittenArguments((0,), ())
 
     def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if compat.sees_writes():
@@ -321,7 +322,7 @@ def _undeclared_kernel(op: Any, packet: str, listeners: Listeners) -> Callable[.
     to tell: a save holds it by an alias.
     """
     positions, flag = UNDECLARED[packet]
-    told = _general_kernel(op, packet, listeners, Written(positions, ()), bumps=False)
+    told = _general_kernel(op, packet, listeners, WrittenArguments(positions, ()), bumps=False)
     untold = _private_kernel(op, listeners)
     redispatch = compat.redispatcher(op)
     after = compat.after_write_key
@@ -361,7 +362,7 @@ def _tell(
     listeners: tuple[Listener, ...],
     packet: str,
     bumps: bool,
-    written: Written,
+    written: WrittenArguments,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> list[tuple[torch.Tensor, Any]]:

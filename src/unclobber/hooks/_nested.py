@@ -39,7 +39,7 @@ _HEAP_TYPE = 1 << 9
 """``Py_TPFLAGS_HEAPTYPE``: made by a ``class`` statement, so that its methods may be Python."""
 
 
-class Step(NamedTuple):
+class WayStep(NamedTuple):
     """One step from an owner to what it holds."""
 
     kind: str
@@ -47,7 +47,7 @@ class Step(NamedTuple):
     which: Any
 
 
-Way = tuple[Step, ...]
+Way = tuple[WayStep, ...]
 
 
 class Found(NamedTuple):
@@ -73,7 +73,7 @@ def tensors_of(ctx: Any, names: Iterable[str]) -> list[Found]:
     found: dict[int, Found] = {}
     seen: set[int] = {id(ctx)}
     todo: deque[tuple[str, str, Way, Any]] = deque(
-        (name, name, (Step("attribute", name),), own[name]) for name in names if name in own
+        (name, name, (WayStep("attribute", name),), own[name]) for name in names if name in own
     )
     left = MOST
     while todo and left > 0:
@@ -98,7 +98,7 @@ def tensors_of(ctx: Any, names: Iterable[str]) -> list[Found]:
     return list(found.values())
 
 
-Part = tuple[Step, str, Any]
+Part = tuple[WayStep, str, Any]
 """The step to what a value holds, how that is spelled, and itself."""
 
 
@@ -121,19 +121,19 @@ def _items_of_tuple(value: Any) -> Iterator[Part]:
     fields = vars(type(value)).get("_fields", ())
     for index, item in enumerate(tuple.__iter__(value)):
         named = type(fields) is tuple and index < len(fields)
-        yield Step("item", index), f".{fields[index]}" if named else f"[{index}]", item
+        yield WayStep("item", index), f".{fields[index]}" if named else f"[{index}]", item
 
 
 def _items(value: Any) -> Iterator[Part]:
     iterate: Any = list.__iter__ if is_a(value, list) else deque.__iter__
     for index, item in enumerate(iterate(value)):
-        yield Step("item", index), f"[{index}]", item
+        yield WayStep("item", index), f"[{index}]", item
 
 
 def _tensors_among(value: Any) -> Iterator[Part]:
     for item in _members(value):
         if type(item) in (torch.Tensor, torch.nn.Parameter):
-            yield Step("member", id(item)), "", item
+            yield WayStep("member", id(item)), "", item
 
 
 def _members(value: Any) -> Iterator[Any]:
@@ -144,23 +144,23 @@ def _members(value: Any) -> Iterator[Any]:
 def _values(value: Any) -> Iterator[Part]:
     for key, item in dict.items(value):
         if _is_plain_key(key):
-            yield Step("key", key), f"[{_spelled(key)}]", item
+            yield WayStep("key", key), f"[{_spelled(key)}]", item
 
 
 def _proxied(value: Any) -> Iterator[Part]:
     behind = _behind(value)
     if behind is not None:
-        yield Step("mapping", None), "", behind
+        yield WayStep("mapping", None), "", behind
 
 
 def _attributes(value: Any) -> Iterator[Part]:
     for name, item in contents(value).items():
         if type(name) is str:
-            yield Step("attribute", name), f".{name}", item
+            yield WayStep("attribute", name), f".{name}", item
     for slot in _slots(type(value)):
-        item = _child(value, Step("slot", slot))
+        item = _child(value, WayStep("slot", slot))
         if item is not _MISSING:
-            yield Step("slot", slot), f".{slot.__name__}", item
+            yield WayStep("slot", slot), f".{slot.__name__}", item
 
 
 def _is_plain_object(value: Any) -> bool:
@@ -232,7 +232,7 @@ def _replaced(owner: Any, way: Way, old: Any, new: Any, undo: list[Callable[[], 
     _put(owner, step, other)
 
     def put_back() -> None:
-        at = Step("member", id(other)) if step.kind == "member" else step
+        at = WayStep("member", id(other)) if step.kind == "member" else step
         if _child(owner, at) is other:
             _put(owner, at, child)
 
@@ -240,7 +240,7 @@ def _replaced(owner: Any, way: Way, old: Any, new: Any, undo: list[Callable[[], 
     return owner
 
 
-def _child(owner: Any, step: Step) -> Any:
+def _child(owner: Any, step: WayStep) -> Any:
     kind, which = step
     if kind == "attribute":
         return contents(owner).get(which, _MISSING)
@@ -259,7 +259,7 @@ def _child(owner: Any, step: Step) -> Any:
     return base.__getitem__(owner, which) if which < base.__len__(owner) else _MISSING
 
 
-def _put(owner: Any, step: Step, value: Any) -> None:
+def _put(owner: Any, step: WayStep, value: Any) -> None:
     kind, which = step
     if kind == "attribute":
         contents(owner)[which] = value

@@ -115,7 +115,7 @@ class StaleTensor:
 _Touched = tuple[StaleTensor, torch.Tensor]
 
 
-class _Save(NamedTuple):
+class _StaleSave(NamedTuple):
     """A stale tensor, or one that was computed from it, was saved for backward."""
 
     stale: StaleTensor
@@ -166,7 +166,7 @@ class StaleReads(compat.TorchDispatchMode):
         self._until_saved = until_saved
         self._computed: dict[int, tuple[torch.Tensor, StaleTensor]] = {}
         """What was computed from a stale tensor, by storage; held so that no other gets its memory."""
-        self._awaiting: list[_Save] = []
+        self._awaiting: list[_StaleSave] = []
         """By operations that may still be to run."""
         self.replays: list[Callable[[], Any]] = []
         """What writes to the tensors whose place stale ones take, once they have it again."""
@@ -186,7 +186,7 @@ class StaleReads(compat.TorchDispatchMode):
         """An operation saves ``tensor`` for backward, perhaps before it is run, or instead."""
         for stale in self._read([tensor], ()):
             node = compat.next_sequence_number()
-            self._awaiting.append(_Save(stale, compat.storage_key(tensor), node, frames.of_program()))
+            self._awaiting.append(_StaleSave(stale, compat.storage_key(tensor), node, frames.of_program()))
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

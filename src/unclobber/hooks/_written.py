@@ -13,27 +13,12 @@ UNDECLARED: dict[str, tuple[tuple[int, ...], int]] = dict.fromkeys(
 )
 
 # These collectives write their argument 0; their schemas don't say so.
-COLLECTIVES = frozenset(
-    [
-        "broadcast_",
-        "allreduce_",
-        "allreduce_coalesced_",
-        "reduce_",
-        "allgather_",
-        "_allgather_base_",
-        "allgather_coalesced_",
-        "gather_",
-        "scatter_",
-        "allgather_into_tensor_coalesced_",
-        "reduce_scatter_",
-        "_reduce_scatter_base_",
-        "reduce_scatter_tensor_coalesced_",
-        "alltoall_",
-        "alltoall_base_",
-        "recv_",
-        "recv_any_source_",
-    ]
-)
+COLLECTIVES = frozenset({
+    "broadcast_", "allreduce_", "allreduce_coalesced_", "reduce_", "allgather_", "_allgather_base_",
+    "allgather_coalesced_", "gather_", "scatter_", "allgather_into_tensor_coalesced_",
+    "reduce_scatter_", "_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_", "alltoall_",
+    "alltoall_base_", "recv_", "recv_any_source_",
+})  # fmt: skip
 
 # rrelu_with_noise saves its noise before the kernel fills it, and means the filled one.
 FILLS_AFTER_SAVING = "rrelu_with_noise"
@@ -70,7 +55,7 @@ def is_torchs(name: str) -> bool:
     return name.partition("::")[0] in NAMESPACES_OF_TORCH
 
 
-class Written:
+class WrittenArguments:
     """Which arguments an operation writes: positions, and names of keyword-only ones (``out=``)."""
 
     __slots__ = ("names", "positions")
@@ -116,7 +101,7 @@ def flatten(value: Any, into: list[torch.Tensor]) -> None:
             flatten(item, into)
 
 
-def written_arguments(op: Any) -> Written:
+def written_arguments(op: Any) -> WrittenArguments:
     """What the schema says."""
     arguments = op._schema.arguments
     marked = [
@@ -124,7 +109,7 @@ def written_arguments(op: Any) -> Written:
         for index, argument in enumerate(arguments)
         if argument.alias_info is not None and argument.alias_info.is_write
     ]
-    return Written(
+    return WrittenArguments(
         tuple(index for index, argument in marked if not argument.kwarg_only),
         tuple(argument.name for _, argument in marked if argument.kwarg_only),
     )

@@ -24,15 +24,15 @@ class BackwardCall:
     """One running call. Dropped when it returns."""
 
     __slots__ = (
-        "creates_graph", "fresh_from", "gradients", "inputs", "keeps_graph", "nth", "outer", "rests", "roots",
-        "stack",
+        "creates_graph", "fresh_from", "gradients", "inputs", "keeps_graph", "nth", "outer", "paused",
+        "roots", "stack",
     )  # fmt: skip
 
     def __init__(self, nth: int, stack: Stack, call: EngineCall) -> None:
         self.nth = nth
         """Position among all backward calls of the process while any session was active, from 1."""
         self.stack = stack
-        self.outer: Mark | None = None
+        self.outer: BackwardMark | None = None
         """The mark of the call in whose midst it was made."""
         self.roots = call.roots
         """The tensors (or gradient edges) that backward starts from."""
@@ -46,11 +46,11 @@ class BackwardCall:
         self.keeps_graph = call.keeps_graph
         self.creates_graph = call.creates_graph
         """Whether backward itself is recorded."""
-        self.rests = False
+        self.paused = False
         """Whether its writes go unseen because no Python of the user's runs in it."""
 
 
-class Mark(NamedTuple):
+class BackwardMark(NamedTuple):
     """What is left of a call for the nodes that it ran: it must keep no tensor alive."""
 
     nth: int
@@ -68,7 +68,7 @@ class _Marker:
     __slots__ = ("now", "told")
 
     def __init__(self) -> None:
-        self.now: Mark | None = None
+        self.now: BackwardMark | None = None
         self.told: Stack | None = None
         """The stack of the saves whose node was told of it last."""
 
@@ -76,20 +76,20 @@ class _Marker:
 marker = _Marker()
 
 
-class _Thread(threading.local):
+class _ThreadCalls(threading.local):
     def __init__(self) -> None:
         self.calls: list[BackwardCall] = []
         self.highest = 0
         """The largest sequence number of a node at which a call has begun, and one."""
         self.made = (-1, 0)
         """Calls seen before the installation that this thread last worked under, and its own since."""
-        self.recent: tuple[Mark, ...] = ()
+        self.recent: tuple[BackwardMark, ...] = ()
         """The last two calls."""
         self.first_node: int | None = None
         """The number of the first node made since the installation; None in other threads than its own."""
 
 
-_thread = _Thread()
+_thread = _ThreadCalls()
 
 
 def current() -> BackwardCall | None:
@@ -148,7 +148,7 @@ def install(patches: Patches) -> None:
     patches.at_undo(lambda: engine.unsubscribe(_calls))
 
 
-def only_earlier(call: BackwardCall, graph: Mapping[int, Any]) -> Mark | None:
+def only_earlier(call: BackwardCall, graph: Mapping[int, Any]) -> BackwardMark | None:
     """The call before ``call`` if there was no other since all nodes of ``graph`` were made."""
     first = _thread.first_node
     calls = [_calls.before + 1, _calls.before + 2]
@@ -159,7 +159,7 @@ def only_earlier(call: BackwardCall, graph: Mapping[int, Any]) -> Mark | None:
     return _thread.recent[0] if graph else None
 
 
-def last_two() -> tuple[Mark, ...]:
+def last_two() -> tuple[BackwardMark, ...]:
     """The newest backward calls of this thread, the running one among them."""
     return _thread.recent
 
@@ -169,7 +169,7 @@ def call_in(frame: FrameType) -> BackwardCall | None:
     return next((begun for begun in engine.begun_in(frame) if isinstance(begun, BackwardCall)), None)
 
 
-def _leave_mark(roots: Sequence[Any], mark: Mark) -> None:
+def _leave_mark(roots: Sequence[Any], mark: BackwardMark) -> None:
     """Let the nodes that a backward begins at know of it."""
     for root in roots:
         node = getattr(root, "node", None) or compat.renewed_grad_fn(root)
@@ -178,7 +178,7 @@ def _leave_mark(roots: Sequence[Any], mark: Mark) -> None:
             node.metadata[compat.ROOT_NOTE] = (*node.metadata.get(compat.ROOT_NOTE, ())[-1:], mark)
 
 
-class _Calls:
+class _EngineCalls:
     """Numbers the engine's calls, and knows which are running."""
 
     def __init__(self) -> None:
@@ -201,7 +201,7 @@ class _Calls:
         _thread.calls.append(running)
         self.running.append(running)
         alone = all(other in _thread.calls for other in self.running)
-        mark = Mark(
+        mark = BackwardMark(
             nth, running.stack, running.keeps_graph, bool(running.inputs), compat.next_sequence_number()
         )
         running.outer, marker.now, marker.told = marker.now, mark if alone else None, None
@@ -217,4 +217,4 @@ class _Calls:
             self.running.remove(running)
 
 
-_calls = _Calls()
+_calls = _EngineCalls()

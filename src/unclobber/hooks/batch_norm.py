@@ -2,8 +2,8 @@
 
 A training step of a convolutional net makes most of its writes there: a counter, a mean and a
 variance in each layer. Nobody saves them but batch norm itself, which doesn't read them in
-backward. Where nothing else holds their memory, the thread looks away for the call, which spares
-two crossings into Python of up to eight arguments.
+backward. Where nothing else holds their memory, the thread does not observe writes during the call,
+which spares two crossings into Python of up to eight arguments.
 """
 
 from __future__ import annotations

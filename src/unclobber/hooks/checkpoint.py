@@ -1,6 +1,6 @@
 """What a checkpoint's recomputation reads: is it still what its forward saw?
 
-A checkpoint keeps the inputs of a stretch of code and runs it again during backward. Its inputs are
+A checkpoint keeps the inputs of a part of the forward pass and runs it again during backward. Its inputs are
 saved like any tensor and checked; what the code reaches otherwise (a closure, a module's parameters
 and buffers, a global) is not: an optimizer step in between makes the second run compute other values
 than the first, and torch says nothing. While a session is active, the tensors that the code can reach

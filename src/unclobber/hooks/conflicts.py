@@ -8,7 +8,7 @@ import torch
 
 from ..record import Fingerprint, Ledger, SavedTensor, Standing
 from ..source import Stack
-from .write_log import Written
+from .write_log import FollowedWrite
 
 
 class StaleOnCtx(NamedTuple):
@@ -32,7 +32,7 @@ class GradientWritten(NamedTuple):
     """A hook or a custom backward changed a gradient that another consumer is still to get."""
 
     gradient: torch.Tensor
-    writes: list[Written]
+    writes: list[FollowedWrite]
     node: Any
     """Whom the gradient was on the way to; None for nobody that the program knows."""
 
@@ -42,7 +42,7 @@ class DirtyNotReturned(NamedTuple):
 
     error: RuntimeError
     function: str
-    writes: list[Written]
+    writes: list[FollowedWrite]
     stack: Stack
     """Where the Function was applied."""
 
@@ -58,7 +58,7 @@ class InputOverwritten(NamedTuple):
     dtype: torch.dtype
     version: int
     """Its version counter when the Function had run."""
-    writes: list[Written]
+    writes: list[FollowedWrite]
     stack: Stack
     """Where the Function was applied."""
     returned: bool

@@ -29,7 +29,7 @@ from . import _nested, saves, unmarked
 from . import gradients as _gradients
 from ._stale_reads import StaleReads, StaleTensor
 from .conflicts import Conflicts, DirtyNotReturned, StaleOnCtx
-from .write_log import WriteLog, Written
+from .write_log import FollowedWrite, WriteLog
 
 _STASH = "_unclobber_stash"
 """Where on ``ctx`` our records lie; they die with the node."""
@@ -119,7 +119,7 @@ class _Forward:
             name, stack = self.function.__name__, frames.of_program()
             unmarked.note(self.conflicts, name, self.args, self.dirty, self.log, outputs, stack)
 
-    def writes_to_dirty(self) -> list[Written]:
+    def writes_to_dirty(self) -> list[FollowedWrite]:
         """The writes to the one tensor that was marked dirty; none where it isn't one."""
         if len(self.dirty) != 1:
             return []
@@ -135,14 +135,14 @@ def _not_returned(dirty: tuple[torch.Tensor, ...], outputs: tuple[Any, ...]) -> 
     return any(id(one) not in returned for one in dirty)
 
 
-class _Thread(threading.local):
+class _RunningForwards(threading.local):
     def __init__(self) -> None:
         self.forwards: list[_Forward] = []
         self.applying: _Forward | None = None
         """The call of ``apply`` that is about to ask its class for a method."""
 
 
-_thread = _Thread()
+_thread = _RunningForwards()
 
 
 def install(patches: Patches) -> None:
@@ -166,9 +166,9 @@ def _begin(inherited: Callable[..., None]) -> Callable[..., None]:
             return
         function = type(ctx)._forward_cls
         forward = _thread.applying = _Forward(conflicts, function)
-        _lay(function, "forward")
+        _override(function, "forward")
         if forward.in_two:
-            _lay(function, "setup_context")
+            _override(function, "setup_context")
 
     return __init__
 
@@ -180,7 +180,7 @@ class _Method(staticmethod):  # type: ignore[type-arg]
         super().__init__(own.__func__ if isinstance(own, staticmethod) else own)
         self.name = name
         self.own = own
-        """What lay in the class."""
+        """What the class had."""
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         bind = getattr(self.own, "__get__", None)
@@ -195,7 +195,7 @@ _classes: weakref.WeakSet[Any] = weakref.WeakSet()
 """Those that have a ``_Method``."""
 
 
-def _lay(function: Any, name: str) -> None:
+def _override(function: Any, name: str) -> None:
     home = next(home for home in function.__mro__ if name in vars(home))
     own = vars(home)[name]
     if not isinstance(own, _Method):

@@ -90,7 +90,7 @@ def watched(conflicts: Conflicts, backward: Callable[..., Any], gradients: tuple
     return _run_shared(conflicts, backward, gradients, shared, compat.current_node())
 
 
-class _Shared(NamedTuple):
+class _SharedGradient(NamedTuple):
     """A gradient that somebody else is still to get, or that is a view of such a one."""
 
     gradient: torch.Tensor
@@ -99,7 +99,7 @@ class _Shared(NamedTuple):
     this torch doesn't count as it should: then a change is undone where that can be, but never told."""
 
 
-def _shared(gradients: Iterable[Any], alone: int | None) -> list[_Shared]:
+def _shared(gradients: Iterable[Any], alone: int | None) -> list[_SharedGradient]:
     """Those that somebody else is still to get.
 
     Args:
@@ -114,11 +114,11 @@ def _shared(gradients: Iterable[Any], alone: int | None) -> list[_Shared]:
         if not isinstance(gradient, torch.Tensor):
             continue
         if alone is None:
-            found.append(_Shared(gradient, False))
+            found.append(_SharedGradient(gradient, False))
         elif compat.use_count(gradient) > alone + _backward.times_given(gradient):
-            found.append(_Shared(gradient, True))
+            found.append(_SharedGradient(gradient, True))
         elif _lies_in_shared(gradient):
-            found.append(_Shared(gradient, not _is_a_part(gradient)))
+            found.append(_SharedGradient(gradient, not _is_a_part(gradient)))
     return found
 
 
@@ -142,7 +142,7 @@ def _run_shared(
     conflicts: Conflicts,
     run: Callable[..., Any],
     arguments: tuple[Any, ...],
-    shared: list[_Shared],
+    shared: list[_SharedGradient],
     node: Any,
     *,
     stands_for_none: Any = None,

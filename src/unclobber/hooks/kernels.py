@@ -2,20 +2,20 @@
 
 torch's dispatcher runs each operation down a list of keys: autograd, then ADInplaceOrView, which
 moves version counters, then the memory itself. Just below ADInplaceOrView is a key that torch
-keeps free. A kernel laid there over each mutating operation sees the write just before it
+keeps free. A kernel registered there for each mutating operation sees the write just before it
 happens, whoever makes it: the user's line, ``.data``, ``no_grad``, an optimizer,
 ``embedding(max_norm=)``. torch's own kernels stay as they are, so counters move as they do
 without us, and operations that don't mutate pay nothing: this is no dispatch mode.
 
 The key takes part in a thread's dispatching only while the thread's own set includes it. That
-makes it free to look away where there is nothing to see: an optimizer's thousands of writes after
-backward has freed everything. And kernels of torch's own operations, once laid there, can stay:
+makes it free to pause where there is nothing to observe: an optimizer's thousands of writes after
+backward has freed everything. And kernels of torch's own operations, once registered there, can stay:
 while nobody listens, no thread includes the key, and dispatching is as it was. Threads that a program
-starts while we look are included; what other threads write is noticed by its version bump alone.
+starts while we observe are included; what other threads write is noticed by its version bump alone.
 
 Some operations (``copy_``, ``fill_``, ``sum(out=)`` …) are what other operations' own kernels are
-made of: one backward pass runs dozens of them on temporaries. For these the kernel is laid over torch's
-at ADInplaceOrView itself, which such inner calls skip. And the thread looks away while a few frequent
+made of: one backward pass runs dozens of them on temporaries. For these the kernel overrides
+torch's at ADInplaceOrView itself, which such inner calls skip. And the thread pauses while a few frequent
 operations run that work so: ``mean`` is a ``sum`` into a temporary that is then divided.
 
 The kernel's whole knowledge of the rest is the ``Listener`` protocol, so that a compiled kernel
@@ -39,7 +39,7 @@ __all__ = ["Listener", "is_undeclared", "undeclared", "written_tensors"]
 
 
 class Kernels:
-    """The kernels of every operation, those of them that are laid, and who listens."""
+    """The kernels of every operation, those of them that are registered, and who listens."""
 
     def __init__(self) -> None:
         self.listeners = Listeners()
@@ -48,15 +48,16 @@ class Kernels:
         """Every operator name seen so far with its key and kernel; None for those that write nothing."""
         self._programs: dict[str, torch.library.Library | None] = {}
         """Those of them that are not torch's own, in the order in which they were seen, with what takes their
-        kernel away where one is laid: each can be laid anew."""
-        self._resting: dict[str, torch.library.Library] = {}
+        kernel away where one is registered: each can be registered anew."""
+        self._staying: dict[str, torch.library.Library] = {}
         """Kernels of torch's operations at our key, by namespace: they stay, out of reach while nobody
         listens.
 
-        So does the fallthrough for all others: a thread that still includes the key must find it passable.
+        So does the fallthrough for all others: where a thread still includes
+        the key, they are let through.
         """
-        self._laid: set[str] = set()
-        """Torch's operations that are done with: a kernel was laid for good, or none is needed."""
+        self._settled: set[str] = set()
+        """Torch's operations that are done with: a kernel was registered to stay, or none is needed."""
         self._overriding: list[str] = []
         """Those with a kernel over torch's own, which the last listener takes away."""
         self._libraries: list[torch.library.Library] = []
@@ -65,10 +66,10 @@ class Kernels:
         """Whether it is we who register a kernel of a program's operation now."""
 
     def listen(self, listener: Listener) -> None:
-        """Start telling ``listener`` of writes; the first one lays the kernels (5 ms, at first 150 ms)."""
+        """Notify ``listener`` of writes from now on; the first one registers kernels (150 ms, later 5)."""
         with self._lock:
             if not self.listeners.now:
-                self._lay()
+                self._register_all()
             self.listeners.now = (*self.listeners.now, listener)
 
     def unlisten(self, listener: Listener) -> None:
@@ -85,22 +86,22 @@ class Kernels:
     # --- operations that come while we listen --------------------------------------------------------
 
     def registered(self, namespace: str, name: str) -> None:
-        """The program has just registered something for an operation of its own: lay its kernel anew."""
+        """The program has just registered something for an operation of its own: register our kernel anew."""
         if namespace in NAMESPACES_OF_TORCH or not self._libraries:
             return
         with self._lock:
             if self._registering:
                 return
             full = f"{namespace}::{name}"
-            laid = self._programs.get(full)
-            if laid is not None:
-                laid._destroy()
+            library = self._programs.get(full)
+            if library is not None:
+                library._destroy()
             self._programs[full] = None
             self._table[full] = kernel_for(full, self.listeners)
-            self._lay_over_program(full)
+            self._register_for_program(full)
 
     def loaded(self) -> None:
-        """The program has just loaded a library: lay kernels over the operations that came with it."""
+        """The program has just loaded a library: register kernels for the operations that came with it."""
         with self._lock:
             if not self._libraries:
                 return
@@ -108,9 +109,9 @@ class Kernels:
             self._scan()
             for name in self._table.keys() - known:
                 if not is_torchs(name):
-                    self._lay_over_program(name)
+                    self._register_for_program(name)
 
-    # --- laying them ---------------------------------------------------------------------------------
+    # --- registering them ---------------------------------------------------------------------------------
 
     def _scan(self) -> None:
         """Build kernels for operations registered since the last scan (custom ones appear any time)."""
@@ -122,7 +123,7 @@ class Kernels:
         for name in self._programs:  # a program may define its own operations again, under the same names
             self._table[name] = kernel_for(name, self.listeners) if name in names else None
 
-    def _lay(self) -> None:
+    def _register_all(self) -> None:
         self._scan()
         libraries: dict[tuple[str, str], torch.library.Library] = {}
 
@@ -134,48 +135,48 @@ class Kernels:
             libraries[namespace, key].impl(rest, kernel, with_keyset=True, allow_override=True)
 
         try:
-            self._lay_for_good()
+            self._register_to_stay()
             with warnings.catch_warnings():
                 # "overriding a previously registered kernel": meant, for the building blocks
                 warnings.simplefilter("ignore")
                 for name in self._overriding:
-                    laid = self._table[name]
-                    if laid is not None:
-                        over(name, *laid)
+                    found = self._table[name]
+                    if found is not None:
+                        over(name, *found)
                 for key in compat.LAZY_KEYS:
                     copy_ = torch.ops.aten.copy_.default
                     over("aten::copy_", key, write_back_kernel(copy_, key, self.listeners))
             for name in self._programs:
-                self._lay_over_program(name)
+                self._register_for_program(name)
         except BaseException:
             self._take_away()
             raise
 
-    def _lay_for_good(self) -> None:
+    def _register_to_stay(self) -> None:
         """Kernels of torch's own operations at our key."""
-        if "_" not in self._resting:
-            self._resting["_"] = torch.library.Library("_", "IMPL")
-            compat.fall_through_by_default(self._resting["_"])
-        for name in self._table.keys() - self._laid:
+        if "_" not in self._staying:
+            self._staying["_"] = torch.library.Library("_", "IMPL")
+            compat.fall_through_by_default(self._staying["_"])
+        for name in self._table.keys() - self._settled:
             if not is_torchs(name):
                 continue
-            self._laid.add(name)
-            laid = self._table[name]
-            if laid is None:
+            self._settled.add(name)
+            found = self._table[name]
+            if found is None:
                 continue
-            if laid[0] == compat.VERSION_KEY:
+            if found[0] == compat.VERSION_KEY:
                 self._overriding.append(name)
                 continue
             namespace, _, rest = name.partition("::")
-            if namespace not in self._resting:
-                self._resting[namespace] = torch.library.Library(namespace, "IMPL", compat.WRITE_KEY)
-            self._resting[namespace].impl(rest, laid[1], with_keyset=True)
+            if namespace not in self._staying:
+                self._staying[namespace] = torch.library.Library(namespace, "IMPL", compat.WRITE_KEY)
+            self._staying[namespace].impl(rest, found[1], with_keyset=True)
 
-    def _lay_over_program(self, name: str) -> None:
-        laid = self._table[name]
-        if laid is None:
+    def _register_for_program(self, name: str) -> None:
+        found = self._table[name]
+        if found is None:
             return
-        key, kernel = laid
+        key, kernel = found
         namespace, _, rest = name.partition("::")
         self._registering = True
         try:

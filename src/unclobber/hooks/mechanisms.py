@@ -21,7 +21,7 @@ from .saves import SavedTensorHooks
 Name = Literal["hooks", "backward", "data", "optimizer", "functions", "checkpoint"]
 
 
-class Probe:
+class StandInSession:
     """Stands for a session: keeps what it is told of, and says nothing to anybody."""
 
     repairs = False
@@ -63,7 +63,7 @@ class _Mechanism(NamedTuple):
     """What is not seen where it is off."""
     refused: str
     """What guard does then."""
-    programs: tuple[Callable[[Probe], str | None], ...]
+    programs: tuple[Callable[[StandInSession], str | None], ...]
     """Each gives what is wrong, or None."""
 
 
@@ -74,7 +74,7 @@ def off(acquire: Callable[[Ledger], None], release: Callable[[Ledger], None]) ->
         acquire: Installs everything that a session installs, for a ledger.
         release: Takes it away again.
     """
-    probe = Probe()
+    probe = StandInSession()
     with _plain():
         acquire(probe.ledger)
         try:
@@ -89,7 +89,7 @@ def off(acquire: Callable[[Ledger], None], release: Callable[[Ledger], None]) ->
             release(probe.ledger)
 
 
-def _fails(probe: Probe) -> Iterator[Off]:
+def _fails(probe: StandInSession) -> Iterator[Off]:
     for name, mechanism in _MECHANISMS.items():
         for program in mechanism.programs:
             problem = _tried(program, probe)
@@ -113,7 +113,7 @@ def _plain() -> Iterator[None]:
         yield
 
 
-def _tried(program: Callable[[Probe], str | None], probe: Probe) -> str | None:
+def _tried(program: Callable[[StandInSession], str | None], probe: StandInSession) -> str | None:
     probe.told.clear()
     try:
         return program(probe)
@@ -132,7 +132,9 @@ def _constant(value: float) -> torch.Tensor:
     return torch.full((2,), value, device="cpu", dtype=torch.float32)
 
 
-def _ends(probe: Probe, held: str, leaf: torch.Tensor, output: torch.Tensor, slope: float) -> str | None:
+def _ends(
+    probe: StandInSession, held: str, leaf: torch.Tensor, output: torch.Tensor, slope: float
+) -> str | None:
     """Run backward: a change of what is ``held`` so is told, and the gradient is ``slope``."""
     output.sum().backward()
     if held not in probe.told:
@@ -141,14 +143,14 @@ def _ends(probe: Probe, held: str, leaf: torch.Tensor, output: torch.Tensor, slo
     return None if gradient == [slope] * 2 else f"a gradient is {gradient} and not {[slope] * 2}"
 
 
-def _saved(probe: Probe) -> str | None:
+def _saved(probe: StandInSession) -> str | None:
     x, factor = _leaf(), _constant(2)
     y = x * factor
     factor.add_(1)
     return _ends(probe, "saved", x, y, 2)
 
 
-def _saved_inside_other_hooks(probe: Probe) -> str | None:
+def _saved_inside_other_hooks(probe: StandInSession) -> str | None:
     x, factor = _leaf(), _constant(2)
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
         y = x * factor
@@ -156,7 +158,7 @@ def _saved_inside_other_hooks(probe: Probe) -> str | None:
     return _ends(probe, "saved", x, y, 2)
 
 
-def _calls(probe: Probe) -> str | None:
+def _calls(probe: StandInSession) -> str | None:
     x = _leaf()
     before = backward.count()
     (x * 1).sum().backward()
@@ -165,15 +167,15 @@ def _calls(probe: Probe) -> str | None:
     return None if seen == 2 else f"{seen} of 2 calls were seen"
 
 
-def _exchanged(probe: Probe) -> str | None:
+def _exchanged(probe: StandInSession) -> str | None:
     x, factor = _leaf(), _constant(2)
     y = x * factor
     factor.data = _constant(3)
     return _ends(probe, "saved", x, y, 2)
 
 
-def _steps(step: Callable[[torch.Tensor, torch.Tensor], object]) -> Callable[[Probe], str | None]:
-    def program(probe: Probe) -> str | None:
+def _steps(step: Callable[[torch.Tensor, torch.Tensor], object]) -> Callable[[StandInSession], str | None]:
+    def program(probe: StandInSession) -> str | None:
         x, weight = _leaf(), _constant(2).requires_grad_()
         y = x * weight
         with torch.no_grad():
@@ -208,8 +210,8 @@ _bound: tuple[Any, ...] = (_Scale.apply, _ScaleInTwo.apply)
 """Bound before any session."""
 
 
-def _on_ctx(function: Any, which: int) -> Callable[[Probe], str | None]:
-    def program(probe: Probe) -> str | None:
+def _on_ctx(function: Any, which: int) -> Callable[[StandInSession], str | None]:
+    def program(probe: StandInSession) -> str | None:
         for apply in (function.apply, _bound[which]):
             x, factor = _leaf(), _constant(2)
             y = apply(x, factor)
@@ -223,7 +225,7 @@ def _on_ctx(function: Any, which: int) -> Callable[[Probe], str | None]:
     return program
 
 
-def _recomputed(probe: Probe, reentrant: bool = False) -> str | None:
+def _recomputed(probe: StandInSession, reentrant: bool = False) -> str | None:
     x, factor = _leaf(), _constant(2)
     checkpoint = compat.checkpoint_at_once()
     y = checkpoint(lambda v: v * factor, x, use_reentrant=reentrant, preserve_rng_state=False)
@@ -231,11 +233,11 @@ def _recomputed(probe: Probe, reentrant: bool = False) -> str | None:
     return _ends(probe, "recompute", x, y, 3)
 
 
-def _recomputed_reentrantly(probe: Probe) -> str | None:
+def _recomputed_reentrantly(probe: StandInSession) -> str | None:
     return _recomputed(probe, reentrant=True)
 
 
-def _named(probe: Probe) -> str | None:
+def _named(probe: StandInSession) -> str | None:
     """The other kind imports Dynamo, a second: unless that is there, a look at what it calls must do."""
     if compat.has_dynamo():
         return _recomputed(probe)

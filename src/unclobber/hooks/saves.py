@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 
-from ..record import Fingerprints, Ledger, Place, SavedBytes, SavedTensor, UncheckedSave
+from ..record import Fingerprints, Ledger, ProgramPoint, SavedBytes, SavedTensor, UncheckedSave
 from ..source import frames
 from ..torch_internals import compat
 from ..torch_internals.patches import Patches
 from . import _stale_reads, backward, kernels
-from ._calls import Calls
+from ._calls import CallWatcher
 from .conflicts import Conflicts, ContentChanged
 
 Pack = Callable[[torch.Tensor], Any]
@@ -65,7 +65,7 @@ class SavedTensorHooks:
         self._see = see
         self._set_aside = False
         self._prints = prints
-        self._calls: Calls | None = None
+        self._calls: CallWatcher | None = None
         if prints is not None:
             self.pack, self.unpack = self._with_prints(prints, self.pack, self.unpack)
         if ledger.saved_bytes is not None:
@@ -77,11 +77,11 @@ class SavedTensorHooks:
 
     def enter(self) -> None:
         compat.lies_over_programs_hooks(self.pack)
-        _patch.push(self.pack, self.unpack)
+        _hook_stack.push(self.pack, self.unpack)
         _threads.hooks.append(self)
         self._see()
         if self._prints is not None:
-            self._calls = Calls(self._prints)
+            self._calls = CallWatcher(self._prints)
             self._calls.__enter__()  # type: ignore[no-untyped-call]
 
     def leave(self) -> None:
@@ -89,9 +89,9 @@ class SavedTensorHooks:
             self._calls.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         _threads.hooks.remove(self)
         if not self._set_aside:
-            _patch.pop()
+            _hook_stack.pop()
         compat.lies_over_nothing(self.pack)
-        if not _threads.hooks and not _looking.kept:
+        if not _threads.hooks and not _observation.always:
             compat.ignore_writes()
 
     def alone(self) -> bool:
@@ -116,9 +116,9 @@ class SavedTensorHooks:
     def _exchange(self, old: Pack, new: Callable[[torch.Tensor], SavedTensor]) -> None:
         """Let ``new`` pack instead of ``old`` if our hooks are this thread's innermost."""
         if compat.top_hooks() == (old, self.unpack):
-            _patch.pop()
+            _hook_stack.pop()
             compat.lies_over_programs_hooks(new)
-            _patch.push(new, self.unpack)
+            _hook_stack.push(new, self.unpack)
             self.pack = new
 
     def _with_prints(
@@ -133,7 +133,7 @@ class SavedTensorHooks:
 
         def unpack_printed(saved: SavedTensor) -> torch.Tensor:
             value = unpack(saved)
-            changed = prints.changed(saved, lambda: Place(frames.of_program(), False))
+            changed = prints.changed(saved, lambda: ProgramPoint(frames.of_program(), False))
             if changed is not None and self.conflicts is not None:
                 self.conflicts.on(ContentChanged(saved, changed))
             return value
@@ -250,7 +250,7 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
             last = code, at, frame, node, stack, True
             newest.save = node, stack
         saved.stack = stack
-        saved.filing = None
+        saved.entry = None
         pending.append(ref(saved))
         if len(pending) > ledger.pending_limit:
             ledger.prune()
@@ -287,7 +287,7 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
             node = current_node()
             if node is not None:
                 node.metadata[key] = (stack, marker.now)
-        if saved.filing is None:
+        if saved.entry is None:
             alias = saved.alias
             if alias._version == saved.version:
                 return alias
@@ -299,30 +299,30 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
 # --- torch's entry points for hooks, wrapped while a session is active ---------------------------
 
 
-class _Looking:
-    """Whether writes are looked at although no hooks of ours are entered: something is frozen."""
+class _Observation:
+    """Whether writes are observed although no hooks of ours are entered: something is frozen."""
 
-    __slots__ = ("kept",)
+    __slots__ = ("always",)
 
     def __init__(self) -> None:
-        self.kept = False
+        self.always = False
 
 
-_looking = _Looking()
+_observation = _Observation()
 
 
-def keep_looking(kept: bool) -> None:
-    """Begin or end to look at writes in this thread and in new ones, with or without hooks of ours."""
-    _looking.kept = kept
-    if kept and kernels.installed():
+def observe_always(always: bool) -> None:
+    """Begin or end to observe writes in this thread and in new ones, with or without hooks of ours."""
+    _observation.always = always
+    if always and kernels.installed():
         compat.see_writes()
-    elif not kept and not _threads.hooks:
+    elif not always and not _threads.hooks:
         compat.ignore_writes()
 
 
-def kept_looking() -> bool:
-    """Whether every write must be seen, also by backward itself."""
-    return _looking.kept
+def always_observed() -> bool:
+    """Whether every write must be observed, also by backward itself."""
+    return _observation.always
 
 
 def innermost() -> SavedTensorHooks | None:
@@ -330,7 +330,7 @@ def innermost() -> SavedTensorHooks | None:
     return _threads.hooks[-1] if _threads.hooks else None
 
 
-class _Patch:
+class _HookStack:
     """The four functions through which all hooks are entered, left, forbidden and allowed."""
 
     def __init__(self) -> None:
@@ -379,5 +379,5 @@ class _Patch:
             ours._set_aside = False
 
 
-_patch = _Patch()
-install = _patch.install
+_hook_stack = _HookStack()
+install = _hook_stack.install

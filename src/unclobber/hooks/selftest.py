@@ -15,7 +15,7 @@ from ..torch_internals import compat
 from . import kernels
 
 
-class _Probe(kernels.Listener):
+class _WriteProbe(kernels.Listener):
     """A listener that only writes down what it is told."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class _Probe(kernels.Listener):
 @functools.cache
 def why_kernels_fail() -> str | None:
     """None if the write kernels see, run and count writes as they should; otherwise what is wrong."""
-    probe = _Probe()
+    probe = _WriteProbe()
     try:
         kernels.listen(probe)
     except Exception as error:  # whatever torch changed, the answer is the fallback
@@ -62,7 +62,7 @@ def why_kernels_fail() -> str | None:
     return problem
 
 
-def _exercise(probe: _Probe) -> str | None:
+def _exercise(probe: _WriteProbe) -> str | None:
     with torch.inference_mode(False), torch.no_grad():
         x = torch.ones(4)
         x.add_(1)

@@ -57,7 +57,7 @@ def _start(original: Callable[..., None]) -> Callable[..., None]:
         run = thread.run
         own = thread.__dict__.get("run")
         watching = saves.active()
-        if not watching and not saves.kept_looking():
+        if not watching and not saves.always_observed():
             return original(thread)
 
         def run_seen() -> None:
@@ -69,8 +69,8 @@ def _start(original: Callable[..., None]) -> Callable[..., None]:
             entered = [hooks.for_another_thread() for hooks in watching]
             for hooks in entered:
                 hooks.enter()
-            if saves.kept_looking():
-                saves.keep_looking(True)
+            if saves.always_observed():
+                saves.observe_always(True)
             try:
                 run()
             finally:

@@ -20,7 +20,7 @@ from . import kernels
 from .kernels import Listener
 
 
-class Written(NamedTuple):
+class FollowedWrite(NamedTuple):
     """One write to a followed storage."""
 
     key: int
@@ -44,7 +44,7 @@ class WriteLog:
     def __init__(
         self, tensors: list[torch.Tensor], *, keep: Callable[[torch.Tensor], bool] | None = None
     ) -> None:
-        self.writes: list[Written] = []
+        self.writes: list[FollowedWrite] = []
         self._tensors = {key: t for t in tensors if (key := storage_of(t)) is not None}
         self._keep = keep
         self._settled: set[int] = set()
@@ -65,7 +65,7 @@ class WriteLog:
             if self._keep(tensor):
                 with torch.no_grad(), compat.unseen_by_torch():
                     before = tensor.clone()
-        self.writes.append(Written(key, operation, stack, before, shifts))
+        self.writes.append(FollowedWrite(key, operation, stack, before, shifts))
 
     def leave(self, tensors: Iterable[torch.Tensor]) -> None:
         """What these hold before their first write is not asked for any more."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..model import Finding
 
 
-class Story(ReprExceptionInfo):
+class PytestStory(ReprExceptionInfo):
     """Stories as a failure; colour goes on where it is written to a terminal that has it."""
 
     findings: tuple[Finding, ...] = ()
@@ -38,7 +38,7 @@ class Story(ReprExceptionInfo):
             tw.line(content)
 
 
-def story(findings: Sequence[Finding], item: pytest.Item) -> Story:
+def story(findings: Sequence[Finding], item: pytest.Item) -> PytestStory:
     """The findings, the first of which failed the test, as the report's ``longrepr``.
 
     Its lines are plain: JUnit files, logs and xdist's controller take them as they are.
@@ -48,11 +48,11 @@ def story(findings: Sequence[Finding], item: pytest.Item) -> Story:
     path, line = (site.path, site.line) if site else (item.location[0], (item.location[1] or 0) + 1)
     crash = ReprFileLocation(path, line, f"{first.code} {first.name}: {first.message}")
     if item.config.getoption("tbstyle", "auto") == "line":  # pytest itself writes that line
-        return Story(reprtraceback=ReprTraceback([], None, "value"), reprcrash=crash)
+        return PytestStory(reprtraceback=ReprTraceback([], None, "value"), reprcrash=crash)
     lines = "\n\n".join(text_of(finding, width=_width(item.config)) for finding in findings).split("\n")
     place = ReprFileLocation(path, line, f"{first.code} {first.name}")
     entry = ReprEntry(lines, None, None, place, "value")
-    shown = Story(reprtraceback=ReprTraceback([entry], None, "value"), reprcrash=crash)
+    shown = PytestStory(reprtraceback=ReprTraceback([entry], None, "value"), reprcrash=crash)
     shown.findings = tuple(findings)
     return shown
 

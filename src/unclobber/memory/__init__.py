@@ -5,15 +5,24 @@ A run is recorded whole (every operation, every storage, every save) and interpr
 ``html`` show what they found.
 """
 
-from ._facts import Candidate, Gradient, InPlaceUse, KeptStorage, Line, LiveBytes, MemoryReport, Peak
+from ._facts import (
+    GradientLife,
+    InPlaceCandidate,
+    InPlaceUse,
+    KeptStorage,
+    LineTotal,
+    LiveBytes,
+    MemoryReport,
+    Peak,
+)
 from .runs import record
 
 __all__ = [
-    "Candidate",
-    "Gradient",
+    "GradientLife",
+    "InPlaceCandidate",
     "InPlaceUse",
     "KeptStorage",
-    "Line",
+    "LineTotal",
     "LiveBytes",
     "MemoryReport",
     "Peak",

@@ -8,7 +8,7 @@ import torch
 
 from ..derivatives import by_node, why
 from . import _inplace, _places
-from ._facts import Gradient, KeptStorage, Line, LiveBytes, Location, MemoryReport, Peak, Role
+from ._facts import GradientLife, KeptStorage, LineTotal, LiveBytes, Location, MemoryReport, Peak, Role
 from ._timeline import LASTING, BytesOverTime, end_of, timeline
 from ._trace import PackedSave, Storage, Trace
 
@@ -96,7 +96,7 @@ def _plain(operation: str) -> str:
     return operation.partition(".")[0]
 
 
-def _lines(kept: Iterable[KeptStorage]) -> tuple[Line, ...]:
+def _lines(kept: Iterable[KeptStorage]) -> tuple[LineTotal, ...]:
     groups: dict[tuple[object, ...], list[tuple[int, KeptStorage]]] = {}
     for position, one in enumerate(kept):
         if one.at_peak and one.kind == "activation":
@@ -104,7 +104,7 @@ def _lines(kept: Iterable[KeptStorage]) -> tuple[Line, ...]:
             key = ("?",) if place is None else (place.path, place.line)
             groups.setdefault(key, []).append((position, one))
     lines = [
-        Line(
+        LineTotal(
             place=members[0][1].roles[0].place,
             bytes=sum(one.bytes for _, one in members),
             kept=tuple(position for position, _ in members),
@@ -171,10 +171,10 @@ def _peak(
     )
 
 
-def _gradients(trace: Trace, began: int) -> Iterable[Gradient]:
+def _gradients(trace: Trace, began: int) -> Iterable[GradientLife]:
     for storage in trace.storages:
         if storage.kind in ("temporary", "gradient") and storage.made and storage.born > began:
-            yield Gradient(
+            yield GradientLife(
                 bytes=storage.bytes,
                 place=_places.place(storage.stack),
                 operation=_plain(storage.operation),

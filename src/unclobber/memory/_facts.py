@@ -63,7 +63,7 @@ class KeptStorage:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LineTotal:
     """What one line keeps for backward at the peak."""
 
     place: Location | None
@@ -112,7 +112,7 @@ class Peak:
 
 
 @dataclass(frozen=True, slots=True)
-class Gradient:
+class GradientLife:
     """A gradient that backward made on its way, with its life."""
 
     bytes: int
@@ -141,7 +141,7 @@ class InPlaceUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class InPlaceCandidate:
     """An out-of-place operation that could be in-place: nobody reads the old value afterwards."""
 
     place: Location | None
@@ -195,13 +195,13 @@ class MemoryReport:
     peak: Peak | None
     kept: tuple[KeptStorage, ...]
     """Largest first."""
-    lines: tuple[Line, ...]
+    lines: tuple[LineTotal, ...]
     """Largest first; activations at the peak."""
     timeline: tuple[LiveBytes, ...]
     places: tuple[Location, ...]
-    gradients: tuple[Gradient, ...]
+    gradients: tuple[GradientLife, ...]
     in_place: tuple[InPlaceUse, ...]
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[InPlaceCandidate, ...]
     together: int
     """By how much the peak drops with all candidates at once."""
     peak_activations: int = 0

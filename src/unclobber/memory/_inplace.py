@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ..derivatives import Rule, by_operation
 from ..derivatives.rules import in_place_overload, in_place_rule
 from . import _places
-from ._facts import Candidate, InPlaceUse
+from ._facts import InPlaceCandidate, InPlaceUse
 from ._functions import in_place_form
 from ._timeline import BytesOverTime, end_of
 from ._trace import Operand, Operation, PackedSave, Trace
@@ -34,7 +34,9 @@ class _Chance:
     """When old and new value were alive together."""
 
 
-def gains(trace: Trace, line: BytesOverTime) -> tuple[tuple[InPlaceUse, ...], tuple[Candidate, ...], int]:
+def gains(
+    trace: Trace, line: BytesOverTime
+) -> tuple[tuple[InPlaceUse, ...], tuple[InPlaceCandidate, ...], int]:
     """The in-place operations there are, those there could be, and the drop with all of these at once."""
     totals = line.totals
     used = _used(trace, line, totals)
@@ -239,12 +241,12 @@ def _own(save: PackedSave, operation: Operation) -> bool:
 
 def _candidate(
     members: list[tuple[tuple[object, ...], list[_Chance]]], line: BytesOverTime, totals: Sequence[int]
-) -> Candidate:
+) -> InPlaceCandidate:
     """One line, in all the modules that run it."""
     chances = [chance for _, some in members for chance in some]
     first = chances[0].operation
     spans = [chance.span for chance in chances]
-    return Candidate(
+    return InPlaceCandidate(
         place=_places.place(first.stack),
         operation=f"{first.function}_",
         operand="self" if chances[0].operand == 0 else "other",

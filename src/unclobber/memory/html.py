@@ -14,7 +14,7 @@ from typing import Any
 from ..model.text import listing, plural, shape, size, times
 from ..parsing import text_of
 from ._chart import Chart, Lives, chart, lives
-from ._facts import KeptStorage, Line, MemoryReport
+from ._facts import KeptStorage, LineTotal, MemoryReport
 from ._words import short
 
 _AROUND = 2
@@ -115,7 +115,7 @@ def _file(path: str, marked: dict[int, int], report: MemoryReport, most: int) ->
     return SourceFile(path, path.replace("\\", "/").rpartition("/")[2], total, tuple(shown))
 
 
-def about(line: Line, kept: Sequence[KeptStorage]) -> str:
+def about(line: LineTotal, kept: Sequence[KeptStorage]) -> str:
     """What a line keeps and why, as a sentence for each role."""
     counts: dict[tuple[str, str], list[KeptStorage]] = {}
     for position in line.kept:

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from ..model.text import listing, plural, shape, size, times
-from ._facts import Candidate, InPlaceUse, KeptStorage, Line, MemoryReport, Trial
+from ._facts import InPlaceCandidate, InPlaceUse, KeptStorage, LineTotal, MemoryReport, Trial
 from ._words import short
 
 _LINES = 12
@@ -76,7 +76,7 @@ def _by_line(report: MemoryReport, width: int) -> str:
     return "\n".join(rows)
 
 
-def _what(line: Line, kept: Sequence[KeptStorage]) -> str:
+def _what(line: LineTotal, kept: Sequence[KeptStorage]) -> str:
     """``gelu self, addmm mat1 ×4 in b.0 (Block) and 3 more``"""
     counts: dict[str, int] = {}
     for position in line.kept:
@@ -172,7 +172,7 @@ def _used(used: InPlaceUse) -> str:
     return f"{short(used.place)}: {used.operation} {gain} (ran {times(used.times)}; {used.reason})"
 
 
-def _candidate(one: Candidate) -> str:
+def _candidate(one: InPlaceCandidate) -> str:
     target = "" if one.operand == "self" else " on the other operand"
     where = f" in {listing(one.modules, limit=1)}" if one.modules else ""
     return (

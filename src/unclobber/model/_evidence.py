@@ -45,7 +45,6 @@ class Evidence:
     """The counter moved more often than the seen writes account for."""
     swapped: bool
     """``.data =`` gave the saved leaf other memory."""
-    version_now: int
     torch_message: str | None
     """What torch's own check says of this tensor; None where it says nothing."""
     detached: Write | None = None
@@ -59,7 +58,7 @@ class Evidence:
     checkpoint's code reads it again."""
     read: Site | None = None
     """Where a recomputation reads it, in the code that is run again."""
-    stretch: str | None = None
+    line_range: str | None = None
     """Where the content changed although no write was seen, as one sentence; None where it didn't."""
     written: Write | None = None
     """The one statement that can have changed it then."""

@@ -72,14 +72,14 @@ class FreedEvidence:
     """Both backwards began at the same tensor."""
     joined: Save | None = None
     """The last operation of the new graph on the way to the freed one, where the two differ."""
-    carried: tuple[str, ...] = ()
+    hidden_state: tuple[str, ...] = ()
     """The variables or attributes through which that operation still references an earlier run's result."""
-    kept: str | None = None
+    attribute: str | None = None
     """The one attribute of an object in which a tensor of this graph lies: ``block.state``."""
-    kept_is_spent: bool = False
-    """What lies there is the old graph's result itself, not this run's."""
+    attribute_is_freed: bool = False
+    """Its tensor is the old graph's result itself, not this run's."""
     detached: str | None = None
-    """The statement that keeps it there, or sets what is carried, with a ``.detach()``:
+    """The statement that sets the attribute, or the hidden state, with a ``.detach()``:
     ``self.state = h.detach()``."""
     root: str | None = None
     """The user's expression for the tensor that backward began at."""

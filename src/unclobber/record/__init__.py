@@ -4,8 +4,9 @@ One ``Ledger`` belongs to one session. It is fed by ``hooks`` and asked by the s
 need; it decides nothing. Everything in it dies with the graph nodes that autograd frees.
 """
 
-from ._fingerprint import Fingerprint, Place
+from ._fingerprint import Fingerprint, ProgramPoint
 from ._region import Region, overlap, region_of
+from ._view_writes import ViewWrites
 from ._write_event import WriteEvent
 from .content import differing, each_once, same_bits
 from .fingerprints import Fingerprints
@@ -23,12 +24,13 @@ __all__ = [
     "Fingerprints",
     "History",
     "Ledger",
-    "Place",
+    "ProgramPoint",
     "Region",
     "SavedBytes",
     "SavedTensor",
     "Standing",
     "UncheckedSave",
+    "ViewWrites",
     "WriteEvent",
     "differing",
     "each_once",
@@ -37,5 +39,4 @@ __all__ = [
     "same_bits",
     "same_memory",
     "select",
-    "view_writes",
 ]

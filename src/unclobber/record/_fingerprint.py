@@ -10,7 +10,7 @@ import torch
 from ..source import Stack
 
 
-class Place(NamedTuple):
+class ProgramPoint(NamedTuple):
     """A moment of the program."""
 
     stack: Stack
@@ -40,9 +40,9 @@ class Fingerprint:
         """The thread whose operation must finish before it may be taken."""
         self.at_need_only = False
         """Its memory was given back and is filled again for backward: before that there is no content."""
-        self.good: Place | None = None
+        self.good: ProgramPoint | None = None
         """Where the content was last seen as it should be."""
-        self.bad: Place | None = None
+        self.bad: ProgramPoint | None = None
         """Where it was first seen changed."""
         self.write: Stack | None = None
         """Where the one statement is that can have changed it, if there is but one."""

@@ -23,7 +23,7 @@ _MOST_STORAGES = 4096
 """Beyond these bounds what is known is forgotten: a counter that moved is then refused, as torch does."""
 
 
-class _Shared:
+class _SharedCounter:
     """One counter, and the storages that it stands for."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
@@ -34,18 +34,18 @@ class _Shared:
         """What moved the counter, oldest first, each with the storage that was written."""
 
 
-class _Doubted:
+class _UncertainCount:
     """In place of the log of a storage, for a write of which it shows only afterwards how often it has moved
     the counter: ``_foreach_add_``.
     """
 
-    def __init__(self, shared: _Shared, key: int, event: WriteEvent) -> None:
+    def __init__(self, shared: _SharedCounter, key: int, event: WriteEvent) -> None:
         self._shared = shared
         self._written = key, event
         self._log: StorageLog | None = None
         self._before = 0
 
-    def over(self, log: StorageLog | None) -> _Doubted:
+    def over(self, log: StorageLog | None) -> _UncertainCount:
         """The same, for the storage's own log."""
         self._log, self._before = log, 0 if log is None else log.bumps
         return self
@@ -67,20 +67,20 @@ class SharedCounters:
     """The counters of one session that stand for two memories."""
 
     def __init__(self) -> None:
-        self._by_storage: dict[int, _Shared] = {}
+        self._by_storage: dict[int, _SharedCounter] = {}
 
     def exchanged(self, tensor: torch.Tensor, old: int, new: int) -> None:
         """``tensor`` leaves the storage ``old``, which others hold, for ``new``."""
         shared = self._by_storage.get(old)
         if shared is None or shared.tensor() is not tensor:
-            shared = _Shared(tensor)
+            shared = _SharedCounter(tensor)
         if len(self._by_storage) > _MOST_STORAGES:
             self._by_storage.clear()
         self._by_storage[old] = self._by_storage[new] = shared
 
     def written(
         self, tensor: torch.Tensor, key: int, event: Callable[[], WriteEvent], bumps: bool
-    ) -> _Doubted | None:
+    ) -> _UncertainCount | None:
         """``tensor``, of storage ``key``, is about to be written.
 
         Returns:
@@ -92,7 +92,7 @@ class SharedCounters:
         if shared.counter._version != tensor._version:
             return None
         if not bumps:
-            return _Doubted(shared, key, event())
+            return _UncertainCount(shared, key, event())
         shared.writes.append((key, event()))
         return None
 

@@ -13,7 +13,7 @@ from ._extents import Extents
 from ._region import Region, overlap, region_of
 from ._undo import Account, OldValues, UndoLog, keep
 from ._write_event import WriteEvent, folded
-from .saved import Filing, SavedTensor
+from .saved import LogEntry, SavedTensor
 from .selection import Selection, physical_take
 
 _FIRST_PRUNE = 64
@@ -24,17 +24,9 @@ class StorageLog:
     """The saves and writes of one storage. Kept alive by its saves alone."""
 
     __slots__ = (
-        "__weakref__",
-        "_by_extent",
-        "_log_limit",
-        "_saves",
-        "_saves_limit",
-        "_times",
-        "_undo_logs",
-        "bumps",
-        "serial",
-        "writes",
-    )
+        "__weakref__", "_by_extent", "_log_limit", "_saves", "_saves_limit", "_times", "_undo_logs",
+        "bumps", "serial", "writes",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.serial = 0
@@ -56,13 +48,13 @@ class StorageLog:
         nth = times if at == self.serial else times + 1
         self._times[saved.stack] = (nth, self.serial)
         moved = saved.alias._version != saved.version
-        filing = saved.filing = Filing(self, self.serial, self.bumps, nth, moved)
+        entry = saved.entry = LogEntry(self, self.serial, self.bumps, nth, moved)
         self._saves.append(weakref.ref(saved))
         if len(self._saves) > self._saves_limit:
             self._saves = [ref for ref in self._saves if ref() is not None]
             self._saves_limit = 2 * len(self._saves) + _FIRST_PRUNE
         if not saved.alias.is_meta:
-            self._open_undo_log(saved.alias, filing)
+            self._open_undo_log(saved.alias, entry)
 
     def times(self, saved: SavedTensor) -> int:
         """How many versions of this storage the stack of ``saved`` has saved."""
@@ -89,7 +81,7 @@ class StorageLog:
         self.bumps += event.bumps
         self.writes.append(event)
         if len(self.writes) > self._log_limit:
-            oldest = min((saved.filing.since for saved in self.saves() if saved.filing), default=self.serial)
+            oldest = min((saved.entry.since for saved in self.saves() if saved.entry), default=self.serial)
             self.writes = folded(self.writes, oldest)
             self._log_limit = 2 * len(self.writes) + _LONGEST_LOG
 
@@ -102,13 +94,13 @@ class StorageLog:
     def lose(self, size: int) -> None:
         """All but ``size`` bytes are about to be given back: forget the saves whose values are only there."""
         for saved in self.saves():
-            filing = saved.filing
-            if filing is None or filing.undo_log is None or filing.position is None:
+            entry = saved.entry
+            if entry is None or entry.undo_log is None or entry.position is None:
                 continue
-            if filing.undo_log.region.hi <= size or filing.position.is_kept():
+            if entry.undo_log.region.hi <= size or entry.position.is_kept():
                 continue
-            filing.undo_log = filing.position = None
-            filing.unseen = True
+            entry.undo_log = entry.position = None
+            entry.unseen = True
 
     def preserve(
         self, account: Account, target: Any, region: Region, selection: Selection | None, shift: int = 0
@@ -163,7 +155,7 @@ class StorageLog:
                     record = OldValues(account, region, target.dtype, copied, selection)
                 undo_log.append(record)
 
-    def _open_undo_log(self, alias: torch.Tensor, filing: Filing) -> None:
+    def _open_undo_log(self, alias: torch.Tensor, entry: LogEntry) -> None:
         region = region_of(alias)
         if region is None:
             return
@@ -172,7 +164,7 @@ class StorageLog:
         if undo_log is None:
             undo_log = self._undo_logs[key] = UndoLog(alias, region)
             self._by_extent.add(region.lo, region.hi, undo_log)
-        filing.undo_log, filing.position = undo_log, undo_log.open(alias)
+        entry.undo_log, entry.position = undo_log, undo_log.open(alias)
 
     def _hit(self, region: Region) -> list[UndoLog]:
         """Open undo logs that share a byte with ``region``."""

@@ -129,17 +129,9 @@ class UndoLog:
     """All live saves of one geometry and dtype of one storage."""
 
     __slots__ = (
-        "__weakref__",
-        "_cache",
-        "alias",
-        "bits",
-        "dtype",
-        "now",
-        "recorded",
-        "recorded_bytes",
-        "region",
-        "whole_only",
-    )
+        "__weakref__", "_cache", "alias", "bits", "dtype", "now", "recorded", "recorded_bytes",
+        "region", "whole_only",
+    )  # fmt: skip
 
     def __init__(self, alias: torch.Tensor, region: Region) -> None:
         self.region = region

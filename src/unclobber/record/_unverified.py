@@ -18,7 +18,7 @@ from ._storage import StorageLog
 from .content import same_bits
 
 
-class Input(NamedTuple):
+class SharedInput(NamedTuple):
     """One tensor that the operation was given and that live saves share."""
 
     tensor: torch.Tensor
@@ -41,7 +41,7 @@ class UnverifiedCall:
         self,
         enter: Callable[[torch.Tensor, StorageLog, str, Stack], None],
         operation: str,
-        inputs: list[Input],
+        inputs: list[SharedInput],
     ) -> None:
         self._enter = enter
         self._operation = operation
@@ -68,5 +68,5 @@ class UnverifiedCall:
         return wrote
 
 
-def _written_unseen(each: Input) -> bool:
+def _written_unseen(each: SharedInput) -> bool:
     return each.log.serial == each.serial and not same_bits(each.tensor, each.before)

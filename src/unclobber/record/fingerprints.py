@@ -19,7 +19,7 @@ import torch
 
 from ..source import Stack
 from ..source.between import statement_between
-from ._fingerprint import Fingerprint, Place
+from ._fingerprint import Fingerprint, ProgramPoint
 from .content import digest
 from .saved import SavedTensor
 
@@ -84,7 +84,7 @@ class Fingerprints:
             self._turn.append(ref)
         self._local.waiting.append(ref)
 
-    def before_write(self, key: int, place: Callable[[], Place]) -> None:
+    def before_write(self, key: int, place: Callable[[], ProgramPoint]) -> None:
         """A write to the storage was seen and is about to happen, in this thread."""
         if key not in self._by_key:
             return
@@ -112,7 +112,7 @@ class Fingerprints:
         if key is not None:
             self._handed_out.add(key)
 
-    def before_call(self, place: Callable[[], Place]) -> None:
+    def before_call(self, place: Callable[[], ProgramPoint]) -> None:
         """This thread is about to call torch: what it ran before has finished."""
         local = self._local
         if local.quiet:
@@ -127,7 +127,7 @@ class Fingerprints:
             if self._turn:
                 self._look_at_next(place)
 
-    def after_call(self, place: Callable[[], Place]) -> None:
+    def after_call(self, place: Callable[[], ProgramPoint]) -> None:
         """This thread has just come back from a call of torch."""
         local = self._local
         if local.quiet:
@@ -146,7 +146,7 @@ class Fingerprints:
         alone = threading.active_count() == 1 or all(map(_is_harmless, threading.enumerate()))
         return self._moments if alone else None
 
-    def _look_at_handed_out(self, place: Callable[[], Place]) -> None:
+    def _look_at_handed_out(self, place: Callable[[], ProgramPoint]) -> None:
         self._credit = min(self._credit + _BYTES_AN_EVENT, _MOST_CREDIT)
         for key in self._handed_out & self._by_key.keys():
             for fingerprint in self._alive(key):
@@ -154,7 +154,7 @@ class Fingerprints:
                     self._credit -= fingerprint.nbytes
                     self._look(fingerprint, place)
 
-    def _look_at_next(self, place: Callable[[], Place]) -> None:
+    def _look_at_next(self, place: Callable[[], ProgramPoint]) -> None:
         for _ in range(min(_DEAD_AT_A_TIME, len(self._turn))):
             ref = self._turn.popleft()
             fingerprint = ref()
@@ -164,7 +164,7 @@ class Fingerprints:
                     self._look(fingerprint, place)
                 return
 
-    def look_at(self, tensor: torch.Tensor, place: Callable[[], Place]) -> None:
+    def look_at(self, tensor: torch.Tensor, place: Callable[[], ProgramPoint]) -> None:
         """Look now at everything that shares the tensor's memory."""
         with self.quiet(), self._lock:
             key = self._key_of(tensor)
@@ -173,7 +173,7 @@ class Fingerprints:
 
     # --- asked at need -------------------------------------------------------------------------
 
-    def changed(self, saved: SavedTensor, place: Callable[[], Place]) -> Fingerprint | None:
+    def changed(self, saved: SavedTensor, place: Callable[[], ProgramPoint]) -> Fingerprint | None:
         """The fingerprint of ``saved`` if its content changed and no write was seen to do it."""
         fingerprint: Fingerprint | None = getattr(saved, "fingerprint", None)
         if fingerprint is None:
@@ -187,7 +187,7 @@ class Fingerprints:
 
     # --- inside --------------------------------------------------------------------------------
 
-    def _settle(self, place: Callable[[], Place]) -> None:
+    def _settle(self, place: Callable[[], ProgramPoint]) -> None:
         waiting, self._local.waiting = self._local.waiting, []
         thread = threading.get_ident()
         for ref in waiting:
@@ -199,7 +199,7 @@ class Fingerprints:
                 fingerprint.value = digest(alias)
                 fingerprint.good = place()
 
-    def _look(self, fingerprint: Fingerprint, place: Callable[[], Place]) -> None:
+    def _look(self, fingerprint: Fingerprint, place: Callable[[], ProgramPoint]) -> None:
         alias = fingerprint.alias()
         if alias is None or fingerprint.value is None or fingerprint.bad is not None:
             return
@@ -214,7 +214,7 @@ class Fingerprints:
             fingerprint.bad = bad = place()
             fingerprint.write = self._statement(fingerprint.good, bad)
 
-    def _statement(self, good: Place | None, bad: Place) -> Stack | None:
+    def _statement(self, good: ProgramPoint | None, bad: ProgramPoint) -> Stack | None:
         """The one statement that ran between two looks that followed each other."""
         if good is None or good.moment is None or bad.moment != good.moment + 1 or bad.after:
             return None
@@ -246,12 +246,12 @@ class _Once:
 
     __slots__ = ("_found", "_moment", "_place")
 
-    def __init__(self, place: Callable[[], Place], moment: int | None) -> None:
+    def __init__(self, place: Callable[[], ProgramPoint], moment: int | None) -> None:
         self._place = place
         self._moment = moment
-        self._found: Place | None = None
+        self._found: ProgramPoint | None = None
 
-    def __call__(self) -> Place:
+    def __call__(self) -> ProgramPoint:
         if self._found is None:
             self._found = self._place()._replace(moment=self._moment)
         return self._found

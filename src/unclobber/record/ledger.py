@@ -21,18 +21,18 @@ import torch
 from ..model import Reached
 from ..source import frames
 from ..torch_internals import compat
-from . import view_writes
 from ._by_address import SavesByAddress
-from ._fingerprint import Place
+from ._fingerprint import ProgramPoint
 from ._region import overlap, region_of
 from ._shared_counters import SharedCounters
 from ._storage import StorageLog
 from ._undo import Account
-from ._unverified import Input, UnverifiedCall
+from ._unverified import SharedInput, UnverifiedCall
+from ._view_writes import ViewWrites, concerns
 from ._write_event import WriteEvent
 from .content import same_bits
 from .fingerprints import Fingerprints
-from .saved import Filing, SavedTensor, Swap, note_original, same_memory
+from .saved import LogEntry, SavedTensor, Swap, note_original, same_memory
 from .saved_bytes import SavedBytes
 from .selection import select
 from .self_overlap import LARGEST_COPY, overlaps_itself
@@ -41,28 +41,11 @@ _FIRST_PRUNE = 4096
 _NEWEST = 8
 """Saves looked at for those of the running operation."""
 
-METADATA_ONLY = frozenset(
-    [
-        "set_",
-        "set_data",
-        "resize_",
-        "resize_as_",
-        "resize_as_sparse_",
-        "_resize_output_",
-        "t_",
-        "transpose_",
-        "swapaxes_",
-        "swapdims_",
-        "squeeze_",
-        "unsqueeze_",
-        "as_strided_",
-        "detach_",
-        "rename_",
-        "_coalesced_",
-        "sparse_resize_",
-        "sparse_resize_and_clear_",
-    ]
-)
+METADATA_ONLY = frozenset({
+    "set_", "set_data", "resize_", "resize_as_", "resize_as_sparse_", "_resize_output_", "t_",
+    "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "as_strided_", "detach_",
+    "rename_", "_coalesced_", "sparse_resize_", "sparse_resize_and_clear_",
+})  # fmt: skip
 """Operations that torch counts as writes but that change no element of the old memory."""
 
 
@@ -124,6 +107,8 @@ class Ledger:
         """Told of an operation that is about to read what it has overwritten itself."""
         self.unrecorded: Callable[[Exception], str] = str
         """Told of a fault of ours while a write was recorded; gives the sentence for what rests on it."""
+        self.view_writes = ViewWrites()
+        """Writes that a view may have missed; all sessions share one."""
         self.saved_bytes: SavedBytes | None = None
         """What each line keeps, where the session counts it."""
         self.transform: frames.Stack | None = None
@@ -138,7 +123,7 @@ class Ledger:
         self._watched_limit = _FIRST_PRUNE
         self._lock = threading.RLock()
 
-    # --- fed by observe -------------------------------------------------------------------------
+    # --- fed by hooks ---------------------------------------------------------------------------
 
     def prune(self) -> None:
         """Forget queued saves that have died; the queue then doubles before it is looked at again."""
@@ -217,7 +202,7 @@ class Ledger:
             self.on_self_overlap(operation, overlap_at)  # may raise what the program is to get
         try:
             log = self._log_of(key, tensor)
-            by_views = view_writes.concerns(tensor)
+            by_views = concerns(tensor)
             elsewhere = None
             if borrowed or self.by_address is not None:
                 elsewhere = self._elsewhere(tensor, key, storage)
@@ -225,7 +210,7 @@ class Ledger:
                 return None
             stack = frames.capture(3)
             if by_views:
-                view_writes.note(tensor, _version(tensor), operation, stack)
+                self.view_writes.note(tensor, _version(tensor), operation, stack)
             if log is None and not elsewhere:
                 return None
             event = WriteEvent(operation, stack, frames.actor(3), bumps)
@@ -305,7 +290,7 @@ class Ledger:
             log = self._log_of(key)
             if log is not None:
                 if self.prints is not None:
-                    self.prints.before_write(key, lambda: Place(event.stack, False))
+                    self.prints.before_write(key, lambda: ProgramPoint(event.stack, False))
                 own = WriteEvent(event.operation, event.stack, event.actor)
                 self._enter(tensor, log, own, args, kwargs, shift)
 
@@ -342,7 +327,7 @@ class Ledger:
                 if log is None or all(saved.stack == own for saved in log.saves()):
                     continue
                 with torch.no_grad(), compat.unseen_by_torch():
-                    inputs.append(Input(tensor, tensor.clone(), log, log.serial))
+                    inputs.append(SharedInput(tensor, tensor.clone(), log, log.serial))
         return UnverifiedCall(self.enter, operation, inputs) if inputs else None
 
     def enter(self, tensor: torch.Tensor, log: StorageLog, operation: str, stack: frames.Stack) -> None:
@@ -350,7 +335,7 @@ class Ledger:
         key = compat.storage_key_or_none(tensor)
         try:
             if self.prints is not None and key is not None:
-                self.prints.before_write(key, lambda: Place(stack, False))
+                self.prints.before_write(key, lambda: ProgramPoint(stack, False))
             self._enter(tensor, log, WriteEvent(operation, stack, None))
         except Exception as error:
             self._not_recorded(tensor, error)
@@ -377,7 +362,7 @@ class Ledger:
                     try:
                         storage = saved.alias.untyped_storage()
                     except (RuntimeError, ValueError):  # it has none
-                        saved.filing = Filing(None, 0, 0, 1, False)
+                        saved.entry = LogEntry(None, 0, 0, 1, False)
                         continue
                     key: int = storage._cdata
                     if self.by_address is not None or not storage.resizable():
@@ -420,16 +405,16 @@ class Ledger:
                 saved = ref()
                 if saved is None:
                     continue
-                filing = saved.filing
-                if filing is not None:
+                entry = saved.entry
+                if entry is not None:
                     continue  # what is known of it was lost
                 if not compat.is_plain(saved.alias):
-                    saved.filing = Filing(None, 0, 0, 1, False)
+                    saved.entry = LogEntry(None, 0, 0, 1, False)
                     continue
                 with compat.unseen_by_torch():
                     self._storage_log(key).add(saved)
-                if self._keeps_originals and saved.filing is not None:
-                    note_original(saved, saved.filing, target)
+                if self._keeps_originals and saved.entry is not None:
+                    note_original(saved, saved.entry, target)
             self.watched.pop(key, None)  # last: after a fault they are still to be found
 
     def _storage_log(self, key: int) -> StorageLog:
@@ -511,15 +496,15 @@ class Ledger:
                         operation, frames.of_program(), frames.actor(), bumps=True, version=_version(tensor)
                     )
 
-                doubted = None
+                uncertain = None
                 try:
                     key = compat.storage_key_or_none(tensor)
                     if key is not None:
-                        doubted = counters.written(tensor, key, event, bumps)
+                        uncertain = counters.written(tensor, key, event, bumps)
                 except Exception as error:
                     self._not_recorded(tensor, error)
                 log = before_write(tensor, operation, bumps, *rest)
-                return log if doubted is None else doubted.over(log)
+                return log if uncertain is None else uncertain.over(log)
 
             # On the object: programs that exchange no memory pay nothing for this.
             self.before_write = before_write_counted  # type: ignore[method-assign,assignment]
@@ -541,8 +526,8 @@ class Ledger:
             own = {id(kept) for _, kept in compat.raw_saved(node)}
             stack = frames.of_program()
             for saved in log.saves():
-                if saved.filing is not None and saved.origin() is tensor and id(saved) not in own:
-                    saved.filing.detached = stack
+                if saved.entry is not None and saved.origin() is tensor and id(saved) not in own:
+                    saved.entry.detached = stack
 
     def _swap(
         self, log: StorageLog, tensor: torch.Tensor, event: WriteEvent, new: torch.Tensor | None
@@ -550,10 +535,10 @@ class Ledger:
         """``tensor`` gets the memory of ``new``: from now on that is to be watched for its saves."""
         to: SavedTensor | None = None
         for saved in log.saves():
-            if saved.filing is not None and saved.origin() is tensor:
+            if saved.entry is not None and saved.origin() is tensor:
                 if to is None and new is not None:
                     to = self.file(new, event.stack)
-                saved.filing.swap = Swap(event, to)
+                saved.entry.swap = Swap(event, to)
 
     def saves(self) -> list[SavedTensor]:
         """All live saves, of storages that were written to or not."""
@@ -590,7 +575,7 @@ class Ledger:
         saved.origin = weakref.ref(tensor)
         saved.base = None
         saved.stack = stack
-        saved.filing = None
+        saved.entry = None
         self.pending.append(weakref.ref(saved))
         self._saves_taken -= 1  # no save of autograd's
         return saved
@@ -605,30 +590,30 @@ class Ledger:
     def _standing(self, saved: SavedTensor) -> Standing:
         alias = saved.alias
         version = _version(alias)
-        filing = saved.filing
-        log = None if filing is None else filing.log
+        entry = saved.entry
+        log = None if entry is None else entry.log
         elsewhere = len(self._elsewhere_counted(saved))
-        if filing is None or log is None:
+        if entry is None or log is None:
             unseen = version - saved.version > elsewhere
             return Standing(saved, version, unseen, None, False, False, alias)
         # An operation bumps the counter of the tensor it wrote, which need not be this one's
         # (`.data` has its own), so fewer bumps than writes are normal; more are not.
-        unseen = version - saved.version > _bumps(filing) + elsewhere or (filing.unseen and not elsewhere)
-        now = alias if filing.swap is None else _memory_of(saved, filing.swap)
+        unseen = version - saved.version > _bumps(entry) + elsewhere or (entry.unseen and not elsewhere)
+        now = alias if entry.swap is None else _memory_of(saved, entry.swap)
         value = None
         changed = swapped = False
         with torch.no_grad(), compat.unseen_by_torch():
             if (
-                filing.undo_log is not None
-                and filing.position is not None
-                and filing.position.record is not None
+                entry.undo_log is not None
+                and entry.position is not None
+                and entry.position.record is not None
             ):
-                value = filing.undo_log.value_at(filing.position)
+                value = entry.undo_log.value_at(entry.position)
                 changed = not (_in_memory(now) and same_bits(value, now))
             elif now is not alias:
                 changed = not (_in_memory(now) and same_bits(alias, now))
-        if changed and filing.swap is not None:
-            swapped = self._brought_others(saved, filing.swap, alias if value is None else value)
+        if changed and entry.swap is not None:
+            swapped = self._brought_others(saved, entry.swap, alias if value is None else value)
         return Standing(saved, version, unseen, value, changed, swapped, now)
 
     def _elsewhere_counted(self, saved: SavedTensor) -> list[WriteEvent]:
@@ -650,20 +635,20 @@ class Ledger:
     def history(self, saved: SavedTensor) -> list[tuple[WriteEvent, bool]]:
         """All writes to its storage since it was saved, oldest first, each with whether it touched
         an element of ``saved``."""
-        filing = saved.filing
+        entry = saved.entry
         elsewhere = [(event, False) for event in self._elsewhere_counted(saved)]
-        if filing is None or filing.log is None:
+        if entry is None or entry.log is None:
             return elsewhere
         with self._lock:
             region = region_of(saved.alias)
             events = [
                 (event, region is not None and event.region is not None and overlap(region, event.region))
-                for event in filing.log.writes
-                if event.last >= filing.since
+                for event in entry.log.writes
+                if event.last >= entry.since
             ]
             if elsewhere:
                 events = sorted((*events, *elsewhere), key=lambda entry: entry[0].version)
-            swap = filing.swap
+            swap = entry.swap
             if swap is None or _keeps_memory(saved, swap):
                 return events
             # What happened to the memory that it had before is not what backward reads.
@@ -675,10 +660,10 @@ class Ledger:
         """Where one of the writes of its ``history`` went."""
         if any(event is other for other in self._elsewhere_counted(saved)):
             return "other"
-        filing = saved.filing
-        if filing is not None and filing.log is not None and filing.swap is not None:
-            swap = filing.swap
-            own = any(event is other for other in filing.log.writes)
+        entry = saved.entry
+        if entry is not None and entry.log is not None and entry.swap is not None:
+            swap = entry.swap
+            own = any(event is other for other in entry.log.writes)
             if own and event is not swap.event and not _keeps_memory(saved, swap):
                 return "former"
         return "same" if event.region is not None else "none"
@@ -688,8 +673,8 @@ class Ledger:
 
         None where they can't be told: the log was folded, or tells of other memory.
         """
-        filing = saved.filing
-        if filing is None or (filing.swap is not None and not _keeps_memory(saved, filing.swap)):
+        entry = saved.entry
+        if entry is None or (entry.swap is not None and not _keeps_memory(saved, entry.swap)):
             return None
         found = [event.counter for event in events if event.counter is not None and event.count == 1]
         found.append(_version(saved.alias))
@@ -703,8 +688,8 @@ class Ledger:
 
     def last_write(self, saved: SavedTensor) -> WriteEvent | None:
         """The newest write to its storage; None if there was none since it was saved."""
-        log = None if saved.filing is None else saved.filing.log
-        if log is None or saved.filing is None or log.serial == saved.filing.since:
+        log = None if saved.entry is None else saved.entry.log
+        if log is None or saved.entry is None or log.serial == saved.entry.since:
             return None
         return log.writes[-1]
 
@@ -718,8 +703,8 @@ class Ledger:
             for key in list(self.watched):
                 self._file(key)
             for saved in self.live_saves():
-                if saved.filing is not None:
-                    saved.filing.sealed = _version(saved.alias)
+                if saved.entry is not None:
+                    saved.entry.sealed = _version(saved.alias)
             self.logs.clear()
 
     def live_saves(self) -> Iterator[SavedTensor]:
@@ -750,7 +735,7 @@ class FingerprintedLedger(Ledger):
             try:
                 key = compat.storage_key_or_none(tensor)
                 if key is not None:  # without storage there is no fingerprint either
-                    self.prints.before_write(key, lambda: Place(frames.of_program(), False))
+                    self.prints.before_write(key, lambda: ProgramPoint(frames.of_program(), False))
             except Exception as error:
                 self._not_recorded(tensor, error)
             return super().before_write(tensor, *rest)
@@ -773,11 +758,11 @@ def _may_share(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def _lose(saved: SavedTensor, fault: str) -> None:
     """From now on nothing is known of ``saved`` but its version counter."""
-    filing = saved.filing
-    if filing is None:
-        filing = saved.filing = Filing(None, 0, 0, 1, True)
-    filing.log = filing.undo_log = filing.position = None
-    filing.lost = fault
+    entry = saved.entry
+    if entry is None:
+        entry = saved.entry = LogEntry(None, 0, 0, 1, True)
+    entry.log = entry.undo_log = entry.position = None
+    entry.lost = fault
 
 
 def _version(tensor: torch.Tensor) -> int:
@@ -787,13 +772,13 @@ def _version(tensor: torch.Tensor) -> int:
         return 0  # inference tensors keep no counter
 
 
-def _bumps(filing: Filing) -> int:
+def _bumps(entry: LogEntry) -> int:
     """How often the counter of a save should have moved, by the writes that were seen."""
-    if filing.log is None:
+    if entry.log is None:
         return 0
-    bumps = filing.log.bumps - filing.bumps
-    if filing.swap is not None and filing.swap.to is not None and filing.swap.to.filing is not None:
-        bumps += _bumps(filing.swap.to.filing)
+    bumps = entry.log.bumps - entry.bumps
+    if entry.swap is not None and entry.swap.to is not None and entry.swap.to.entry is not None:
+        bumps += _bumps(entry.swap.to.entry)
     return bumps
 
 

@@ -23,7 +23,7 @@ class SavedTensor:
     """
 
     __slots__ = (
-        "__weakref__", "alias", "base", "filing", "fingerprint", "origin", "requires_grad", "stack",
+        "__weakref__", "alias", "base", "entry", "fingerprint", "origin", "requires_grad", "stack",
         "version",
     )  # fmt: skip
 
@@ -39,7 +39,7 @@ class SavedTensor:
     base: weakref.ref[torch.Tensor] | None
     """What it is a view of: the weight of a Linear, whose transpose is saved."""
     stack: Stack
-    filing: Filing | None
+    entry: LogEntry | None
     """None until the storage is about to be written to: nothing has happened since."""
     fingerprint: Fingerprint
     """Set only for those of a session with fingerprints that were chosen."""
@@ -62,7 +62,7 @@ class Swap(NamedTuple):
     """The new memory as it was then, under observation like a save; None where it isn't known."""
 
 
-class Book(Protocol):
+class Log(Protocol):
     """What is asked of the log that a save stands in (``StorageLog``)."""
 
     serial: int
@@ -78,26 +78,15 @@ class Book(Protocol):
         """The live ones."""
 
 
-class Filing:
+class LogEntry:
     """Where a save stands in the log of its storage."""
 
     __slots__ = (
-        "bumps",
-        "detached",
-        "history",
-        "log",
-        "lost",
-        "nth",
-        "original",
-        "position",
-        "sealed",
-        "since",
-        "swap",
-        "undo_log",
-        "unseen",
+        "bumps", "detached", "history", "log", "lost", "nth", "original", "position", "sealed", "since",
+        "swap", "undo_log", "unseen",
     )  # fmt: skip
 
-    def __init__(self, log: Book | None, since: int, bumps: int, nth: int, unseen: bool) -> None:
+    def __init__(self, log: Log | None, since: int, bumps: int, nth: int, unseen: bool) -> None:
         self.log = log
         """None where the tensor has no storage of its own: then only its version counter speaks."""
         self.since = since
@@ -143,7 +132,7 @@ class History(NamedTuple):
     output: int
 
 
-def note_original(saved: SavedTensor, filing: Filing, target: torch.Tensor | None = None) -> None:
+def note_original(saved: SavedTensor, entry: LogEntry, target: torch.Tensor | None = None) -> None:
     """Keep the tensor that torch would keep in place of our alias, or what that is a view of.
 
     Where backward has saved again what it was handed, torch would have handed it the tensor itself: that may
@@ -158,7 +147,7 @@ def note_original(saved: SavedTensor, filing: Filing, target: torch.Tensor | Non
         if tensor is not None:
             saved.origin = weakref.ref(tensor)
     if not saved.requires_grad:
-        filing.original = saved.base() if tensor is None and saved.base is not None else tensor
+        entry.original = saved.base() if tensor is None and saved.base is not None else tensor
         return
     if tensor is None or saved.alias._version != saved.version:
         return
@@ -169,9 +158,9 @@ def note_original(saved: SavedTensor, filing: Filing, target: torch.Tensor | Non
     if keeps and any(kept is saved for _, kept in compat.raw_saved(node)):
         return
     life = node.metadata.setdefault(compat.LIFE_NOTE, Life())
-    filing.history = History(weakref.ref(life), tensor.output_nr)
+    entry.history = History(weakref.ref(life), tensor.output_nr)
     if keeps:
-        filing.original = tensor
+        entry.original = tensor
 
 
 def _handed_on(saved: SavedTensor, target: torch.Tensor) -> torch.Tensor | None:

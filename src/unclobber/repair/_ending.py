@@ -30,7 +30,7 @@ _MOST_TEXT = 4 * 2**20
 
 
 @dataclass
-class Ending:
+class EndState:
     """All that is compared."""
 
     how: str
@@ -47,7 +47,7 @@ class RunRecord:
     """All that one run has recorded."""
 
     records: list[BackwardRecord]
-    ending: Ending | None = None
+    ending: EndState | None = None
     """What it left behind, if it went to its end."""
 
 
@@ -59,7 +59,7 @@ def ending_of(
     own: Callable[[str], bool],
     living: Living,
     generators: dict[str, str],
-) -> Ending:
+) -> EndState:
     """Look at what the program that has just ended in this process leaves.
 
     Args:
@@ -74,7 +74,7 @@ def ending_of(
     names = [os.path.basename(path) for path in _sources() if own(path)]
     modules = {name: vars(module) for name, module in _own_modules(own)}
     state = Walk(frozenset(name.partition(".")[0] for name in modules)).walk(modules, living.found())
-    return Ending(
+    return EndState(
         how,
         {name: _text(path, names) for name, path in printed.items()},
         {path: digest(path) for path in files if os.path.isfile(path)},
@@ -97,7 +97,7 @@ def generators() -> dict[str, str]:
     return found
 
 
-def compare_endings(reference: Ending, other: Ending, **state_options: Any) -> list[Different]:
+def compare_endings(reference: EndState, other: EndState, **state_options: Any) -> list[Different]:
     """How ``other`` differs.
 
     Args:

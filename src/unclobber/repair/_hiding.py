@@ -18,7 +18,7 @@ from typing import Any
 import libcst as cst
 
 from ..model import Finding
-from ._job import Held
+from ._job import HeldBy
 from ._probes import Spot
 from ._proposal import Proposal
 from ._syntax import Source
@@ -43,7 +43,7 @@ def spots(finding: Finding) -> tuple[Spot, ...]:
     return tuple(dict.fromkeys(Spot(os.path.realpath(s.path), s.line, s.column) for s in sites))
 
 
-def hidden(proposal: Proposal, finding: Finding, project: Project, held: Mapping[Spot, Held]) -> Hidden:
+def hidden(proposal: Proposal, finding: Finding, project: Project, held: Mapping[Spot, HeldBy]) -> Hidden:
     """What a proposal hides from others.
 
     Args:

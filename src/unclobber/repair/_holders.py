@@ -19,7 +19,7 @@ import torch
 from ..record import SavedTensor, overlap, region_of
 from ..source.owners import variables_of
 from ..torch_internals import compat
-from ._job import Held
+from ._job import HeldBy
 from ._probes import PASSED, PLACE, Spot
 
 _MOST_WORDS = 3
@@ -76,10 +76,10 @@ class Holders:
         self._look = look  # type: ignore[method-assign]
         self._own_count = counted[0]
 
-    def found(self) -> dict[Spot, Held]:
+    def found(self) -> dict[Spot, HeldBy]:
         """What has been seen."""
         return {
-            spot: Held(seen.times, tuple(sorted(seen.names or ())), seen.others)
+            spot: HeldBy(seen.times, tuple(sorted(seen.names or ())), seen.others)
             for spot, seen in self._seen.items()
         }
 

@@ -11,7 +11,7 @@ from ._probes import Spot
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldBy:
     """Who held what a statement wrote, over all its runs."""
 
     times: int
@@ -117,7 +117,7 @@ class Ran:
     """Whether it was ended because the end did not come in time."""
     asked: bool = False
     """Whether it asked for input."""
-    held: Mapping[Spot, Held] = field(default_factory=dict)
+    held: Mapping[Spot, HeldBy] = field(default_factory=dict)
     leftovers: Mapping[str, str] = field(default_factory=dict)
     """Files that it read as an earlier run had left them, each with a digest of what they held."""
 

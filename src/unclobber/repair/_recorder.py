@@ -90,7 +90,7 @@ class Recorder:
         begun = _Begun(self.begun, recorded, nodes, before, spends=self.cut and not call.keeps_graph)
         if self.cut:
             call.keep_graph()
-            _stop_at_spent(nodes)
+            _stop_at_freed(nodes)
         return begun
 
     def end(self, begun: _Begun | None, call: EngineCall) -> None:
@@ -106,7 +106,7 @@ class Recorder:
                 self.failed_at = begun.nth
             return
         if begun.spends:
-            _mark_spent(begun.nodes)
+            _mark_freed(begun.nodes)
         if begun.recorded:
             self._write(begun.before, call.answer)
         if self._after_each(begun.nth) or (begun.nth == self.stop_after and not self._go_on()):
@@ -131,13 +131,13 @@ _STOPPED = "unclobber stopped"
 gradient passes it any more. The nodes themselves are not held: graphs die when the program lets them."""
 
 
-def _mark_spent(nodes: list[Any]) -> None:
+def _mark_freed(nodes: list[Any]) -> None:
     for node in nodes:
         if not hasattr(node, "variable"):
             node.metadata[_FREED] = True
 
 
-def _stop_at_spent(nodes: list[Any]) -> None:
+def _stop_at_freed(nodes: list[Any]) -> None:
     for node in nodes:
         if _FREED in node.metadata and _STOPPED not in node.metadata:
             node.metadata[_STOPPED] = True

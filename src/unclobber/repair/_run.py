@@ -24,7 +24,7 @@ from ..session.session import Session
 from ..torch_internals.engine import engine
 from . import _ending, _leftovers, _overlay, _proposal, _readings
 from ._agreement import Difference
-from ._ending import Ending, RunRecord, compare_endings
+from ._ending import EndState, RunRecord, compare_endings
 from ._holders import Holders
 from ._job import Comparison, Different, Job, Ran
 from ._living import Living
@@ -166,7 +166,7 @@ class Run:
             pickle.dump(ran, file)
         os.replace(part, f"{self.job.answer_to}{suffix}")
 
-    def _ending_of(self, generators: dict[str, str]) -> Ending:
+    def _ending_of(self, generators: dict[str, str]) -> EndState:
         job = self.job
         atexit._run_exitfuncs()
         _ending.flush()
@@ -192,7 +192,7 @@ class Run:
         else:
             self.problem = "the reference could not be run"
 
-    def _record(self, ending: Ending | None) -> None:
+    def _record(self, ending: EndState | None) -> None:
         if self.job.record_to is not None:
             part = f"{self.job.record_to}.part"
             torch.save(RunRecord(self.recorder.records, ending), part)
@@ -222,7 +222,7 @@ class Run:
             largest_difference=found.largest,
         )
 
-    def _compared(self, ending: Ending, reference: Ending) -> tuple[Different, ...]:
+    def _compared(self, ending: EndState, reference: EndState) -> tuple[Different, ...]:
         job = self.job
         try:
             found = compare_endings(reference, ending, unread=job.unread, detaches=job.detaches)

@@ -14,12 +14,13 @@ import itertools
 import re
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..model import Finding, Site
 from . import _hiding, _leftovers, _plan
-from ._job import Held, Job, Ran
+from ._job import HeldBy, Job, Ran
 from ._probes import Spot
 from ._proposal import AS_WRITTEN, CUT, NOT_RECORDED, VIEW_DETACHED, Proposal, reading_of
 from .outcome import Clean, Failed, Outcome, Proof, Proved, Repair, Unproved
@@ -32,7 +33,7 @@ DEEPEST = 8
 """Edits that one repair may consist of."""
 MOST_RUNS = 80
 MOST_PROVED = 5
-QUICK = 10.0
+QUICK = 1.0
 """Seconds: where the reference takes longer to its end, only what would be offered goes there, too."""
 
 
@@ -88,7 +89,7 @@ class Search:
     _failed_at: int = 1
     _tried: int = 0
     _since: int = 0
-    _held: dict[Spot, Held] = field(default_factory=dict)
+    _held: dict[Spot, HeldBy] = field(default_factory=dict)
     """Who held what the first finding's statements wrote, in the program as it is."""
     _probes: tuple[Spot, ...] = ()
     _edited: bool = False
@@ -96,6 +97,8 @@ class Search:
     _not_to_end: str = ""
     """Why no run can be compared at its end, as a clause."""
     _unsteady: frozenset[str] = frozenset()
+    _proposed_first: list[Proposal] = field(default_factory=list)
+    """For the first finding."""
     _rejected: list[str] = field(default_factory=list)
     """Candidates with the right gradients that leave something else, each in words."""
 
@@ -113,11 +116,13 @@ class Search:
         start = _Candidate(project)
         self._edited = bool(project.overlay)
         self.progress("running it twice under guard")
-        problem = self._not_deterministic(finding, first.backwards)
+        with ThreadPoolExecutor(1) as meanwhile:
+            proposed = meanwhile.submit(_plan.proposals, finding, project)
+            problem = self._not_deterministic(finding, first.backwards)
         if problem:
             return Unproved(finding, problem)
-        found, unproved, stopped = self._explore(start, finding, began)
-        proved = self._confirmed(found)
+        self._proposed_first = proposed.result()
+        proved, unproved, stopped = self._explore(start, finding, began)
         beside = self._beside(start, finding)
         proved += [repair for repair in beside if repair.proof is not None]
         offered = tuple(repair for repair in beside if repair.proof is None)
@@ -136,24 +141,24 @@ class Search:
 
     def _explore(
         self, start: _Candidate, finding: Finding, began: float
-    ) -> tuple[list[tuple[Repair, _Candidate]], list[Repair], str]:
+    ) -> tuple[list[Repair], list[Repair], str]:
         proved: list[tuple[Repair, _Candidate]] = []
         unproved: list[Repair] = []
+        stopped = ""
         order = itertools.count()
         queue: list[tuple[tuple[bool, bool, int], int, int, _Candidate]] = []
         seen: set[frozenset[tuple[str, str]]] = set()
-        self._push(queue, order, seen, start, finding)
+        self._push(queue, order, seen, start, finding, self._proposed_first)
         while queue:
             _, _, _, state = heapq.heappop(queue)
             enough = self.first_only or len(proved) >= MOST_PROVED
             if proved and (enough or state.order > proved[0][1].order):
-                break
+                if confirmed := self._confirmed(proved):
+                    return confirmed, unproved, ""
+                proved = []
             if self._tried >= MOST_RUNS or time.monotonic() - began > self.seconds:
-                return (
-                    proved,
-                    unproved,
-                    "" if proved else "the search ran out of time before a cure was proved",
-                )
+                stopped = "the search ran out of time before a cure was proved"
+                break
             self._tried += 1
             self.progress(f"trying: {state.steps[-1].title}")
             ran = self._watch(state.project, state=state)
@@ -167,13 +172,24 @@ class Search:
                 proved.append((repair, state))
             elif repair is not None:
                 unproved.append(repair)
-        return proved, unproved, ""
+        confirmed = self._confirmed(proved)
+        return confirmed, unproved, "" if confirmed else stopped
 
-    def _push(self, queue: Any, order: Any, seen: Any, state: _Candidate, finding: Finding) -> None:
+    def _push(
+        self,
+        queue: Any,
+        order: Any,
+        seen: Any,
+        state: _Candidate,
+        finding: Finding,
+        proposed: list[Proposal] | None = None,
+    ) -> None:
         if len(state.steps) >= DEEPEST:
             return
         met = state.met or (_place(finding),)
-        proposals = [p for p in _plan.proposals(finding, state.project) if not p.offered and not p.joins]
+        if proposed is None:
+            proposed = _plan.proposals(finding, state.project)
+        proposals = [p for p in proposed if not p.offered and not p.joins]
         held = self._held_in(state, finding) if proposals else {}
         for proposal in proposals:
             project = state.project.with_texts(proposal.texts)
@@ -193,7 +209,7 @@ class Search:
             )
             heapq.heappush(queue, (new.order, len(new.steps), next(order), new))
 
-    def _held_in(self, state: _Candidate, finding: Finding) -> dict[Spot, Held]:
+    def _held_in(self, state: _Candidate, finding: Finding) -> dict[Spot, HeldBy]:
         """Who holds what a finding's statements write, in the program with a state's edits."""
         if not state.project.overlay:
             return self._held
@@ -271,7 +287,7 @@ class Search:
         if self.first_only:
             return []
         found: list[Repair] = []
-        for proposal in _plan.proposals(finding, start.project):
+        for proposal in self._proposed_first:
             if (proposal.offered or proposal.joins) and len(found) < 3 and self._tried < MOST_RUNS:
                 self._tried += 1
                 project = start.project.with_texts(proposal.texts)

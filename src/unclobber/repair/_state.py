@@ -217,7 +217,7 @@ def differences(
         unread: Names in modules that nobody reads any more.
         detaches: Whether a tensor may be off its graph that is on it in the reference.
     """
-    compared = _Comparison(reference.rows, other.rows, detaches)
+    compared = _StateComparison(reference.rows, other.rows, detaches)
     for module, row in reference.roots.items():
         if module not in other.roots:
             continue  # a module that only one side has loaded
@@ -243,7 +243,7 @@ def differences(
     return compared.found
 
 
-class _Comparison:
+class _StateComparison:
     def __init__(self, mine: list[Row], theirs: list[Row], detaches: bool) -> None:
         self._mine = mine
         self._theirs = theirs

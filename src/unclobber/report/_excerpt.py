@@ -29,7 +29,7 @@ class Underline:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class UnderlinedText:
     """Text with the marks on it, outermost first."""
 
     text: str
@@ -48,11 +48,11 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ExcerptLine:
     """One line of source; a ``number`` of None stands for lines that are left out."""
 
     number: int | None
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[UnderlinedText, ...] = ()
     labels: tuple[Label, ...] = ()
 
 
@@ -63,7 +63,7 @@ class Excerpt:
     path: str
     where: str
     """``train.py:14``, with a remark where the source can't be read."""
-    lines: tuple[Line, ...]
+    lines: tuple[ExcerptLine, ...]
 
 
 def excerpts(numbered: Sequence[tuple[int, FindingPlace]], sources: Sources) -> list[Excerpt]:
@@ -89,18 +89,18 @@ def _excerpt(
     where = f"{words.path(path)}:{at.span.line}"
     if sources.line(path, at.span.line) is None:
         where += " (source not available)"
-    lines: list[Line] = []
+    lines: list[ExcerptLine] = []
     previous: int | None = None
     for number in shown_lines(marks, sources):
         if previous is not None and number > previous + 1:
-            lines.append(Line(None))
+            lines.append(ExcerptLine(None))
         here = [(e, p.kind, m) for (e, p), m in zip(inside, marks, strict=True) if m.covers(number)]
         lines.append(_line(number, sources.line(path, number), here))
         previous = number
     return Excerpt(path, clean(where), tuple(lines))
 
 
-def _line(number: int, text: str | None, here: list[tuple[int, Kind, Mark]]) -> Line:
+def _line(number: int, text: str | None, here: list[tuple[int, Kind, Mark]]) -> ExcerptLine:
     shown = "…" if text is None else text.rstrip()
     spans = [(*_columns(mark, number, shown, known=text is not None), e, k, mark) for e, k, mark in here]
     labels = tuple(
@@ -119,8 +119,8 @@ def _line(number: int, text: str | None, here: list[tuple[int, Kind, Mark]]) -> 
             for item in over
             for _, _, event, kind, mark in [item]
         )
-        pieces.append(Piece(_shown(shown[low:high]), underlines))
-    return Line(number, tuple(pieces), labels)
+        pieces.append(UnderlinedText(_shown(shown[low:high]), underlines))
+    return ExcerptLine(number, tuple(pieces), labels)
 
 
 def _lane(item: tuple[int, int, int, Kind, Mark], spans: list[tuple[int, int, int, Kind, Mark]]) -> int:

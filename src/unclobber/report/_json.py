@@ -88,25 +88,19 @@ def _process(end: ProcessEnd) -> Object:
     }
 
 
+_LOCATION = ("path", "line", "column", "end_line", "end_column", "function", "source")
+_STATEMENT = ("statement", "statement_line", "statement_end_line")
+
+
 def _location(site: Site | None) -> Object:
     """The place itself; all None where it is not known."""
-    return {
-        "path": site.path if site else None,
-        "line": site.line if site else None,
-        "column": site.column if site else None,
-        "end_line": site.end_line if site else None,
-        "end_column": site.end_column if site else None,
-        "function": site.function if site else None,
-        "source": site.source if site else None,
-    }
+    return {name: getattr(site, name, None) for name in _LOCATION}
 
 
 def _surroundings(site: Site | None) -> Object:
     """What else is known of the place; at the end of each object."""
     return {
-        "statement": site.statement if site else None,
-        "statement_line": site.statement_line if site else None,
-        "statement_end_line": site.statement_end_line if site else None,
+        **{name: getattr(site, name, None) for name in _STATEMENT},
         "below": _frames(site.below if site else ()),
     }
 

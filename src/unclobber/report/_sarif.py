@@ -20,7 +20,7 @@ from ._cells import clean
 from ._notes import helps, notes
 from ._options import RenderOptions
 from ._ranks import remarks
-from ._sources import Sources, Span
+from ._sources import SourceRange, Sources
 from .story import FindingPlace, Kind, in_stable_order, offending, places, shown_writes
 
 Object = dict[str, Any]
@@ -185,7 +185,7 @@ def _location(place: FindingPlace, sources: Sources, root: str) -> Object:
     return found
 
 
-def _region(span: Span, sources: Sources) -> Object:
+def _region(span: SourceRange, sources: Sources) -> Object:
     region: Object = {
         "startLine": span.line,
         "startColumn": span.column,

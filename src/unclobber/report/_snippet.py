@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from . import _words as words
 from ._cells import Measured, clip_left, measure, width, wrap
 from ._rows import Row
-from ._sources import Sources, Span
+from ._sources import SourceRange, Sources
 
 _CONTEXT = 10
 """Cells shown right of a mark in a line that is cut, where there is room."""
@@ -36,7 +36,7 @@ _TALL = 5
 class Mark:
     """A range of source with what is to be said about it."""
 
-    span: Span
+    span: SourceRange
     label: str
     primary: bool = False
     """Whether it is the offending place (``^^^^``) or one that explains it (``----``)."""

@@ -14,7 +14,7 @@ from ..parsing import parse, text_of
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class SourceRange:
     """A range of a source file; columns are 1-based, in characters, the end is exclusive."""
 
     path: str
@@ -51,7 +51,7 @@ class Sources:
         lines = read_lines(path)
         return lines[number - 1] if lines and 0 < number <= len(lines) else None
 
-    def locate(self, site: Site, part: Extent | None = None, *, statement: bool = False) -> Span:
+    def locate(self, site: Site, part: Extent | None = None, *, statement: bool = False) -> SourceRange:
         """Where to underline.
 
         Args:
@@ -64,7 +64,7 @@ class Sources:
             return self._statement(site) or span
         return span if part is None else _narrow(span, site, part)
 
-    def _expression(self, site: Site) -> Span:
+    def _expression(self, site: Site) -> SourceRange:
         if not site.source and not site.statement:
             self.unknown.add(site.path)
         line = self.line(site.path, site.line)
@@ -73,12 +73,12 @@ class Sources:
             first_source, *_, last_source = site.source.split("\n")
             head = line[site.column - 1 :].rstrip() == first_source.rstrip()
             if last is not None and head and last[: site.end_column - 1].endswith(last_source.strip()):
-                return Span(site.path, site.line, site.column, site.end_line, site.end_column)
+                return SourceRange(site.path, site.line, site.column, site.end_line, site.end_column)
         found = _find(line, site) if line is not None else None
         if found is None:
             line = self._record(site)
             found = _find(line, site) or _all_of(line)
-        return Span(site.path, site.line, found[0], site.line, found[1])
+        return SourceRange(site.path, site.line, found[0], site.line, found[1])
 
     def _record(self, site: Site) -> str:
         """Take the site's own text for its lines; return that of the site's first line."""
@@ -91,7 +91,7 @@ class Sources:
             del self.own[site.path, site.line]
         return kept
 
-    def _statement(self, site: Site) -> Span | None:
+    def _statement(self, site: Site) -> SourceRange | None:
         lines = site.statement.split("\n")
         first = self.line(site.path, site.statement_line) or ""
         last = self.line(site.path, site.statement_end_line) or ""
@@ -103,10 +103,10 @@ class Sources:
             return None
         tail = lines[-1].strip()
         end = start + len(head) if len(lines) == 1 else last.find(tail) + len(tail)
-        return Span(site.path, site.statement_line, start + 1, site.statement_end_line, end + 1)
+        return SourceRange(site.path, site.statement_line, start + 1, site.statement_end_line, end + 1)
 
 
-def _narrow(span: Span, site: Site, part: Extent) -> Span:
+def _narrow(span: SourceRange, site: Site, part: Extent) -> SourceRange:
     """A part of an expression that was found, perhaps elsewhere in its line than it was recorded."""
     line, column, end_line, end_column = part
     if not site.line <= line <= end_line <= span.end_line:
@@ -114,7 +114,7 @@ def _narrow(span: Span, site: Site, part: Extent) -> Span:
     shift = span.column - site.column
     column += shift if line == site.line else 0
     end_column += shift if end_line == site.line else 0
-    return Span(span.path, line, column, end_line, end_column)
+    return SourceRange(span.path, line, column, end_line, end_column)
 
 
 def _all_of(line: str) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from ..model import Finding, Need, Save, Site, Write
 from . import _labels as labels
 from . import _words as words
 from ._snippet import Mark
-from ._sources import Sources, Span
+from ._sources import SourceRange, Sources
 
 _MOST_WRITES = 3
 
@@ -23,7 +23,7 @@ class FindingPlace:
     kind: Kind
     fact: Save | Write | Need
     site: Site
-    span: Span
+    span: SourceRange
     """Where to underline; often narrower or wider than the site."""
     label: str
     primary: bool = False

@@ -16,7 +16,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 from ..evidence import describe, need, reads, save, write
 from ..hooks import conflicts
 from ..hooks.conflicts import Conflict
-from ..hooks.write_log import Written
+from ..hooks.write_log import FollowedWrite
 from ..judge import judge, judge_dirty, judge_gradient, judge_self_overlap, judge_unmarked, judge_untold
 from ..model import Finding, Save, Write, asked
 from ..record import Ledger, SavedTensor, Standing
@@ -26,7 +26,7 @@ from .telling import Certain, fault_in
 C = TypeVar("C", bound=Conflict)
 
 
-class Teller(Protocol):
+class WatchingSession(Protocol):
     """What is asked of the session: its policy, and that it keeps findings and tells of them."""
 
     active: bool
@@ -66,7 +66,7 @@ _CODES = {"ctx": "UC103", "recompute": "UC105"}
 class SilentConflicts:
     """The ``Conflicts`` of one session."""
 
-    def __init__(self, session: Teller) -> None:
+    def __init__(self, session: WatchingSession) -> None:
         self._session = session
         self.ledger: Ledger = session.ledger
 
@@ -84,10 +84,10 @@ class SilentConflicts:
         session = self._session
         if not session.active:
             return None
-        filing = saved.filing
-        if filing is None and saved.alias._version == saved.version:
+        entry = saved.entry
+        if entry is None and saved.alias._version == saved.version:
             return None
-        fault = None if filing is None else filing.lost
+        fault = None if entry is None else entry.lost
         if fault is None:
             try:
                 standing = self.ledger.standing(saved)
@@ -96,7 +96,7 @@ class SilentConflicts:
             else:
                 return standing if standing.changed else None
         session.name_fault(fault)
-        written = saved.alias._version != saved.version or (filing is not None and filing.written)
+        written = saved.alias._version != saved.version or (entry is not None and entry.written)
         if written and session.policy != "watch":
             certain = Certain(_CODES[held], message=UNSURE)
             finding = judge_untold(certain.code, fault, message=UNSURE)
@@ -125,7 +125,7 @@ class _Story(ABC, Generic[C]):
     """Made anew each time, for torch's error."""
     cause: BaseException | None = None
 
-    def __init__(self, conflict: C, session: Teller) -> None:
+    def __init__(self, conflict: C, session: WatchingSession) -> None:
         self.conflict = conflict
         self.session = session
         self.is_guard = session.policy == "guard"
@@ -151,12 +151,12 @@ class _Story(ABC, Generic[C]):
         """What is known without any look at a source."""
 
 
-class _OnCtx(_Story[conflicts.StaleOnCtx]):
+class _OnCtxStory(_Story[conflicts.StaleOnCtx]):
     """UC103: ``backward`` reads ``ctx.x`` that has changed."""
 
     can_be_repaired = True
 
-    def __init__(self, conflict: conflicts.StaleOnCtx, session: Teller) -> None:
+    def __init__(self, conflict: conflicts.StaleOnCtx, session: WatchingSession) -> None:
         super().__init__(conflict, session)
         self.repaired = self.is_guard and session.active
 
@@ -169,7 +169,7 @@ class _OnCtx(_Story[conflicts.StaleOnCtx]):
             describe.held_elsewhere(
                 standing,
                 self.session.ledger,
-                save.Held("ctx", attribute, node.removesuffix("Backward"), node),
+                save.HeldTensor("ctx", attribute, node.removesuffix("Backward"), node),
                 repaired=self.repaired,
                 backwards_before=self.session.backwards_before,
             )
@@ -179,7 +179,7 @@ class _OnCtx(_Story[conflicts.StaleOnCtx]):
         return _certain("UC103", self.conflict.standing.saved, self.repaired)
 
 
-class _InRecompute(_Story[conflicts.StaleInRecompute]):
+class _InRecomputeStory(_Story[conflicts.StaleInRecompute]):
     """UC105: a checkpoint's second run reads a tensor that has changed since its first.
 
     Values that the code reads on its own can't be handed to it.
@@ -193,7 +193,7 @@ class _InRecompute(_Story[conflicts.StaleInRecompute]):
             describe.held_elsewhere(
                 self.conflict.standing,
                 self.session.ledger,
-                save.Held("recompute", None, "checkpoint", None),
+                save.HeldTensor("recompute", None, "checkpoint", None),
                 repaired=False,
                 backwards_before=self.session.backwards_before,
                 read=self.conflict.read,
@@ -204,7 +204,7 @@ class _InRecompute(_Story[conflicts.StaleInRecompute]):
         return _certain("UC105", self.conflict.standing.saved)
 
 
-class _Gradient(_Story[conflicts.GradientWritten]):
+class _GradientStory(_Story[conflicts.GradientWritten]):
     """UC104: a gradient was changed while another consumer is still to get it."""
 
     can_be_repaired = True
@@ -225,12 +225,12 @@ class _Gradient(_Story[conflicts.GradientWritten]):
         return Certain("UC104", repaired=self.is_guard)
 
 
-class _NotReturned(_Story[conflicts.DirtyNotReturned]):
+class _NotReturnedStory(_Story[conflicts.DirtyNotReturned]):
     """UC103: torch refused a Function that marked a tensor dirty and returned another."""
 
     again = True
 
-    def __init__(self, conflict: conflicts.DirtyNotReturned, session: Teller) -> None:
+    def __init__(self, conflict: conflicts.DirtyNotReturned, session: WatchingSession) -> None:
         super().__init__(conflict, session)
         self.cause = conflict.error
 
@@ -249,7 +249,7 @@ class _NotReturned(_Story[conflicts.DirtyNotReturned]):
         return Certain("UC103", torch_message=str(self.conflict.error), message=message, variant="dirty")
 
 
-class _Input(_Story[conflicts.InputOverwritten]):
+class _InputStory(_Story[conflicts.InputOverwritten]):
     """UC103: what reads an input after a Function that overwrote it unmarked hands on its gradient.
 
     The derivative of what was written is nowhere to be had, so guard has nothing to give.
@@ -283,7 +283,7 @@ class _Input(_Story[conflicts.InputOverwritten]):
         return Certain("UC103", message=message, variant="unmarked")
 
 
-class _SelfOverlap(_Story[conflicts.SelfOverlap]):
+class _SelfOverlapStory(_Story[conflicts.SelfOverlap]):
     """UC102: an operation is about to read what it has overwritten itself, as it would without us."""
 
     def is_nothing(self) -> bool:
@@ -304,7 +304,7 @@ class _SelfOverlap(_Story[conflicts.SelfOverlap]):
         return Certain("UC102", message=message, variant="self-overlap")
 
 
-class _Content(_Story[conflicts.ContentChanged]):
+class _ContentStory(_Story[conflicts.ContentChanged]):
     """UC102: the content of a saved tensor changed although no write to it was seen.
 
     What it was is not known, so guard has nothing to give.
@@ -339,13 +339,13 @@ class _Content(_Story[conflicts.ContentChanged]):
 
 
 _STORIES: dict[type[Conflict], type[_Story[Any]]] = {
-    conflicts.StaleOnCtx: _OnCtx,
-    conflicts.StaleInRecompute: _InRecompute,
-    conflicts.GradientWritten: _Gradient,
-    conflicts.DirtyNotReturned: _NotReturned,
-    conflicts.InputOverwritten: _Input,
-    conflicts.ContentChanged: _Content,
-    conflicts.SelfOverlap: _SelfOverlap,
+    conflicts.StaleOnCtx: _OnCtxStory,
+    conflicts.StaleInRecompute: _InRecomputeStory,
+    conflicts.GradientWritten: _GradientStory,
+    conflicts.DirtyNotReturned: _NotReturnedStory,
+    conflicts.InputOverwritten: _InputStory,
+    conflicts.ContentChanged: _ContentStory,
+    conflicts.SelfOverlap: _SelfOverlapStory,
 }
 
 
@@ -363,5 +363,5 @@ def unplaced(saved: SavedTensor) -> Save | None:
     return asked(lambda: save.unplaced(saved.alias, saved.version), None)
 
 
-def _writes(log: list[Written]) -> tuple[Write, ...]:
+def _writes(log: list[FollowedWrite]) -> tuple[Write, ...]:
     return tuple(write.by(one.operation, one.stack) for one in log)

@@ -90,7 +90,7 @@ class _Keeper(Listener):
         with self._lock:
             if not self.watched:
                 _installation.acquire(self)
-                saves.keep_looking(True)
+                saves.observe_always(True)
             self.watched[entry.key] = (*self.watched.get(entry.key, ()), entry)
 
     def remove(self, entry: _Entry) -> None:
@@ -104,7 +104,7 @@ class _Keeper(Listener):
                 return
             del self.watched[entry.key]
             if not self.watched:
-                saves.keep_looking(False)
+                saves.observe_always(False)
                 _installation.release(self)
 
     def before_write(

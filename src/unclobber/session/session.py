@@ -32,8 +32,8 @@ from ..hooks import (
     kernels,
     mechanisms,
     module_hooks,
+    pause,
     registrations,
-    rest,
     selftest,
     undispatched,
     unmarked,
@@ -53,7 +53,7 @@ from ..model import (
     asked,
     culprit,
 )
-from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, SavedTensor, Standing, view_writes
+from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, SavedTensor, Standing, ViewWrites
 from ..source import compiled, sites
 from ..torch_internals import compat, versions
 from ..torch_internals.patches import Patches
@@ -83,7 +83,7 @@ class _Verdict(NamedTuple):
 
 
 class Session:
-    """One watched stretch of a program, entered once, in one thread.
+    """One watched part of a program, entered once, in one thread.
 
     Args:
         policy: What a conflict leads to.
@@ -113,6 +113,7 @@ class Session:
         if fingerprint:
             prints = Fingerprints(fingerprint, write_log.storage_of)
             self.ledger = FingerprintedLedger(prints, keeps_originals=originals)
+        self.ledger.view_writes = _installation.view_writes
         if policy == "audit":
             self.ledger.saved_bytes = SavedBytes()
         self.findings: list[Finding] = []
@@ -209,7 +210,7 @@ class Session:
         """Backward asks for ``saved`` and something may have happened to it."""
         if reads.asking():
             return saved.alias
-        fault = None if saved.filing is None else saved.filing.lost
+        fault = None if saved.entry is None else saved.entry.lost
         if fault is None:
             try:
                 verdict = self._verdict(saved)
@@ -221,14 +222,14 @@ class Session:
 
     def _verdict(self, saved: SavedTensor) -> _Verdict:
         """What backward gets. Nothing in here looks at a source."""
-        filing = saved.filing
-        if filing is not None and filing.swap is not None and reads.is_own_result(saved):
-            filing.swap = None  # torch keeps a result apart from the tensor that the program got
+        entry = saved.entry
+        if entry is not None and entry.swap is not None and reads.is_own_result(saved):
+            entry.swap = None  # torch keeps a result apart from the tensor that the program got
         standing = self.ledger.standing(saved)
         now = standing.now
         if self.policy == "watch" and _is_detached(saved):
             return _Verdict(standing, now, refused=True)
-        sealed = filing.sealed if filing is not None else None
+        sealed = entry.sealed if entry is not None else None
         written_after_exit = sealed is not None and standing.version != sealed
         dirty = standing.moved or standing.changed
         if not dirty and not written_after_exit:
@@ -261,12 +262,12 @@ class Session:
         Raises:
             InplaceError: torch would refuse, or ``guard`` has seen a write and can't tell what it did.
         """
-        version, filing = saved.alias._version, saved.filing
+        version, entry = saved.alias._version, saved.entry
         self.name_fault(fault)
         torch_message = sentence.shortest(saved, version)
         if torch_message is None and self.policy == "watch" and _is_detached(saved):
             torch_message = compat.DETACHED_SENTENCE
-        written = version != saved.version or (filing is not None and filing.written)
+        written = version != saved.version or (entry is not None and entry.written)
         if torch_message is None and (self.policy == "watch" or not written):
             return saved.alias
         message = UNSURE if torch_message is None else None
@@ -400,7 +401,7 @@ class Session:
                 return None
 
             def make() -> Finding | None:
-                refusal = _refused.evidence(error, self.backwards_before)
+                refusal = _refused.evidence(error, self.backwards_before, self.ledger.view_writes)
                 return None if refusal is None else judge_refusal(refusal)
 
             finding = told(make, lambda: Certain(kind.code, torch_message=str(error)))
@@ -478,6 +479,7 @@ class _Installation:
     def __init__(self) -> None:
         self._ledgers: tuple[Watcher, ...] = ()
         self._patches = Patches()
+        self.view_writes = ViewWrites()
         self._off: tuple[mechanisms.Off, ...] | None = None
         self._lock = threading.RLock()
 
@@ -501,7 +503,7 @@ class _Installation:
                 # what is told of backward calls first hears of them last: see `Engine`
                 _saves.install(patches)
                 unmarked.install(patches)
-                rest.install(patches, self._anything_alive, self._saves)
+                pause.install(patches, self._anything_alive, self._saves, self.view_writes)
                 backward.install(patches)
                 undispatched.install(
                     patches,
@@ -515,7 +517,7 @@ class _Installation:
                 batch_norm.install(patches)
                 for stage in _BEYOND_SAVES:
                     stage.install(patches)
-                patches.at_undo(view_writes.forget)
+                patches.at_undo(self.view_writes.forget)
             self._ledgers = (*self._ledgers, ledger)
 
     def release(self, ledger: Watcher) -> None:
@@ -578,7 +580,7 @@ def told_of(error: BaseException) -> Finding | None:
 
 def _is_detached(saved: SavedTensor) -> bool:
     """Whether torch refuses a tensor for the history that it has lost."""
-    if saved.filing is None or saved.filing.detached is None or saved.unchecked:
+    if saved.entry is None or saved.entry.detached is None or saved.unchecked:
         return False
     return asked(lambda: reads.detached(saved) is not None, True)
 

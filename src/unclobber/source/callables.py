@@ -43,10 +43,6 @@ class Form:
     """What the function itself gives to its operation, by that operation's argument."""
 
 
-def _unary(operation: str, *more: str) -> Form:
-    return Form(("input", *more), {operation: {"self": "input", "result": RESULT}})
-
-
 _RESULT_ONLY: Roles = {"self": "input", "result": RESULT}
 _ATTENTION = {"query": "query", "key": "key", "value": "value"}
 _CONV = Form(("input", "weight", "bias"), {"convolution": {"input": "input", "weight": "weight"}}, required=2)

@@ -27,7 +27,7 @@ from .callables import (
     RESULT,
     Form,
 )
-from .syntax import Located, Source
+from .syntax import Located, ParsedSource
 
 _BINARY: dict[type[ast.operator], tuple[str, str]] = {
     ast.Mult: ("mul", "other"),
@@ -105,7 +105,7 @@ def is_torch(code: CodeType) -> bool:
 
 
 # --- operators ---------------------------------------------------------------------------------
-def _direct(node: ast.AST, source: Source, rule: Rule, edges: Edges | None) -> Operands:
+def _direct(node: ast.AST, source: ParsedSource, rule: Rule, edges: Edges | None) -> Operands:
     if isinstance(node, ast.BinOp):
         return _binary(node.op, node.left, node.right, rule, edges)
     if isinstance(node, ast.AugAssign):
@@ -198,7 +198,7 @@ def _is_transpose_call(node: ast.expr) -> bool:
 
 
 # --- calls -------------------------------------------------------------------------------------
-def _call(node: ast.Call, source: Source, rule: Rule, edges: Edges | None) -> Operands:
+def _call(node: ast.Call, source: ParsedSource, rule: Rule, edges: Edges | None) -> Operands:
     name = callee(node)
     if name is None:
         return NOTHING
@@ -270,7 +270,7 @@ def _out(node: ast.Call) -> ast.expr | None:
     return next((keyword.value for keyword in node.keywords if keyword.arg == "out"), None)
 
 
-def bind_call(node: ast.Call, source: Source, form: Form) -> Bound | None:
+def bind_call(node: ast.Call, source: ParsedSource, form: Form) -> Bound | None:
     """Bind a call's arguments to the form's parameters, as a function or as a method.
 
     Whether ``a.f(b)`` is a method of ``a`` or a function of a module ``a`` is decided by what is known
@@ -313,7 +313,7 @@ def _is_literal(node: ast.expr) -> bool:
     return True
 
 
-def _is_module(node: ast.expr, source: Source) -> bool:
+def _is_module(node: ast.expr, source: ParsedSource) -> bool:
     """Whether ``node`` is a module by this file's imports, such as ``torch.nn.functional``."""
     attributes: list[str] = []
     while isinstance(node, ast.Attribute):
@@ -328,7 +328,7 @@ def _is_module(node: ast.expr, source: Source) -> bool:
     return not attributes and isinstance(getattr(main, "__dict__", {}).get(node.id), ModuleType)
 
 
-def imported(source: Source) -> Mapping[str, str]:
+def imported(source: ParsedSource) -> Mapping[str, str]:
     """The names that imports of this file bind, and what they mean: ``F`` → ``torch.nn.functional``."""
     return _imported(source.tree)
 

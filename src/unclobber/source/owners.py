@@ -37,7 +37,7 @@ _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made by a `class` statement
 _OPTIMIZED = 0x1  # CO_OPTIMIZED: locals live in slots, and f_locals is a copy
 
 
-class _Place(NamedTuple):
+class _MemoryPlace(NamedTuple):
     """A tensor's memory: of which storage, and where in it."""
 
     storage: int
@@ -190,11 +190,11 @@ def _module_classes() -> set[type]:
     return classes
 
 
-def _owners(place: _Place, modules: Mapping[int, torch.nn.Module]) -> list[tuple[torch.nn.Module, str]]:
+def _owners(place: _MemoryPlace, modules: Mapping[int, torch.nn.Module]) -> list[tuple[torch.nn.Module, str]]:
     """Pairs of module and attribute whose tensor lies at ``place``."""
     exact: list[tuple[torch.nn.Module, str]] = []
     sharing: list[tuple[torch.nn.Module, str]] = []
-    distinct: set[_Place] = set()
+    distinct: set[_MemoryPlace] = set()
     for module in modules.values():
         for name, tensor in _tensors(module):
             there = _place(tensor)
@@ -407,12 +407,12 @@ def _is_tensor(value: object) -> bool:
         return False
 
 
-def _place(tensor: torch.Tensor) -> _Place | None:
+def _place(tensor: torch.Tensor) -> _MemoryPlace | None:
     """Where the tensor lies; None for those without memory of their own (sparse, lazy, wrappers)."""
     try:
         if not compat.is_plain(tensor):
             return None
-        return _Place(
+        return _MemoryPlace(
             compat.storage_key(tensor),
             int(tensor.storage_offset()),
             tuple(tensor.shape),

@@ -24,7 +24,7 @@ from ..torch_internals import compat
 from ._stack import Stack, spot
 from .syntax import (
     Located,
-    Source,
+    ParsedSource,
     Span,
     characters,
     extent_of,
@@ -47,17 +47,11 @@ _INSTALLED = re.compile(
 _GENERATED = ("<frozen ", "<eval_with_key>", "<attrs generated", "<__array_function__")
 
 # Frames that every module call, operator or dispatch mode goes through: they say nothing.
-_PLUMBING = frozenset(
-    {
-        "Module._call_impl",
-        "Module._call_impl.<locals>.inner",
-        "Module._wrapped_call_impl",
-        "_handle_torch_function_and_wrap_type_error_to_not_implemented.<locals>.wrapped",
-        "_disable_dynamo.<locals>.inner",
-        "DisableContext.__call__.<locals>._fn",
-        "handle_torch_function",
-    }
-)
+_PLUMBING = frozenset({
+    "Module._call_impl", "Module._call_impl.<locals>.inner", "Module._wrapped_call_impl",
+    "_handle_torch_function_and_wrap_type_error_to_not_implemented.<locals>.wrapped",
+    "_disable_dynamo.<locals>.inner", "DisableContext.__call__.<locals>._fn", "handle_torch_function",
+})  # fmt: skip
 
 _PLUMBING_FILES = (os.path.join("torch", "_ops.py"), os.path.join("torch", "_library", ""))
 """What calls a registered operation's kernel."""
@@ -301,7 +295,7 @@ def _site(
     )
 
 
-def _column(statement: ast.stmt, source: Source) -> int | None:
+def _column(statement: ast.stmt, source: ParsedSource) -> int | None:
     """Where a statement starts in its first line, if not with it: a decorated one starts with its ``@``."""
     extent = extent_of(statement, source) if header(statement)[0] == statement.lineno else None
     return None if extent is None else extent[1]

@@ -13,13 +13,12 @@ from types import CodeType
 
 from ..derivatives import Rule, by_node, read_for, why, why_words
 from ..model import Extent, Site
-from ..parsing import parse_expression
-from ..torch_internals import compat, views
+from ..torch_internals import compat
 from ._stack import Stack
 from .callables import LINEAR, MODULES, PYTHON_FUNCTIONS, Form
 from .operands import Edges, Operands, bind_call, bind_code, callee, imported, is_torch, operands
 from .sites import innermost_user, is_ours, is_plumbing, pairs
-from .syntax import Located, Source, extent_of, locate, text_of
+from .syntax import Located, ParsedSource, extent_of, locate, text_of
 
 _LONGEST = 80
 """Characters; a longer expression tells a reader less than the line it stands on."""
@@ -256,7 +255,7 @@ def _plain(target: ast.Tuple | ast.List) -> bool:
     return all(isinstance(one, (ast.Name, ast.Attribute)) for one in target.elts)
 
 
-def _text(node: ast.AST, source: Source) -> str | None:
+def _text(node: ast.AST, source: ParsedSource) -> str | None:
     text = text_of(node, source)
     return text if text and len(text) <= _LONGEST else None
 
@@ -308,32 +307,6 @@ def spell_argument(stack: Stack, position: int) -> str | None:
     return _text(args[position], place[0].source)
 
 
-def base_of(expression: str) -> str | None:
-    """The tensor that a written expression belongs to: ``d`` of ``d[:]``, ``x`` of ``x.data[0]``.
-
-    Example:
-        >>> base_of("self.h[:, 0]"), base_of("x.data"), base_of("w.detach().view(-1)[2:]")
-        ('self.h', 'x', 'w')
-    """
-    try:
-        node: ast.expr = parse_expression(expression)
-    except SyntaxError:
-        return None
-    while True:
-        if isinstance(node, ast.Subscript) or (
-            isinstance(node, ast.Attribute) and node.attr in views.attributes()
-        ):
-            node = node.value
-        elif (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and (node.func.attr in views.methods() or node.func.attr.endswith("_"))
-        ):
-            node = node.func.value
-        else:
-            return ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
-
-
 def _written(found: Located, between: Sequence[CodeType], operation: str) -> ast.expr | str | None:
     node = found.node
     if not between and isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
@@ -350,7 +323,7 @@ def _written(found: Located, between: Sequence[CodeType], operation: str) -> ast
     return _written_through(node, between, found.source, operation)
 
 
-def _written_directly(node: ast.Call, source: Source, operation: str) -> ast.expr | None:
+def _written_directly(node: ast.Call, source: ParsedSource, operation: str) -> ast.expr | None:
     name = callee(node)
     if name is None or not name.endswith("_") or name.endswith("__") or not operation.endswith("_"):
         return None
@@ -365,7 +338,7 @@ def _written_directly(node: ast.Call, source: Source, operation: str) -> ast.exp
 
 
 def _written_through(
-    node: ast.Call, between: Sequence[CodeType], source: Source, operation: str
+    node: ast.Call, between: Sequence[CodeType], source: ParsedSource, operation: str
 ) -> ast.expr | str | None:
     outer = between[0]
     if not all(is_torch(code) for code in between):
@@ -398,7 +371,7 @@ def _does_in_place(between: Sequence[CodeType], operation: str) -> bool:
     return known and (same or ("dropout" in name and written in ("mul", "zero", name)))
 
 
-def _renormalised(node: ast.Call, outer: CodeType, source: Source) -> ast.expr | str | None:
+def _renormalised(node: ast.Call, outer: CodeType, source: ParsedSource) -> ast.expr | str | None:
     if outer.co_qualname == "Embedding.forward":
         called = node.func
         if isinstance(called, (ast.Name, ast.Attribute, ast.Subscript)):

@@ -34,7 +34,7 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Source:
+class ParsedSource:
     """One version of a file's text with its syntax tree."""
 
     lines: tuple[str, ...]
@@ -51,7 +51,7 @@ class Located:
 
     node: ast.expr | ast.stmt
     statement: ast.stmt
-    source: Source
+    source: ParsedSource
     span: Span
 
 
@@ -89,7 +89,7 @@ def lines_of(code: CodeType) -> tuple[str, ...]:
     return found[0] if found is not None and found[1] else ()
 
 
-def source_of(code: CodeType) -> Source | None:
+def source_of(code: CodeType) -> ParsedSource | None:
     """The parsed text that ``code`` was compiled from, or None where it is gone, changed or not Python."""
     found = _entry(code.co_filename)
     if found is None:
@@ -125,7 +125,7 @@ def locate(code: CodeType, lasti: int) -> Located | None:
     return Located(best, statement, source, span)
 
 
-def statement_at(code: CodeType, lasti: int) -> tuple[ast.stmt, Source] | None:
+def statement_at(code: CodeType, lasti: int) -> tuple[ast.stmt, ParsedSource] | None:
     """The innermost statement on the instruction's line; None where two share the line.
 
     For instructions without columns, where the node can't be told.
@@ -165,7 +165,7 @@ def header(statement: ast.stmt) -> tuple[int, int]:
     return first, min(last, body_line)
 
 
-def statement_text(statement: ast.stmt, source: Source) -> str:
+def statement_text(statement: ast.stmt, source: ParsedSource) -> str:
     """The statement's text, dedented; of a compound one, its header."""
     first, last = header(statement)
     column = statement.col_offset if first == statement.lineno else 0
@@ -207,7 +207,7 @@ def segment(lines: tuple[str, ...], span: Span) -> str:
     return "\n".join(picked)
 
 
-def text_of(node: ast.AST, source: Source) -> str:
+def text_of(node: ast.AST, source: ParsedSource) -> str:
     """A node's text as the user wrote it, joined to one line."""
     line, end = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
     column, end_column = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", 0)
@@ -215,7 +215,7 @@ def text_of(node: ast.AST, source: Source) -> str:
     return text if "\n" not in text else ast.unparse(node)
 
 
-def extent_of(node: ast.expr | ast.stmt, source: Source) -> Extent | None:
+def extent_of(node: ast.expr | ast.stmt, source: ParsedSource) -> Extent | None:
     """Where a node stands, in characters; None where the text has no such lines."""
     end_line, end_column = node.end_lineno, node.end_col_offset
     if end_line is None or end_column is None or not 1 <= node.lineno <= end_line <= len(source.lines):
@@ -233,7 +233,7 @@ def _entry(filename: str) -> tuple[tuple[str, ...], bool] | None:
     return found.lines, found.modified is None or found.modified <= _STARTED
 
 
-def _parse(filename: str, lines: tuple[str, ...], fixed: bool) -> Source | None:
+def _parse(filename: str, lines: tuple[str, ...], fixed: bool) -> ParsedSource | None:
     """The parsed text, None where it is no Python or can't be parsed at this moment."""
     try:
         return _parsed(filename, lines, fixed)
@@ -242,7 +242,7 @@ def _parse(filename: str, lines: tuple[str, ...], fixed: bool) -> Source | None:
 
 
 @lru_cache(maxsize=256)
-def _parsed(filename: str, lines: tuple[str, ...], fixed: bool) -> Source | None:
+def _parsed(filename: str, lines: tuple[str, ...], fixed: bool) -> ParsedSource | None:
     text = "".join(lines)
     codes: dict[tuple[str, int], list[CodeType]] = {}
     try:
@@ -254,7 +254,7 @@ def _parsed(filename: str, lines: tuple[str, ...], fixed: bool) -> Source | None
         raise
     except (SyntaxError, ValueError):
         return None
-    return Source(lines, tree, fixed, codes)
+    return ParsedSource(lines, tree, fixed, codes)
 
 
 def _nested(code: CodeType) -> Iterator[CodeType]:
@@ -264,7 +264,7 @@ def _nested(code: CodeType) -> Iterator[CodeType]:
             yield from _nested(constant)
 
 
-def _compiled_here(source: Source, code: CodeType) -> bool:
+def _compiled_here(source: ParsedSource, code: CodeType) -> bool:
     return any(code == known for known in source.codes.get((code.co_name, code.co_firstlineno), ()))
 
 
@@ -298,7 +298,7 @@ def _matches(node: ast.expr | ast.stmt, span: Span) -> bool:
     return (name.end_lineno, start) == (span.line, span.column)
 
 
-def _text_is_node(source: Source, span: Span, node: ast.expr | ast.stmt) -> bool:
+def _text_is_node(source: ParsedSource, span: Span, node: ast.expr | ast.stmt) -> bool:
     """Whether the text at the node's place really is the node: inside f-strings it may not be."""
     assert node.end_lineno is not None
     assert node.end_col_offset is not None
@@ -328,3 +328,9 @@ def _same(a: ast.AST, b: ast.AST) -> bool:
 
 def _shape(node: ast.AST) -> str:
     return ast.dump(node).replace("ctx=Store()", "ctx=Load()").replace("ctx=Del()", "ctx=Load()")
+
+
+def last_name(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from unclobber.cli._program import Ending
+from unclobber.cli._program import ProgramEnd
 from unclobber.cli._records import ProcessRecord
 from unclobber.cli.ranks._merge import fold, merge
 from unclobber.cli.ranks._world import World
@@ -28,10 +28,10 @@ def finding(line: int = 4, *, shape: tuple[int, ...] = (3,), name: str | None = 
     )
 
 
-def ended(rank: int, *findings: Finding, code: int = 0, ending: Ending | None = None) -> ProcessRecord:
+def ended(rank: int, *findings: Finding, code: int = 0, ending: ProgramEnd | None = None) -> ProcessRecord:
     outcome = "refused" if findings else "clean"
     report = Report(outcome, findings, Totals(saves=10, writes=2), exit_code=code)
-    return ProcessRecord(rank, "ended", report, ending or Ending(code))
+    return ProcessRecord(rank, "ended", report, ending or ProgramEnd(code))
 
 
 def merged(*records: ProcessRecord) -> Report:
@@ -94,8 +94,8 @@ def test_ranks_without_a_report():
 
 def test_how_a_rank_ended():
     """A failure of its own and SIGTERM are not the same."""
-    failed = ended(0, code=1, ending=Ending(1, failed=True))
-    killed = ended(1, code=143, ending=Ending(143, failed=True, terminated=True))
+    failed = ended(0, code=1, ending=ProgramEnd(1, failed=True))
+    killed = ended(1, code=143, ending=ProgramEnd(143, failed=True, terminated=True))
     assert [end.state for end in merged(failed, killed).ranks] == ["failed", "terminated"]
 
 

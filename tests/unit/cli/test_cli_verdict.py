@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from unclobber.cli._program import Ending
+from unclobber.cli._program import ProgramEnd
 from unclobber.cli._verdict import complete, guard_line, unrepaired
 from unclobber.model import Finding, Report, Totals
 
@@ -18,15 +18,15 @@ REFUSED = Finding("UC301", "backward had freed the graph")
 @pytest.mark.parametrize(
     ("ending", "findings", "expected", "with_exit_zero"),
     [
-        pytest.param(Ending(), (), 0, 0, id="clean"),
-        pytest.param(Ending(), (FOUND,), 1, 0, id="found"),
-        pytest.param(Ending(), (REPAIRED,), 0, 0, id="repaired"),
-        pytest.param(Ending(), (REPAIRED, FOUND), 1, 0, id="not all repaired"),
-        pytest.param(Ending(1, refused=True), (FOUND,), 1, 0, id="ended by a finding"),
-        pytest.param(Ending(1, failed=True), (), 1, 1, id="own failure"),
-        pytest.param(Ending(1, failed=True), (FOUND,), 1, 1, id="own failure after a finding"),
-        pytest.param(Ending(7), (FOUND,), 7, 7, id="own code"),
-        pytest.param(Ending(130, failed=True, interrupted=True), (FOUND,), 130, 130, id="interrupted"),
+        pytest.param(ProgramEnd(), (), 0, 0, id="clean"),
+        pytest.param(ProgramEnd(), (FOUND,), 1, 0, id="found"),
+        pytest.param(ProgramEnd(), (REPAIRED,), 0, 0, id="repaired"),
+        pytest.param(ProgramEnd(), (REPAIRED, FOUND), 1, 0, id="not all repaired"),
+        pytest.param(ProgramEnd(1, refused=True), (FOUND,), 1, 0, id="ended by a finding"),
+        pytest.param(ProgramEnd(1, failed=True), (), 1, 1, id="own failure"),
+        pytest.param(ProgramEnd(1, failed=True), (FOUND,), 1, 1, id="own failure after a finding"),
+        pytest.param(ProgramEnd(7), (FOUND,), 7, 7, id="own code"),
+        pytest.param(ProgramEnd(130, failed=True, interrupted=True), (FOUND,), 130, 130, id="interrupted"),
     ],
 )
 def test_exit_code(ending, findings, expected, with_exit_zero):
@@ -38,7 +38,7 @@ def test_exit_code(ending, findings, expected, with_exit_zero):
 
 def test_the_finding_that_ended_the_program_is_in_the_report():
     """Once, whether or not the session has kept it."""
-    ending = Ending(1, refused=True)
+    ending = ProgramEnd(1, refused=True)
     assert complete(Report("refused"), [FOUND], ending, exit_zero=False).findings == (FOUND,)
     assert complete(Report("refused", (FOUND,)), [FOUND], ending, exit_zero=False).findings == (FOUND,)
 

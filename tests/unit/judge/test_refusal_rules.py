@@ -157,28 +157,34 @@ def test_one_line_that_is_both():
     [
         pytest.param({"same_root": True, "root": "loss"}, "`loss`", "forward again", id="same tensor"),
         pytest.param(
-            {"carried": ("h",), "detached": "h = h.detach()"},
+            {"hidden_state": ("h",), "detached": "h = h.detach()"},
             "`h` ties",
             "h = h.detach()",
-            id="carried by a variable",
+            id="hidden state in a variable",
         ),
         pytest.param(
-            {"carried": ("h", "c")}, "`h` and `c` tie", "where an iteration begins", id="carried by two"
+            {"hidden_state": ("h", "c")},
+            "`h` and `c` tie",
+            "where an iteration begins",
+            id="hidden state of two",
         ),
         pytest.param(
-            {"kept": "net.state", "detached": "self.state = h.detach()"},
+            {"attribute": "net.state", "detached": "self.state = h.detach()"},
             "`net.state` ties",
             "self.state = h.detach()",
             id="kept by an object",
         ),
         pytest.param(
-            {"kept": "net.hidden"},
+            {"attribute": "net.hidden"},
             "`net.hidden` ties",
             "detach the hidden state `net.hidden` between steps",
             id="a tuple kept by an object",
         ),
         pytest.param(
-            {"kept": "net.w", "kept_is_spent": True}, "`net.w` ties", "anew in each forward", id="made once"
+            {"attribute": "net.w", "attribute_is_freed": True},
+            "`net.w` ties",
+            "anew in each forward",
+            id="made once",
         ),
         pytest.param({"saved": None, "freed": None}, "already", "compute it anew", id="nothing known"),
     ],

@@ -14,11 +14,11 @@ def ledger():
 
 def test_a_save_waits_until_something_is_written(ledger):
     save = ledger.file(torch.zeros(3), LINE)
-    assert (len(ledger.pending), save.filing) == (1, None)
+    assert (len(ledger.pending), save.entry) == (1, None)
     other = torch.zeros(3)
     view = other[:]  # somebody else holds the memory, so that the write is looked at
     assert write(ledger, other, "add_", 1) is None
-    assert (len(ledger.pending), len(ledger.watched), save.filing) == (0, 1, None)
+    assert (len(ledger.pending), len(ledger.watched), save.entry) == (0, 1, None)
     assert ledger.write_count == 0
     assert view is not None
 
@@ -27,7 +27,7 @@ def test_a_write_to_saved_memory_files_it(ledger):
     tensor = torch.zeros(3)
     save = ledger.file(tensor, LINE)
     log = write(ledger, tensor, "add_", 1)
-    assert save.filing.log is log
+    assert save.entry.log is log
     assert list(ledger.live_saves()) == ledger.saves() == [save]
     assert (ledger.write_count, len(ledger.watched)) == (1, 0)
 
@@ -116,4 +116,4 @@ def test_at_the_end_the_counters_are_noted(ledger):
     saves = [ledger.file(tensor, LINE) for tensor in tensors]
     write(ledger, tensors[0], "add_", 1)
     ledger.seal()
-    assert [save.filing.sealed for save in saves] == [1, 0]
+    assert [save.entry.sealed for save in saves] == [1, 0]

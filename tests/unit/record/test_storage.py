@@ -35,7 +35,7 @@ def event(log, bumps=True, region=None):
 
 
 def value(save):
-    return save.filing.undo_log.value_at(save.filing.position).tolist()
+    return save.entry.undo_log.value_at(save.entry.position).tolist()
 
 
 def test_a_small_write_keeps_what_it_overwrites(log, account):
@@ -62,7 +62,7 @@ def test_a_write_beside_keeps_nothing(log, account):
     save = entered(log, tensor[::2])
     log.preserve(account, tensor[1::2], region_of(tensor[1::2]), None)
     assert account.kept == 0
-    assert save.filing.position.record is None
+    assert save.entry.position.record is None
 
 
 def test_an_indexed_write_keeps_the_selected_elements(log, account):
@@ -97,16 +97,16 @@ def test_saves_of_one_line_are_counted_by_versions(log):
     saves = [entered(log, tensor), entered(log, tensor), entered(log, tensor, OTHER)]
     log.note(event(log))
     saves.append(entered(log, tensor))
-    assert [save.filing.nth for save in saves] == [1, 1, 1, 2]
-    assert [save.filing.since for save in saves] == [0, 0, 0, 1]
+    assert [save.entry.nth for save in saves] == [1, 1, 1, 2]
+    assert [save.entry.since for save in saves] == [0, 0, 0, 1]
     assert (log.times(saves[0]), log.times(saves[2])) == (2, 1)
 
 
 def test_a_save_is_written_once_a_write_was_noted(log):
     save = entered(log, torch.zeros(2))
-    assert not save.filing.written
+    assert not save.entry.written
     log.note(event(log, bumps=False))
-    assert save.filing.written
+    assert save.entry.written
     assert (log.serial, log.bumps) == (1, 0)
     log.settle(2, by_last_write=True)
     assert (log.bumps, log.writes[-1].bumps) == (2, 2)
@@ -130,13 +130,13 @@ def test_what_is_given_back_is_forgotten(log, account):
     front, back, kept = (entered(log, tensor[part]) for part in (slice(2), slice(6, 10), slice(5, 6)))
     log.preserve(account, tensor[5:6], region_of(tensor[5:6]), None)
     log.lose(8)
-    assert [save.filing.unseen for save in (front, back, kept)] == [False, True, False]
-    assert back.filing.undo_log is None
+    assert [save.entry.unseen for save in (front, back, kept)] == [False, True, False]
+    assert back.entry.undo_log is None
 
 
 def test_an_empty_tensor_has_nothing_to_keep(log, account):
     tensor = torch.zeros(4)
     save = entered(log, tensor[:0])
     log.preserve(account, tensor, region_of(tensor), None)
-    assert save.filing.undo_log is None
+    assert save.entry.undo_log is None
     assert account.kept == 0

@@ -24,7 +24,7 @@ def opened(tensor: torch.Tensor):
     """A save, the log that it is entered into, and its undo log."""
     save, log = saved(tensor), StorageLog()
     log.add(save)
-    return save, log, save.filing.undo_log
+    return save, log, save.entry.undo_log
 
 
 def test_a_kept_copy_is_another_memory():
@@ -74,7 +74,7 @@ def test_a_value_is_a_copy(account):
     save, _, undo_log = opened(tensor)
     overwrite(undo_log, account, tensor, 5.0)
     for _ in range(2):
-        value = undo_log.value_at(save.filing.position)
+        value = undo_log.value_at(save.entry.position)
         assert value.tolist() == [1.0] * 3
         value.zero_()
 
@@ -84,12 +84,12 @@ def test_a_value_has_the_layout_of_what_was_saved(account):
     base = torch.arange(6.0).view(2, 3)
     save, _, undo_log = opened(base.t())
     overwrite(undo_log, account, base[0], 9.0)
-    value = undo_log.value_at(save.filing.position)
+    value = undo_log.value_at(save.entry.position)
     assert (value.tolist(), value.stride()) == ([[0, 3], [1, 4], [2, 5]], (1, 3))
     numbers = torch.tensor([1 + 2j, 3 - 1j])
     save, _, undo_log = opened(numbers.conj())
     overwrite(undo_log, account, numbers, 0.0)
-    value = undo_log.value_at(save.filing.position)
+    value = undo_log.value_at(save.entry.position)
     assert value.is_conj()
     assert value.tolist() == [1 - 2j, 3 + 1j]
 
@@ -101,12 +101,12 @@ def test_records_die_with_the_last_save_before_them(account):
     overwrite(undo_log, account, tensor, 2.0)
     second = saved(tensor)
     log.add(second)
-    assert second.filing.undo_log is undo_log
+    assert second.entry.undo_log is undo_log
     overwrite(undo_log, account, tensor, 3.0)
     assert account.kept == 24
     del first
     assert account.kept == 12
-    assert undo_log.value_at(second.filing.position).tolist() == [2.0] * 3
+    assert undo_log.value_at(second.entry.position).tolist() == [2.0] * 3
     del second
     assert account.kept == 0
 
@@ -114,14 +114,14 @@ def test_records_die_with_the_last_save_before_them(account):
 def test_after_a_full_copy_the_memory_is_not_needed(account):
     tensor = torch.ones(3)
     save, _, undo_log = opened(tensor)
-    assert not save.filing.position.is_kept()
+    assert not save.entry.position.is_kept()
     whole = OldValues(account, undo_log.region, undo_log.dtype, keep(tensor), full=True)
     undo_log.append(whole)
     tensor.zero_()
-    assert save.filing.position.is_kept()
+    assert save.entry.position.is_kept()
     assert not undo_log.now.is_kept()
     assert undo_log.alias is None
-    assert undo_log.value_at(save.filing.position).tolist() == [1.0] * 3
+    assert undo_log.value_at(save.entry.position).tolist() == [1.0] * 3
 
 
 def test_a_moment_of_its_own_is_the_present():

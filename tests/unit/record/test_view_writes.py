@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import unclobber
-from unclobber.record import view_writes
+from unclobber.session import session
 from unclobber.source import sites
 
 
@@ -22,7 +22,7 @@ def views():
 
 
 def _words(view):
-    wrote = view_writes.last(view)
+    wrote = session._installation.view_writes.last(view)
     return None if wrote is None else (wrote.operation, sites.resolve(wrote.stack).statement)
 
 
@@ -134,8 +134,8 @@ def test_nothing_is_left():
         views = h.unbind()
         h.mul_(2)
         gone = weakref.ref(h)
-        assert view_writes.last(views[0]) is not None
+        assert session._installation.view_writes.last(views[0]) is not None
         del h, views
         gc.collect()
         assert gone() is None
-    assert not view_writes._recent
+    assert not session._installation.view_writes._recent

@@ -9,7 +9,7 @@ import numpy
 import pytest
 import torch
 
-from unclobber.repair._ending import Ending, compare_endings, ending_of, generators
+from unclobber.repair._ending import EndState, compare_endings, ending_of, generators
 from unclobber.repair._living import Living
 from unclobber.repair._state import State
 
@@ -23,7 +23,7 @@ def _ending(**changed):
         "files": {"/x/log": "1"},
         "random": {"torch": "1"},
     }
-    return Ending(**{**facts, **changed}, state=NOTHING)
+    return EndState(**{**facts, **changed}, state=NOTHING)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from unclobber.model import Finding, Site, Write
 from unclobber.repair._hiding import hidden, spots
-from unclobber.repair._job import Held
+from unclobber.repair._job import HeldBy
 from unclobber.repair._proposal import Proposal
 from unclobber.repair.project import Project
 
@@ -42,7 +42,7 @@ def judged(tmp_path):
     return run
 
 
-ALONE = Held(3, ("h",))
+ALONE = HeldBy(3, ("h",))
 
 
 @pytest.mark.parametrize(
@@ -51,12 +51,12 @@ ALONE = Held(3, ("h",))
         ("y = h.clamp_(0)", "y = h = h.clamp(0)", ALONE, ""),
         ("y = h.clamp_(0)", "y = h.clamp(0)", ALONE, "`h` is left without the write"),
         ("y = h.clamp_(0)", "h = h.clone()\n    y = h.clamp_(0)", ALONE, ""),
-        ("y = h.clamp_(0)", "y = h = h.clamp(0)", Held(3, ("h", "z")), ""),
-        ("y = h.clamp_(0)", "y = h = h.clamp(0)", Held(3, ("h", "x")), ""),
-        ("y = h.clamp_(0)", "y = h = h.clamp(0)", Held(3, ("h", "self.last")), "`self.last` is left"),
-        ("y = h.clamp_(0)", "y = h = h.clamp(0)", Held(3, ("h",), ("a list",)), "a list also held"),
-        ("net(x).exp()", "net(x).exp().clone()", Held(3, ("h",), ("a list",)), ""),
-        ("    y = h", "    # why\n    y = h", Held(3, ("h",), ("a list",)), ""),
+        ("y = h.clamp_(0)", "y = h = h.clamp(0)", HeldBy(3, ("h", "z")), ""),
+        ("y = h.clamp_(0)", "y = h = h.clamp(0)", HeldBy(3, ("h", "x")), ""),
+        ("y = h.clamp_(0)", "y = h = h.clamp(0)", HeldBy(3, ("h", "self.last")), "`self.last` is left"),
+        ("y = h.clamp_(0)", "y = h = h.clamp(0)", HeldBy(3, ("h",), ("a list",)), "a list also held"),
+        ("net(x).exp()", "net(x).exp().clone()", HeldBy(3, ("h",), ("a list",)), ""),
+        ("    y = h", "    # why\n    y = h", HeldBy(3, ("h",), ("a list",)), ""),
     ],
 )  # fmt: skip
 def test_what_is_hidden(judged, old, new, held, note):
@@ -70,7 +70,7 @@ def test_what_is_hidden(judged, old, new, held, note):
 def test_global_names_that_nobody_reads(judged):
     """They are told: at the end they hold the old value."""
     text = "h = net(x).exp()\nz = h\nh.clamp_(0)\nprint(h)\n"
-    note, unread = judged("h.clamp_(0)", "h = h.clamp(0)", Held(1, ("h", "z")), text=text)
+    note, unread = judged("h.clamp_(0)", "h = h.clamp(0)", HeldBy(1, ("h", "z")), text=text)
     assert (note, unread) == ("", frozenset({"z"}))
 
 

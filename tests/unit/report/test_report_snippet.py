@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from unclobber.report._cells import measure, width
 from unclobber.report._rows import plain
 from unclobber.report._snippet import Mark, gutter_width, snippet
-from unclobber.report._sources import Sources, Span
+from unclobber.report._sources import SourceRange, Sources
 
 PATH = "/nowhere/net.py"
 
@@ -25,7 +25,7 @@ def draw(text: str, *marks: Mark, columns: int = 80) -> list[str]:
 
 
 def mark(line: int, start: int, end: int, label: str = "", *, last: int = 0, primary: bool = False) -> Mark:
-    return Mark(Span(PATH, line, start, last or line, end), label, primary)
+    return Mark(SourceRange(PATH, line, start, last or line, end), label, primary)
 
 
 def test_marks_on_one_line_keep_their_order():
@@ -100,7 +100,10 @@ def test_tabs_and_wide_characters():
 def test_other_files_have_their_own_header():
     """The file of the offending line comes first."""
     sources = Sources({("/a.py", 1): "one", ("/b.py", 12): "two"})
-    marks = [Mark(Span("/a.py", 1, 1, 1, 4), "saved"), Mark(Span("/b.py", 12, 1, 12, 4), "written", True)]
+    marks = [
+        Mark(SourceRange("/a.py", 1, 1, 1, 4), "saved"),
+        Mark(SourceRange("/b.py", 12, 1, 12, 4), "written", True),
+    ]
     assert [plain(row) for row in snippet(marks, sources, width=80, gutter=2)] == [
         "  --> /b.py:12",
         "   |",
@@ -164,7 +167,9 @@ def excerpts(draw_from):
 
 
 @given(excerpts(), st.integers(40, 130))
-@example(("\n\n" + "x" * 34 + "\n", [Mark(Span(PATH, 3, 35, 4, 1), "")]), 40)  # begins at the line's very end
+@example(
+    ("\n\n" + "x" * 34 + "\n", [Mark(SourceRange(PATH, 3, 35, 4, 1), "")]), 40
+)  # begins at the line's very end
 def test_never_wider_than_asked(excerpt, columns):
     """Any text, any marks, any width."""
     text, marks = excerpt

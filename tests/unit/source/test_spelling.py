@@ -10,7 +10,7 @@ from run_and_recorded import Run, define, run, stack_here
 
 from unclobber.derivatives import by_node
 from unclobber.source.operands import operands
-from unclobber.source.spelling import _written, base_of, spell
+from unclobber.source.spelling import _written, spell
 from unclobber.source.syntax import locate
 
 SETUP = """
@@ -406,25 +406,6 @@ def test_what_the_table_does_not_know(node, role, operation):
     spelling = spell(None, node, role, ())
     assert spelling.operation == operation
     assert (spelling.expression, spelling.why, spelling.why_words) == (None, None, None)
-
-
-@pytest.mark.parametrize(
-    ("expression", "base"),
-    [
-        ("d[:]", "d"),
-        ("self.h[:, 0]", "self.h"),
-        ("x.data", "x"),
-        ("w.detach().view(-1)[2:]", "w"),
-        ("x", "x"),
-        ("f(x)[0]", None),
-        ("x.mul_(2)", "x"),
-        ("a + b", None),
-        ("not python(", None),
-    ],
-)
-def test_base(expression, base):
-    """A written expression belongs to the tensor whose memory it is."""
-    assert base_of(expression) == base
 
 
 # The programs that the project started from, with what is kept and needed in each.

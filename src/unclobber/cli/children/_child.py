@@ -166,12 +166,12 @@ class Child:
             return
         import contextlib
 
-        from .._program import Ending
+        from .._program import ProgramEnd
 
         failed = code != 0 and not self._stopped
         report = session.report(exit_code=code, script_failed=failed)
         with contextlib.suppress(OSError):  # the run is over
-            records.end(report, Ending(code, failed=failed, refused=self._stopped))
+            records.end(report, ProgramEnd(code, failed=failed, refused=self._stopped))
         if not _lives(self._settings.root):
             with contextlib.suppress(FileNotFoundError), records.door():
                 if not any(records.alive(other) for other in records.numbers() if other != records.number):

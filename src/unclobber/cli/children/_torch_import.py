@@ -14,10 +14,13 @@ if TYPE_CHECKING:
 def when_torch_is_imported(then: Callable[[], None]) -> None:
     """Call ``then`` once torch has been imported, before the statement that imports it goes on."""
     # A forked child has its parent's finder, too, which would call the parent's.
-    sys.meta_path[:] = [_Finder(then), *(one for one in sys.meta_path if not isinstance(one, _Finder))]
+    sys.meta_path[:] = [
+        _TorchFinder(then),
+        *(one for one in sys.meta_path if not isinstance(one, _TorchFinder)),
+    ]
 
 
-class _Finder:
+class _TorchFinder:
     """Stands first among the finders until torch is looked for."""
 
     def __init__(self, then: Callable[[], None]) -> None:

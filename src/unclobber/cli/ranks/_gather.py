@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from ...model import Finding, Report
 from ...report import summary_line
 from .._output import usable, write_text
-from .._program import Ending
+from .._program import ProgramEnd
 from .._records import ProcessRecord, Records, path_of
 from ._merge import merge
 from ._termination import Termination
@@ -58,14 +58,14 @@ class Ranks:
         with contextlib.suppress(OSError):  # a full disk must not end the program; the end tries again
             self._records.found(finding)
 
-    def tell_before_sigterm(self, tell: Callable[[Ending], object]) -> None:
+    def tell_before_sigterm(self, tell: Callable[[ProgramEnd], object]) -> None:
         """Until the program has ended, SIGTERM leads to ``tell``; after that it only ends the waiting."""
 
         def terminated() -> bool:
             self._hurry.set()
             if not self._telling.acquire(blocking=False):
                 return False
-            tell(Ending(128 + signal.SIGTERM, failed=True, terminated=True))
+            tell(ProgramEnd(128 + signal.SIGTERM, failed=True, terminated=True))
             return True
 
         self._termination = Termination(terminated)
@@ -83,7 +83,7 @@ class Ranks:
                 # In one piece: `print` writes the line's end by itself, and the ranks share a terminal.
                 write_text(stream, f"[rank{self.world.rank}]: stopped by {line}\n")
 
-    def gather(self, report: Report, ending: Ending) -> Report | None:
+    def gather(self, report: Report, ending: ProgramEnd) -> Report | None:
         """The report of all ranks if it is this rank's to tell, else None.
 
         Args:
@@ -108,7 +108,7 @@ class Ranks:
             return None
         return None  # another's to tell, or told already
 
-    def _patience(self, report: Report, ending: Ending) -> float:
+    def _patience(self, report: Report, ending: ProgramEnd) -> float:
         if report.exit_code and not ending.exit_code and self.world.elastic:
             # The program went well and the code is ours: at once, torchrun would end the other ranks.
             return _FOR_EVER

@@ -20,7 +20,7 @@ def judge(evidence: Evidence) -> Finding | None:
         return None
     if evidence.detached is not None and not evidence.repaired:
         return uc101_detached.judge(evidence, evidence.detached)
-    if not evidence.moved or evidence.stretch is not None:
+    if not evidence.moved or evidence.line_range is not None:
         return None
     kept = _harmless(evidence)
     harmless = kept and not evidence.changed_too and evidence.past_torch is None

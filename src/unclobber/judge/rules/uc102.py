@@ -19,8 +19,8 @@ _UNCHECKED = (
 def judge(evidence: Evidence) -> Finding | None:
     if evidence.kind != "saved":
         return None
-    if evidence.stretch is not None:
-        return _by_content(evidence, evidence.stretch)
+    if evidence.line_range is not None:
+        return _by_content(evidence, evidence.line_range)
     if evidence.moved:
         return None
     if evidence.swapped:
@@ -48,7 +48,7 @@ def _finding(evidence: Evidence, how: str) -> Finding:
     )
 
 
-def _by_content(evidence: Evidence, stretch: str) -> Finding:
+def _by_content(evidence: Evidence, line_range: str) -> Finding:
     """A content hash differs; no line is blamed but one that alone can have done it."""
     return Finding(
         code="UC102",
@@ -60,7 +60,7 @@ def _by_content(evidence: Evidence, stretch: str) -> Finding:
             Fix("write after the backward that needs the old values"),
             Fix("or let the foreign code write to a copy: clone the tensor where its memory is shared"),
         ),
-        notes=(stretch, "torch reports nothing here: backward would go on with the changed values"),
+        notes=(line_range, "torch reports nothing here: backward would go on with the changed values"),
     )
 
 

@@ -48,11 +48,11 @@ def _message(evidence: FreedEvidence, what: str) -> str:
     if evidence.same_root:
         root = f"`{evidence.root}`" if evidence.root else "the same tensor"
         return f"backward runs a second time from {root}, through a graph that {by}"
-    if evidence.kept:
-        return f"`{evidence.kept}` ties this backward to an earlier graph, which {by}"
-    if evidence.carried:
-        tie = "ties" if len(evidence.carried) == 1 else "tie"
-        return f"{_names(evidence.carried)} {tie} this backward to an earlier graph, which {by}"
+    if evidence.attribute:
+        return f"`{evidence.attribute}` ties this backward to an earlier graph, which {by}"
+    if evidence.hidden_state:
+        tie = "ties" if len(evidence.hidden_state) == 1 else "tie"
+        return f"{_names(evidence.hidden_state)} {tie} this backward to an earlier graph, which {by}"
     if evidence.saved is not None:
         return f"{what} is part of this backward's graph and of one that {by}"
     return f"this backward goes on into a graph that {by}"
@@ -85,7 +85,8 @@ def _notes(evidence: FreedEvidence) -> tuple[str, ...]:
     notes = ["a backward frees what the operations saved as it passes them"]
     joined = evidence.joined
     if joined is not None and joined.site is not None:
-        through = f" through {_names(evidence.carried)}" if evidence.carried and not evidence.kept else ""
+        state = () if evidence.attribute else evidence.hidden_state
+        through = f" through {_names(state)}" if state else ""
         where = place(joined.site, (evidence.saved, evidence.needed))
         notes.append(f"the new graph still references the old one{through} at {where}")
     if evidence.saved is None:
@@ -116,23 +117,24 @@ def _fixes(evidence: FreedEvidence) -> tuple[Fix, ...]:
     sum_up = Fix(
         "or call backward once, on the sum of the losses, if gradients are to flow through all of it"
     )
-    if evidence.kept and evidence.kept_is_spent:
+    attribute = evidence.attribute
+    if attribute and evidence.attribute_is_freed:
         return (
-            Fix(f"compute `{evidence.kept}` anew in each forward: it was computed once and is used by both"),
+            Fix(f"compute `{attribute}` anew in each forward: it was computed once and is used by both"),
             Fix("or keep it detached, if no gradient is to flow into it", code=evidence.detached),
             sum_up,
             _RETAIN,
         )
-    if evidence.kept:
+    if attribute:
         return (
             Fix(
-                f"detach the hidden state `{evidence.kept}` between steps: gradients then stop there",
+                f"detach the hidden state `{attribute}` between steps: gradients then stop there",
                 code=evidence.detached,
             ),
             sum_up,
             _RETAIN,
         )
-    if evidence.carried:
+    if evidence.hidden_state:
         cut = "cut the graph where an iteration begins: gradients then stop there"
         return Fix(cut, code=evidence.detached), sum_up, _RETAIN
     return (

@@ -28,12 +28,8 @@ _ATOMS = (
 )  # fmt: skip
 
 
-def binary(statement: cst.AugAssign, left: cst.BaseExpression | None = None) -> cst.BaseExpression | None:
-    """``x + y`` for ``x += y``, the right side in brackets where it needs them.
-
-    Args:
-        left: The left operand, if it isn't the target itself.
-    """
+def binary(statement: cst.AugAssign) -> cst.BaseExpression | None:
+    """``x + y`` for ``x += y``, the right side in brackets where it needs them."""
     known = _BINARY.get(type(statement.operator))
     if known is None:
         return None
@@ -43,4 +39,4 @@ def binary(statement: cst.AugAssign, left: cst.BaseExpression | None = None) -> 
         loose = not isinstance(right, cst.BinaryOperation) or _TIGHTNESS[type(right.operator)] <= tightness
         if loose:
             right = right.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
-    return cst.BinaryOperation((left or statement.target).deep_clone(), operator(), right)
+    return cst.BinaryOperation(statement.target.deep_clone(), operator(), right)

@@ -13,26 +13,26 @@ import torch
 from ..hooks import BackwardCall
 from ..hooks.graph import node_of, reachable
 from ..source import owners
+from ..source.assignments import assignments
 from ..source.frames import code_of
-from ..source.origins import assignments
 from ..source.syntax import source_of, text_of
 from ..source.values import contents, is_a
 from ..torch_internals import compat
 
 
 @dataclass(frozen=True)
-class Kept:
+class GraphAttribute:
     """An attribute whose tensor belongs to the graph of a failed backward."""
 
     name: str
     """As the user reaches it: ``block.state``."""
-    is_spent: bool
+    is_freed: bool
     """An earlier backward has been through what made it."""
     detached: str | None
     """The one statement that sets it, with a ``.detach()``."""
 
 
-def find(call: BackwardCall, frames: Sequence[FrameType]) -> Kept | None:
+def find(call: BackwardCall, frames: Sequence[FrameType]) -> GraphAttribute | None:
     """The one attribute through which a failed backward came into an earlier graph.
 
     Either its tensor is that of an earlier graph at which the new one begins, or it was one: the
@@ -55,16 +55,16 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> Kept | None:
         if id(child) in old
     }
     roots = {id(node_of(root)) for root in call.roots}
-    spent: list[tuple[Any, str]] = []
-    carried: list[tuple[Any, str]] = []
+    freed: list[tuple[Any, str]] = []
+    read_before: list[tuple[Any, str]] = []
     for owner in objects_in(frames):
         for name, value in list(contents(owner).items()):
             nodes = {id(compat.grad_fn(tensor)) for tensor in tensors(value)} - roots
             if nodes & entered:
-                spent.append((owner, name))
+                freed.append((owner, name))
             elif nodes & (graph.keys() - old) and _is_read(owner, name, frames):
-                carried.append((owner, name))
-    found = spent or carried
+                read_before.append((owner, name))
+    found = freed or read_before
     if len(found) != 1:
         return None
     owner, name = found[0]
@@ -72,7 +72,7 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> Kept | None:
     if way is None:
         return None
     alone = is_a(contents(owner)[name], torch.Tensor)
-    return Kept(f"{way}.{name}", bool(spent), _detached(owner, name, alone))
+    return GraphAttribute(f"{way}.{name}", bool(freed), _detached(owner, name, alone))
 
 
 def tensors(value: Any) -> list[torch.Tensor]:

@@ -1,11 +1,11 @@
-"""When we need not look: an optimizer writing while nothing saved is alive, backward without Python.
+"""When no write need be observed: an optimizer's with nothing saved alive, backward without Python.
 
-Seeing a write costs a few microseconds. An optimizer writes every parameter in up to ten
+Observing a write costs a few microseconds. An optimizer writes every parameter in up to ten
 operations each, and in a usual step nothing saved is alive then. Backward adds up gradients,
 in place, in C++; what could overwrite a saved tensor there is the user's Python: hooks, custom
 Functions, inner unpack hooks (checkpoint); and the adding up itself, where somebody has computed with a
-``.grad``. So backward runs unseen only while no Python hook is known and nothing saved may be a ``.grad``,
-and is seen again wherever one of the others begins.
+``.grad``. So backward runs unobserved only while no Python hook is known and nothing saved may
+be a ``.grad``, and observation is resumed wherever one of the others begins.
 
 A hook put on a node itself (``grad_fn.register_hook``) can't be known of: what it overwrites in
 place is then noticed by its version bump alone, without a line.
@@ -23,7 +23,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from ..record import SavedTensor, view_writes
+from ..record import SavedTensor, ViewWrites
 from ..source import frames
 from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall, engine
@@ -32,8 +32,8 @@ from . import backward
 from . import saves as _saves
 
 
-class Rest:
-    """Looks away in backward where no Python of the program's runs and no gradient is saved.
+class PauseInBackward:
+    """Stops observing writes in backward where no Python of the program's runs and no gradient is saved.
 
     Args:
         live_saves: All of them. The hooks of leaves among them may be older than the session.
@@ -45,8 +45,8 @@ class Rest:
         """Whether any Python hook was registered since, or was found on a leaf."""
 
     def allowed(self) -> bool:
-        """Whether backward may run unseen now."""
-        if self._hooks_known or _saves.kept_looking():
+        """Whether backward may run unobserved now."""
+        if self._hooks_known or _saves.always_observed():
             return False
         shared = []
         for saved in self._live_saves():
@@ -60,11 +60,11 @@ class Rest:
         return not _may_hold_gradients(shared)
 
     def begin(self, call: EngineCall) -> bool:
-        """Whether this thread looks at writes is what ``end`` is given."""
+        """Whether this thread observed writes before is what ``end`` is given."""
         running = backward.current()
         seen = not call.in_transform and compat.sees_writes()
         if seen and running is not None and self.allowed():
-            running.rests = True
+            running.paused = True
             compat.ignore_writes()
         return seen
 
@@ -76,34 +76,38 @@ class Rest:
     def hook_registered(self) -> None:
         """From now on Python may run in backward."""
         self._hooks_known = True
-        _look_in_backward()
+        _resume_in_backward()
 
 
 def install(
-    patches: Patches, anything_alive: Callable[[], bool], live_saves: Callable[[], list[SavedTensor]]
+    patches: Patches,
+    anything_alive: Callable[[], bool],
+    live_saves: Callable[[], list[SavedTensor]],
+    view_writes: ViewWrites,
 ) -> None:
-    """Begin to look away where that is safe; ``backward`` must come after it.
+    """Begin to pause where that is safe; ``backward`` must come after it.
 
     Args:
-        patches: Has us look at everything again.
+        patches: Its undo ends all pauses.
         anything_alive: Whether any save is alive.
         live_saves: All of them.
+        view_writes: Told of steps whose writes were not observed.
     """
-    rest = Rest(live_saves)
-    _rest_in_steps(patches, anything_alive)
+    pause = PauseInBackward(live_saves)
+    _pause_in_steps(patches, anything_alive, view_writes)
     for home, name in compat.hook_registrations():
-        patches.replace(home, name, _preceded_by(rest.hook_registered, home.__dict__[name]))
+        patches.replace(home, name, _preceded_by(pause.hook_registered, home.__dict__[name]))
     for name in compat.BACKWARD_METHODS:
         home = compat.context_home()
-        patches.replace(home, name, _preceded_by(_look_in_backward, home.__dict__[name]))
-    engine.subscribe(rest)
-    patches.at_undo(lambda: engine.unsubscribe(rest))
+        patches.replace(home, name, _preceded_by(_resume_in_backward, home.__dict__[name]))
+    engine.subscribe(pause)
+    patches.at_undo(lambda: engine.unsubscribe(pause))
 
 
-def _look_in_backward() -> None:
+def _resume_in_backward() -> None:
     """Python begins to run inside of backward: see what it writes, to the end of this node."""
     call = backward.current()
-    if call is not None and call.rests:
+    if call is not None and call.paused:
         compat.see_writes()
 
 
@@ -154,22 +158,22 @@ def _preceded_by(before: Callable[[], None], original: Callable[..., Any]) -> Ca
     return wrapper
 
 
-def _rest_in_steps(patches: Patches, anything_alive: Callable[[], bool]) -> None:
-    rested = threading.local()
+def _pause_in_steps(patches: Patches, anything_alive: Callable[[], bool], view_writes: ViewWrites) -> None:
+    paused = threading.local()
 
     def before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         # With a closure the step runs forward and backward itself, and saves while it does.
         # Accelerate hands every step a closure, which is None.
         closure = any(given is not None for given in (*args[1:], *kwargs.values()))
-        rested.now = not closure and compat.sees_writes() and not anything_alive()
-        if rested.now:
-            rested.stack, rested.before = frames.of_program(), view_writes.counters(optimizer)
+        paused.now = not closure and compat.sees_writes() and not anything_alive()
+        if paused.now:
+            paused.stack, paused.before = frames.of_program(), view_writes.counters(optimizer)
             compat.ignore_writes()
 
     def after_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if getattr(rested, "now", False):
+        if getattr(paused, "now", False):
             compat.see_writes()
-            view_writes.note_step(optimizer, rested.stack, rested.before)
+            view_writes.note_step(optimizer, paused.stack, paused.before)
 
     patches.at_undo(register_optimizer_step_pre_hook(before_step).remove)
     patches.at_undo(register_optimizer_step_post_hook(after_step).remove)

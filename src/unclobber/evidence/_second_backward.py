@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..hooks import BackwardCall, Mark, backward
+from ..hooks import BackwardCall, BackwardMark, backward
 from ..hooks.graph import node_of, reachable
 from ..model import FreedEvidence, Save
 from ..parsing import parse_expression
 from ..source import owners as _owners
 from ..source import sites, syntax, values
-from ..source.origins import Level
+from ..source.places import Level
 from ..torch_internals import compat
-from . import _expressions, _kept, freed, need
+from . import _expressions, _graph_attribute, freed, need
 from ._live import user_depth, user_frames_of
-from .freed import Spent
+from .freed import FreedNode
 from .save import of_node
 
 
@@ -34,7 +34,7 @@ def evidence(error: BaseException, levels: Sequence[Level], backwards_before: in
     failure = _SecondBackward(levels)
     halted, mark = failure.halted, failure.freed_by()
     joined = failure.joined
-    kept, carried = failure.kept(), failure.carried()
+    attribute, hidden_state = failure.attribute(), failure.hidden_state()
     return FreedEvidence(
         torch_message=str(error),
         saved=failure.saved(),
@@ -42,10 +42,10 @@ def evidence(error: BaseException, levels: Sequence[Level], backwards_before: in
         needed=need.failed(levels, backwards_before, halted.node if halted and halted.certain else None),
         same_root=failure.again is not None,
         joined=None if joined is None else joined.save,
-        carried=tuple(carried),
-        kept=None if kept is None else kept.name,
-        kept_is_spent=kept is not None and kept.is_spent,
-        detached=kept.detached if kept is not None else _detached(carried),
+        hidden_state=tuple(hidden_state),
+        attribute=None if attribute is None else attribute.name,
+        attribute_is_freed=attribute is not None and attribute.is_freed,
+        detached=attribute.detached if attribute is not None else _detached(hidden_state),
         root=_root(failure.call),
     )
 
@@ -67,22 +67,22 @@ class _SecondBackward:
         self.frames = user_frames_of(levels)
         self.halted = self._halted()
         """Where the engine came to a halt."""
-        self.spent = self.halted if self.halted is None else self.halted.beyond or self.halted
+        self.freed = self.halted if self.halted is None else self.halted.beyond or self.halted
         """The freed node: whether or not this backward came so far, an earlier one freed it."""
-        self.note = None if self.spent is None else freed.note_of(self.spent.node)
+        self.note = None if self.freed is None else freed.note_of(self.freed.node)
         self.again = self._again()
         """The earlier backward that began at the same tensor, if one did."""
         self.joined = self._joined()
 
-    def _halted(self) -> Spent | None:
+    def _halted(self) -> FreedNode | None:
         reader = _reader(self.levels)
         if reader is not None:
-            return freed.spent_function(reader, () if self.call is None else self.call.roots)
+            return freed.freed_function(reader, () if self.call is None else self.call.roots)
         variables = (value for frame in self.frames for value in frame.f_locals.values())
         held = (value for value in variables if values.is_a(value, torch.Tensor))
-        return None if self.call is None else freed.first_spent(self.call, held)
+        return None if self.call is None else freed.first_freed(self.call, held)
 
-    def _again(self) -> Mark | None:
+    def _again(self) -> BackwardMark | None:
         call = self.call
         nodes = [] if call is None else [node_of(root) for root in call.roots]
         found = [
@@ -93,50 +93,52 @@ class _SecondBackward:
         return found[-1] if found else None
 
     def _joined(self) -> _Joined | None:
-        if self.again is not None or self.spent is None or self.call is None:
+        if self.again is not None or self.freed is None or self.call is None:
             return None
-        for node in reversed(self.spent.way[:-1]):
+        for node in reversed(self.freed.way[:-1]):
             note = freed.note_of(node)
             if note is not None and note.mark is not None and note.mark.nth == self.call.nth:
                 return _Joined(of_node(node, note.stack), note)
         return None
 
-    def freed_by(self) -> Mark | None:
+    def freed_by(self) -> BackwardMark | None:
         """The backward that freed the node; None where it was not seen."""
         mark = self._went_through()
         is_call = mark is not None and self.call is not None and mark.nth == self.call.nth
         return self.again if mark is None or mark.keeps_graph or is_call else mark
 
-    def _went_through(self) -> Mark | None:
+    def _went_through(self) -> BackwardMark | None:
         if self.note is not None:
             return self.note.mark
-        if self.spent is None or self.call is None:
+        if self.freed is None or self.call is None:
             return None
-        mark = self.spent.by or freed.freed_below(self.spent.node, self.call)
+        mark = self.freed.by or freed.freed_below(self.freed.node, self.call)
         return mark or backward.only_earlier(self.call, reachable(self.call) or {})
 
     def saved(self) -> Save | None:
         """The freed operation."""
-        spent = self.spent
-        if spent is None or not spent.certain:
+        found = self.freed
+        if found is None or not found.certain:
             return None
         if self.note is not None:
-            return of_node(spent.node, self.note.stack)
+            return of_node(found.node, self.note.stack)
         depth = user_depth(self.levels)
-        stack = None if depth is None else _expressions.stack_of(spent.way, self.levels, depth)
-        return None if stack is None else of_node(spent.node, stack, noted=False)
+        stack = None if depth is None else _expressions.stack_of(found.way, self.levels, depth)
+        return None if stack is None else of_node(found.node, stack, noted=False)
 
-    def kept(self) -> _kept.Kept | None:
+    def attribute(self) -> _graph_attribute.GraphAttribute | None:
         """The one attribute of an object in which a tensor of the graph lies."""
-        return None if self.call is None or self.again is not None else _kept.find(self.call, self.frames)
+        if self.call is None or self.again is not None:
+            return None
+        return _graph_attribute.find(self.call, self.frames)
 
-    def carried(self) -> Carried:
+    def hidden_state(self) -> HiddenState:
         """What ties the new graph to the freed one."""
         joined = None if self.joined is None else self.joined.note
         return (
-            _carried(joined, self.levels)
-            or _carried_around(self.call, self.levels)
-            or _carried_by(joined, self.note, self.frames)
+            _set_by_statement(joined, self.levels)
+            or _set_by_loop(self.call, self.levels)
+            or _set_by_method(joined, self.note, self.frames)
         )
 
 
@@ -150,11 +152,11 @@ def _reader(levels: Sequence[Level]) -> Any:
     return node if isinstance(node, torch.autograd.graph.Node) else None
 
 
-Carried = Mapping[str, Any]
+HiddenState = Mapping[str, Any]
 """What one run of the program leaves to the next: names, with the values that they have now."""
 
 
-def _carried(note: freed.Note | None, levels: Sequence[Level]) -> Carried:
+def _set_by_statement(note: freed.Note | None, levels: Sequence[Level]) -> HiddenState:
     """The variables that the operation's statement both reads and sets: ``h`` in ``h = f(x, h)``.
 
     Asked of a statement in a function that is still running: others set their variables anew.
@@ -167,7 +169,7 @@ def _carried(note: freed.Note | None, levels: Sequence[Level]) -> Carried:
     return {name: _value(name, level.frame) for name in _read_and_set(located.statement)}
 
 
-def _carried_around(call: BackwardCall | None, levels: Sequence[Level]) -> Carried:
+def _set_by_loop(call: BackwardCall | None, levels: Sequence[Level]) -> HiddenState:
     """The one variable of the loop around ``loss.backward()`` that is made from its own last value, if
     its tensor (or one of a tuple) belongs to the graph."""
     depth = user_depth(levels)
@@ -192,16 +194,18 @@ def _carried_around(call: BackwardCall | None, levels: Sequence[Level]) -> Carri
     of_graph = {
         name: value
         for name, value in found.items()
-        if any(id(compat.grad_fn(tensor)) in graph for tensor in _kept.tensors(value))
+        if any(id(compat.grad_fn(tensor)) in graph for tensor in _graph_attribute.tensors(value))
     }
     return of_graph if len(of_graph) == 1 else {}
 
 
-def _carried_by(joined: freed.Note | None, spent: freed.Note | None, frames: Sequence[FrameType]) -> Carried:
-    """The attributes that a method's statement both reads and sets, if it made both what is spent and
-    what hangs on it: ``net.hidden`` for ``out, self.hidden = self.lstm(x, self.hidden)``."""
+def _set_by_method(
+    joined: freed.Note | None, of_freed: freed.Note | None, frames: Sequence[FrameType]
+) -> HiddenState:
+    """The attributes that a method's statement both reads and sets, if it made both the freed node and
+    what references it: ``net.hidden`` for ``out, self.hidden = self.lstm(x, self.hidden)``."""
     place = None if joined is None else sites.user_frame(joined.stack)
-    if place is None or spent is None or place != sites.user_frame(spent.stack):
+    if place is None or of_freed is None or place != sites.user_frame(of_freed.stack):
         return {}
     code, located = place[0], syntax.locate(*place)
     if located is None or not code.co_argcount:
@@ -209,22 +213,22 @@ def _carried_by(joined: freed.Note | None, spent: freed.Note | None, frames: Seq
     receiver = code.co_varnames[0]
     ways = [name.split(".") for name in _read_and_set(located.statement)]
     names = [way[1] for way in ways if len(way) == 2 and way[0] == receiver]
-    owners = [one for one in _kept.objects_in(frames) if _kept.has_method(one, code)]
+    owners = [one for one in _graph_attribute.objects_in(frames) if _graph_attribute.has_method(one, code)]
     if not names or len(owners) != 1:
         return {}
     own = values.contents(owners[0])
     way = _owners.object_name(owners[0], frames) or receiver
-    return {f"{way}.{name}": own[name] for name in names if _kept.tensors(own.get(name))}
+    return {f"{way}.{name}": own[name] for name in names if _graph_attribute.tensors(own.get(name))}
 
 
 def _value(name: str, frame: FrameType) -> Any:
     return values.value_of(parse_expression(name), frame)
 
 
-def _detached(carried: Carried) -> str | None:
-    """The statement that cuts what is carried off its graph: each tensor of an LSTM's state."""
-    cut = [_cut(name, value) for name, value in carried.items()]
-    return f"{', '.join(carried)} = {', '.join(map(str, cut))}" if cut and None not in cut else None
+def _detached(state: HiddenState) -> str | None:
+    """The statement that cuts a hidden state off its graph: each tensor of an LSTM's state."""
+    cut = [_cut(name, value) for name, value in state.items()]
+    return f"{', '.join(state)} = {', '.join(map(str, cut))}" if cut and None not in cut else None
 
 
 def _cut(name: str, value: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""The stretch of the user's lines in which a tensor's content changed unseen, in words."""
+"""The range of the user's lines in which a tensor's content changed unseen, in words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..model import Site, Write
 from ..parsing import parse
-from ..record import Place
+from ..record import ProgramPoint
 from ..source import Stack, sites
 from ..source.between import called
 from ..source.syntax import lines_of, locate, source_of, statement_text
@@ -31,7 +31,7 @@ def write_at(stack: Stack) -> Write:
     )
 
 
-def between(good: Place | None, bad: Place | None, written: Write | None = None) -> str:
+def between(good: ProgramPoint | None, bad: ProgramPoint | None, written: Write | None = None) -> str:
     """One sentence, without its full stop, on where the change lies.
 
     Args:
@@ -81,7 +81,7 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictC
 
 
 def _suspect(start: Site, end: Site, stack: Stack) -> tuple[int, str] | None:
-    """The one statement of the stretch that can have done it, None where there are several or none.
+    """The one statement of the range that can have done it, None where there are several or none.
 
     The call at ``start`` is over, but not the rest of its statement; the one at ``end`` has begun.
     """

@@ -1,0 +1,95 @@
+"""Recent writes to the memory of views, for a view that torch refuses to use after one.
+
+A view made under ``no_grad``, by ``chunk`` or by a custom Function can't be read once its base, or another
+view of that, was written: torch says so at the reading line. Nobody need have saved that memory, so the
+ledger may know nothing of it. Where an optimizer's writes go unseen, because nothing saved is alive, its
+last step is remembered with the counters that it left behind.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import NamedTuple
+
+import torch
+
+from ..source import Stack, sites
+
+_MOST = 256
+
+
+class ViewWrite(NamedTuple):
+    """One write, or the writes of one step."""
+
+    base: weakref.ref[torch.Tensor]
+    """The tensor whose memory it was."""
+    after: int
+    """Version counter after it."""
+    operation: str
+    stack: Stack
+
+
+class OptimizerStep(NamedTuple):
+    """An optimizer's step, and the version counters of all its parameters before and after it."""
+
+    stack: Stack
+    before: list[int]
+    after: list[int]
+
+
+class ViewWrites:
+    """The newest writes that views may have missed, of all sessions that run."""
+
+    def __init__(self) -> None:
+        self._recent: dict[int, ViewWrite] = {}
+        """The newest write by the identity of its base, oldest first."""
+        self._steps: weakref.WeakKeyDictionary[torch.optim.Optimizer, OptimizerStep] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def note(self, tensor: torch.Tensor, version: int, operation: str, stack: Stack) -> None:
+        """``tensor``, of which ``concerns`` holds, is about to be written at this version."""
+        base = tensor if tensor._base is None else tensor._base
+        self._recent.pop(id(base), None)
+        self._recent[id(base)] = ViewWrite(weakref.ref(base), version + 1, operation, stack)
+        if len(self._recent) > _MOST:
+            del self._recent[next(iter(self._recent))]
+
+    @staticmethod
+    def counters(optimizer: torch.optim.Optimizer) -> list[int]:
+        """Version counters of an optimizer's parameters, as ``note_step`` wants those of before."""
+        return [parameter._version for group in optimizer.param_groups for parameter in group["params"]]
+
+    def note_step(self, optimizer: torch.optim.Optimizer, stack: Stack, before: list[int]) -> None:
+        """An optimizer has made a step in which its writes were not observed."""
+        self._steps[optimizer] = OptimizerStep(stack, before, self.counters(optimizer))
+
+    def last(self, view: torch.Tensor) -> ViewWrite | None:
+        """The newest write to the memory of ``view``; None where unknown, or a later one went unseen."""
+        base = view._base
+        if base is None:
+            return None
+        write = self._recent.get(id(base))
+        if write is not None and write.base() is base and write.after == view._version:
+            return write
+        for optimizer, step in list(self._steps.items()):
+            parameters = [p for group in optimizer.param_groups for p in group["params"]]
+            if len(parameters) != len(step.after):
+                continue
+            for parameter, before, after in zip(parameters, step.before, step.after, strict=True):
+                if (base is parameter or base is parameter._base) and before < after == view._version:
+                    stack = sites.user_stack(step.stack) or step.stack
+                    operation = f"{type(optimizer).__name__}.step"
+                    return ViewWrite(weakref.ref(base), after, operation, stack)
+        return None
+
+    def forget(self) -> None:
+        """Forget everything."""
+        self._recent.clear()
+        self._steps.clear()
+
+
+def concerns(tensor: torch.Tensor) -> bool:
+    """Whether a write to ``tensor``, whose memory others hold, may be of interest: it may have views that
+    autograd follows, or be one."""
+    return tensor.requires_grad or tensor._base is not None

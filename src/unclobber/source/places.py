@@ -1,0 +1,138 @@
+"""Where expressions stand, and what they are now in the live frames of a failure."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+import torch
+
+from ._definitions import Definition, is_local, reaching, scope_of
+from .operands import bind_code
+from .syntax import ParsedSource, Span, locate, span_of
+from .values import UNKNOWN, value_of
+
+COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
+
+
+class Level(NamedTuple):
+    """One frame of a failed call, with the instruction it had come to."""
+
+    frame: FrameType
+    lasti: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an expression stands."""
+
+    code: CodeType
+    source: ParsedSource
+    at: ast.stmt
+    """The statement that reads it."""
+    depth: int | None = None
+    """Index of its live frame among the levels; None where the call is over."""
+    called: tuple[ast.Call, Place] | None = None
+    """The call that is over, where it was followed from there."""
+    inner: frozenset[str] = frozenset()
+    """Variables of the comprehensions around it."""
+
+
+class LiveValues:
+    """What expressions are, as far as the frames of one failure tell.
+
+    Args:
+        levels: The frames of the failed call, innermost first.
+    """
+
+    def __init__(self, levels: Sequence[Level]) -> None:
+        self.levels = levels
+
+    def place(self, depth: int) -> Place | None:
+        """The statement that a live frame had come to."""
+        level = self.levels[depth]
+        code = level.frame.f_code
+        located = locate(code, level.lasti)
+        return None if located is None else Place(code, located.source, located.statement, depth)
+
+    def value(self, node: ast.expr, place: Place) -> Any:
+        """What the expression is now; ``UNKNOWN`` where its frame is gone."""
+        if place.depth is None or any(
+            isinstance(one, ast.Name) and one.id in place.inner for one in ast.walk(node)
+        ):
+            return UNKNOWN
+        return value_of(node, self.levels[place.depth].frame)
+
+    def is_tensor(self, node: ast.expr, place: Place) -> bool:
+        """Whether the expression is known to be a tensor: by its value, or that of the argument it was."""
+        if place.depth is not None:
+            return isinstance(self.value(node, place), torch.Tensor)
+        if place.called is None or not isinstance(node, ast.Name) or node.id in place.inner:
+            return False
+        scope = scope_of(place.source.tree, place.code)
+        if scope is None or reaching(node.id, scope, place.at) != Definition("parameter"):
+            return False
+        call, caller = place.called
+        passed = (bind_code(call, place.code) or {}).get(node.id)
+        if passed is None or not self.is_tensor(passed, caller):
+            return False
+        return not isinstance(passed, ast.Name) or self.still_is(passed.id, caller)
+
+    def still_is(self, name: str, place: Place) -> bool:
+        """Whether a name has its value of then: no other definition has reached its frame since."""
+        scope = None if place.depth is None else scope_of(place.source.tree, place.code)
+        now = None if place.depth is None else self.place(place.depth)
+        if scope is None or now is None or not is_local(name, scope):
+            return True
+        return reaching(name, scope, place.at) == reaching(name, scope, now.at)
+
+    def named(self, node: ast.expr, place: Place) -> Any:
+        """A value, also where the frame is gone, if the name is a global one; else ``UNKNOWN``."""
+        value = self.value(node, place)
+        if value is not UNKNOWN or place.depth is not None or not isinstance(node, ast.Name):
+            return value
+        # a function that has returned: its global names are those of a module that is still there
+        for level in self.levels:
+            if level.frame.f_globals.get("__file__") == place.code.co_filename:
+                return level.frame.f_globals.get(node.id, UNKNOWN)
+        return UNKNOWN
+
+    def module_code(self, place: Place) -> CodeType | None:
+        """The code of the module that is being run; an imported one's is gone."""
+        for level in self.levels:
+            code = level.frame.f_code
+            if code.co_name == "<module>" and code.co_filename == place.code.co_filename:
+                return code
+        return None
+
+
+def instructions(code: CodeType, node: ast.expr) -> tuple[Any, ...]:
+    """The expression's code and instruction, those of the comprehensions around it after it; empty where
+    none is found."""
+    lasti = instruction_of(code, node)
+    if lasti is not None:
+        return code, lasti
+    inside = [one for one in code.co_consts if isinstance(one, CodeType) and one.co_name in COMPREHENSIONS]
+    found = [stack for one in inside if (stack := instructions(one, node))]
+    return found[0] if len(found) == 1 else ()
+
+
+def instruction_of(code: CodeType, node: ast.expr) -> int | None:
+    """Offset of an instruction of ``code`` that stands for the expression."""
+    if node.end_lineno is None or node.end_col_offset is None:
+        return None
+    span = Span(node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
+    for index, (line, end_line, column, end_column) in enumerate(code.co_positions()):
+        if (end_line, end_column) != (span.end_line, span.end_column) or line is None or column is None:
+            continue
+        found = span_of(code, 2 * index)
+        if found == span:
+            return 2 * index
+        # a method call over several lines is placed at its attribute
+        located = locate(code, 2 * index) if isinstance(node, ast.Call) else None
+        if located is not None and located.node is node:
+            return 2 * index
+    return None

@@ -1,0 +1,117 @@
+"""A class name stands for one thing; what a module keeps while programs run is listed, with its reason."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+
+from _source_rules import PACKAGE, module_of
+
+TREES = {
+    module_of(path).removeprefix("unclobber."): ast.parse(path.read_text(encoding="utf-8"))
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+
+SHARED_NAMES = {"UnclobberCallback": {"lightning", "transformers"}}
+"""Class names that two modules may have: both are public, each in its own package's words."""
+
+STATE = {
+    "one a process, because torch is patched once a process": {
+        "session.session._installation", "hooks.kernels._kernels", "hooks.saves._hook_stack",
+        "hooks.saves._observation", "hooks.backward._calls", "hooks.write_log._follower",
+        "session.freeze._keeper", "torch_internals.engine.engine", "torch_internals.patches.installed",
+        "hooks.functions._classes", "lightning._fits", "transformers._train",
+        "cli.children._settings.following",
+    },
+    "one a thread, because torch's hooks, modes and backward calls are": {
+        "hooks.backward._thread", "hooks.fallback._modes", "hooks.functions._thread", "hooks.saves._threads",
+        "hooks._stale_reads._active", "source.frames.newest", "evidence.reads._asking",
+        "record._undo._slab", "cli.ranks._termination._held",
+    },
+    "read by the unpack hook at each saved tensor": {"hooks.backward.marker"},
+    "holds only what is alive elsewhere": {"hooks.unmarked._alive", "hooks.functions._classes"},
+    "a cache": {"source.sites._known"},
+    "a lock": {
+        "hooks.unmarked._lock", "torch_internals.patches._lock", "parsing.texts._lock",
+        "derivatives.torch_table._lock",
+    },
+}  # fmt: skip
+"""Every module-level object that changes while a program runs."""
+
+_FIXED = frozenset(
+    {"TypeVar", "StashKey", "frozenset", "compile", "partial",
+     "_dispatch_key_parse", "_dispatch_keyset_full_after"}
+)  # fmt: skip
+"""Calls whose results never change."""
+_CHANGES = {"add", "append", "clear", "discard", "extend", "insert", "pop", "remove", "setdefault", "update"}
+
+
+def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """The names that a module binds at its top, with their values."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            yield from ((one.id, node.value) for one in node.targets if isinstance(one, ast.Name))
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            yield node.target.id, node.value
+
+
+def _may_change(value: ast.expr) -> bool:
+    match value:
+        case ast.Call(func=ast.Subscript(value=called) | called):
+            return ast.unparse(called).rpartition(".")[2] not in _FIXED
+        case (
+            ast.Call() | ast.List() | ast.Dict() | ast.Set() | ast.ListComp() | ast.DictComp() | ast.SetComp()
+        ):
+            return True
+        case _:
+            return False
+
+
+def _state(tree: ast.Module) -> set[str]:
+    """Module-level names in small letters whose values may change; capitals are tables, which do not."""
+    names = {name for name, value in _assigned(tree) if _may_change(value)}
+    return {name for name in names if not name.isupper() and not name.startswith("__")}
+
+
+def _changed_tables(tree: ast.Module) -> set[str]:
+    """Names in capitals that an item assignment or a changing method is used on."""
+    found = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store() | ast.Del()):
+                found.add(name)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if method in _CHANGES:
+                found.add(name)
+    return {name for name in found if name.isupper()}
+
+
+def test_a_class_name_stands_for_one_thing():
+    """Also with and without an underscore."""
+    homes = defaultdict(list)
+    for module, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                homes[node.name.lstrip("_")].append(module)
+    assert {name: set(where) for name, where in homes.items() if len(where) > 1} == SHARED_NAMES
+
+
+def test_state_of_modules_is_listed():
+    """Nothing more, and nothing that is gone."""
+    found = {f"{module}.{name}" for module, tree in TREES.items() for name in _state(tree)}
+    assert found == set().union(*STATE.values())
+
+
+def test_nothing_is_rebound():
+    assert [
+        module for module, tree in TREES.items() for n in ast.walk(tree) if isinstance(n, ast.Global)
+    ] == []
+
+
+def test_tables_stay_as_they_are():
+    assert {module: found for module, tree in TREES.items() if (found := _changed_tables(tree))} == {}
+
+
+def test_state_and_changed_tables_are_found():
+    tree = ast.parse("_seen = {}\nTABLE = {}\nname = frozenset()\nTABLE['a'] = 1\n_seen.clear()")
+    assert (_state(tree), _changed_tables(tree)) == ({"_seen"}, {"TABLE"})
