@@ -1,11 +1,15 @@
 """Saved-tensor hooks inside ours: torch compares no version counters for what they keep."""
 
 import contextlib
+import functools
+import gc
+import inspect
+import weakref
 
 import pytest
 import torch
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 import unclobber
 
@@ -87,3 +91,47 @@ def test_guard_refuses_what_it_has_not_seen():
     y.mul_(2)
     with pytest.raises(unclobber.InplaceError):
         y.sum().backward()
+
+
+def mm_is_saved(context, operation, *args, **kwargs):
+    saved = operation is torch.ops.aten.mm.default
+    return CheckpointPolicy.MUST_SAVE if saved else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+SELECTED = functools.partial(create_selective_checkpoint_contexts, mm_is_saved)
+RESPECTS = "respect_saved_tensors_hooks" in inspect.signature(checkpoint).parameters  # since 2.15
+
+
+@pytest.mark.parametrize("session", [unclobber.watch, unclobber.guard])
+@pytest.mark.parametrize("options", [{}, *([{"respect_saved_tensors_hooks": True}] if RESPECTS else [])])
+def test_a_selective_checkpoint_takes_our_hooks_for_nobodys(session, options):
+    """It warns of the program's own hooks since 2.14, and can hand them what it saves."""
+
+    def gradients():
+        x, w = (torch.linspace(0.1, 1, 9).view(3, 3).requires_grad_() for _ in range(2))
+        y = checkpoint(
+            lambda x, w: (x @ w).sin().exp(), x, w, use_reentrant=False, context_fn=SELECTED, **options
+        )
+        y.sum().backward()
+        return x.grad, w.grad
+
+    expected = gradients()
+    with session() as entered:  # a warning is an error
+        found = gradients()
+    assert all(map(torch.equal, found, expected))
+    assert entered.findings == ()
+
+
+def test_a_left_session_keeps_none_of_the_programs_hooks():
+    class Pack:
+        def __call__(self, tensor):
+            return tensor
+
+    x, pack = torch.ones(2, requires_grad=True), Pack()
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), unclobber.watch():
+        y = x.exp()
+    alive = weakref.ref(pack)
+    del pack
+    gc.collect()
+    assert alive() is None
+    y.sum().backward()

@@ -5,6 +5,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import unclobber
+import warm
 from unclobber.hooks import functions, gradients, mechanisms, undispatched
 from unclobber.session import _unseen, session
 from unclobber.torch_internals import compat, versions
@@ -98,16 +99,17 @@ def test_nothing_is_off_on_this_torch(monkeypatch):
     assert off() == ()
 
 
-def test_dynamo_is_not_imported_for_it(monkeypatch):
-    """That takes a second: a checkpoint is run where Dynamo is there, and its code is looked at elsewhere."""
-    monkeypatch.setattr(session._installation, "_off", None)
-    ran = []
-    monkeypatch.setattr(mechanisms, "_recomputed", lambda probe, reentrant=False: ran.append(reentrant))
-    for there in (False, True):
-        monkeypatch.setattr(compat, "has_dynamo", lambda there=there: there)
-        monkeypatch.setattr(session._installation, "_off", None)
-        assert off() == ()
-    assert ran == [True, False, True]
+def test_neither_dynamo_nor_sympy_is_imported_for_it(tmp_path):
+    """That takes a second."""
+    script = tmp_path / "first.py"
+    script.write_text(
+        "import sys, torch, unclobber\n"
+        "with unclobber.watch():\n"
+        "    pass\n"
+        "print({'sympy', 'torch._dynamo'} & set(sys.modules))\n"
+    )
+    ran = warm.python(str(script))
+    assert ran.stdout == "set()\n", ran.stderr
 
 
 @pytest.mark.parametrize("dynamo", [False, True], ids=["alone", "with Dynamo"])

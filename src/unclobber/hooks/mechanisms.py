@@ -225,24 +225,32 @@ def _on_ctx(function: Any, which: int) -> Callable[[StandInSession], str | None]
     return program
 
 
-def _recomputed(probe: StandInSession, reentrant: bool = False) -> str | None:
+def _checkpointed(reentrant: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """What goes into a checkpoint that reads what is written afterwards, and what comes out."""
     x, factor = _leaf(), _constant(2)
     checkpoint = compat.checkpoint_at_once()
     y = checkpoint(lambda v: v * factor, x, use_reentrant=reentrant, preserve_rng_state=False)
     factor.add_(1)
-    return _ends(probe, "recompute", x, y, 3)
+    return x, y
+
+
+def _recomputed(probe: StandInSession) -> str | None:
+    """Running it imports Dynamo, a second: unless that is there, a look at what is called must do."""
+    if compat.has_dynamo():
+        return _ends(probe, "recompute", *_checkpointed(False), 3)
+    home, name = compat.checkpoint_home()
+    return None if compat.checkpoint_calls(name) else f"{home.__name__}.{name} is not what is called"
 
 
 def _recomputed_reentrantly(probe: StandInSession) -> str | None:
-    return _recomputed(probe, reentrant=True)
-
-
-def _named(probe: StandInSession) -> str | None:
-    """The other kind imports Dynamo, a second: unless that is there, a look at what it calls must do."""
+    """Its backward makes another call of backward with a gradient, for which torch imports sympy: so only the
+    recomputation is run."""
     if compat.has_dynamo():
-        return _recomputed(probe)
-    home, name = compat.checkpoint_home()
-    return None if compat.checkpoint_calls(name) else f"{home.__name__}.{name} is not what is called"
+        return _ends(probe, "recompute", *_checkpointed(True), 3)
+    x, y = _checkpointed(True)
+    node: Any = y.grad_fn
+    node.run_function(x)
+    return None if "recompute" in probe.told else "a write was missed"
 
 
 _NO_GUARD = "refuses to begin"
@@ -267,6 +275,6 @@ _MECHANISMS: dict[Name, _Mechanism] = {
     "checkpoint": _Mechanism(
         "what a checkpoint computes again is not seen",
         "refuses a backward through one",
-        (_named, _recomputed_reentrantly),
+        (_recomputed, _recomputed_reentrantly),
     ),
 }

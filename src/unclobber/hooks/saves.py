@@ -76,6 +76,7 @@ class SavedTensorHooks:
         return SavedTensorHooks(self._ledger, self._need, self.conflicts, self._prints)
 
     def enter(self) -> None:
+        compat.lies_over_programs_hooks(self.pack)
         _hook_stack.push(self.pack, self.unpack)
         _threads.hooks.append(self)
         self._see()
@@ -89,6 +90,7 @@ class SavedTensorHooks:
         _threads.hooks.remove(self)
         if not self._set_aside:
             _hook_stack.pop()
+        compat.lies_over_nothing(self.pack)
         if not _threads.hooks and not _observation.always:
             compat.ignore_writes()
 
@@ -115,6 +117,7 @@ class SavedTensorHooks:
         """Let ``new`` pack instead of ``old`` if our hooks are this thread's innermost."""
         if compat.top_hooks() == (old, self.unpack):
             _hook_stack.pop()
+            compat.lies_over_programs_hooks(new)
             _hook_stack.push(new, self.unpack)
             self.pack = new
 
@@ -162,7 +165,25 @@ class SavedTensorHooks:
             record = getattr(tensor, _HUNG, None)
             return tensor if record is None else ours.unpack(record)
 
+        if compat.is_checkpoints_hook(pack):
+            return _WithAttributes(watched_pack, pack), watched_unpack
         return watched_pack, watched_unpack
+
+
+class _WithAttributes:
+    """A hook with the attributes that another has now: torch notes some on its own while they are entered."""
+
+    __slots__ = ("_hook", "_other")
+
+    def __init__(self, hook: Pack, other: Pack) -> None:
+        self._hook = hook
+        self._other = other
+
+    def __call__(self, tensor: torch.Tensor) -> Any:
+        return self._hook(tensor)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._other, name)
 
 
 def _shares_memory(kept: torch.Tensor, tensor: torch.Tensor) -> bool:

@@ -41,6 +41,27 @@ def top_hooks() -> tuple[Any, Any] | None:
     return None if top is None else (top[0], top[1])
 
 
+def lies_over_programs_hooks(pack: Any) -> None:
+    """Have a selective checkpoint look past hooks of ours, which are about to be pushed, for the program's.
+
+    Since 2.14 it looks for hooks of the program's, and warns of a change to come where it finds some. Its own
+    have these two attributes, which lead to the ones below (torch/utils/checkpoint.py,
+    ``_current_user_saved_tensors_hooks``). Delete when they are gone, or it asks for hooks no more.
+    """
+    pack._checkpoint_internal = True
+    pack._user_hooks = top_hooks()
+
+
+def lies_over_nothing(pack: Any) -> None:
+    """The hooks were left: a graph that still has ``pack`` must not keep the program's."""
+    pack._user_hooks = None
+
+
+def is_checkpoints_hook(pack: Any) -> bool:
+    """Whether it is one of those of a checkpoint that have these attributes."""
+    return bool(getattr(pack, "_checkpoint_internal", False))
+
+
 def hook_registrations() -> tuple[tuple[Any, str], ...]:
     """Python entries through which hooks come to run inside of backward.
 
