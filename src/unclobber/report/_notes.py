@@ -26,6 +26,8 @@ def notes(finding: Finding, hidden: Sequence[Write] = ()) -> list[str]:
     texts: list[str] = [f"found {on_ranks(finding.ranks)}"] if finding.ranks else []
     if where := in_processes(finding.processes):
         texts.append(f"found {where}")
+    if finding.ahead:
+        texts.append("backward was refused for another tensor before it came to this one")
     if finding.harmless:
         texts.append(_harmless(finding))
     texts += _silent(finding)

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from ..model import Finding, Fix, Report
 from . import _words as words
+from ._ahead import ahead_to_text
 from ._cells import clip, wrap
 from ._cells import width as cells
 from ._notes import helps, notes
@@ -50,9 +51,12 @@ def report_to_text(report: Report, options: RenderOptions) -> str:
             return "\n".join(["no findings: the program failed for reasons of its own", *said])
         saves, writes = words.plural(report.totals.saves, "save"), words.plural(report.totals.writes, "write")
         return "\n".join([f"no findings: {saves}, {writes} to saved memory", *said])
-    stories = [to_text(f, width=options.width, colour=options.colour) for f in report.findings]
+    met = [finding for finding in report.findings if not finding.ahead] or list(report.findings)
+    stories = [to_text(f, width=options.width, colour=options.colour) for f in met]
+    if others := [finding for finding in report.findings if finding not in met]:
+        stories.append(ahead_to_text(others, width=options.width))
     first = summary_line(report.findings[0])
-    if len(stories) > 1:
+    if len(report.findings) > 1:
         stories.append(words.listing(words.severities(report.findings)))
         first += f" (and {words.plural(len(report.findings) - 1, 'more finding')})"
     if said:
@@ -119,7 +123,11 @@ class _FindingText:
         rows: list[Row] = []
         for fix, mark in list(zip(fixes, marks, strict=True))[:_MOST_FIXES]:
             rows += self._item("help", _help_text(fix), mark, column if column <= room else 0)
-            if fix.diff:
+            if fix.edits:
+                indent = self.gutter + len(" = help: ")
+                said = wrap(words.standing(fix), self.width - indent)
+                rows += [[(" " * indent, ""), (line, "dim")] for line in said]
+            if fix.diff and not fix.code:
                 rows += self._diff(fix.diff)
         if (more := len(fixes) - _MOST_FIXES) > 0:
             rows += self._item("help", f"{words.plural(more, 'further way')} out: --format json")

@@ -12,12 +12,13 @@ import itertools
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
 
-from ..evidence import describe, reads, sentence
+from ..evidence import ahead, describe, reads, sentence
 from ..evidence import refused as _refused
 from ..evidence.notices import notices
 from ..evidence.refusals import kind_of
@@ -69,6 +70,10 @@ _TOLD = "_unclobber_finding"
 
 _MOST_FINDINGS = 1000
 """Distinct findings that one session keeps; more are counted only."""
+
+
+_MOST_AHEAD = 20
+"""Findings that are told beside the one for which backward is refused."""
 
 
 class _Verdict(NamedTuple):
@@ -287,10 +292,33 @@ class Session:
         finding = self._note(standing, repaired=False, again=True)
         if finding is None:
             raise AssertionError("a story with a refusal is a finding, or tells of its fault")
-        return error_of(finding)
+        nothing: tuple[Finding, ...] = ()
+        what = "what else backward would refuse could not be told"
+        others = self._asked(what, lambda: self._refused_too(standing), nothing)
+        return error_of(finding, others)
 
-    def _note(self, standing: Standing, *, repaired: bool, again: bool = False) -> Finding | None:
-        """Judge, and keep the finding unless the same three places are known already."""
+    def _refused_too(self, standing: Standing) -> tuple[Finding, ...]:
+        """Findings for all that the running backward would have refused next."""
+        if self.policy != "watch":
+            return ()
+        found: dict[int, Finding] = {}
+        for saved, node in ahead.refused_too(standing.saved, self.ledger):
+            finding = self._note(self.ledger.standing(saved), repaired=False, node=node)
+            if finding is not None and finding.ahead:
+                found[id(finding)] = finding
+            if len(found) >= _MOST_AHEAD:
+                break
+        return tuple(found.values())
+
+    def _note(
+        self, standing: Standing, *, repaired: bool, again: bool = False, node: Any = None
+    ) -> Finding | None:
+        """Judge, and keep the finding unless the same three places are known already.
+
+        Args:
+            again: Make it anew all the same, for an error that is about to be raised.
+            node: Who will ask for the saved tensor, where backward was refused before it came there.
+        """
         refused = standing.refused or (standing.moved and not standing.changed)  # known before any story
 
         def key() -> Any:
@@ -306,11 +334,12 @@ class Session:
                     repaired=repaired,
                     backwards_before=self.backwards_before,
                     goes_on=not again,
+                    node=node,
                 )
             )
             if finding is None and again:
                 raise AssertionError("what is refused is always a finding")
-            return finding
+            return finding if finding is None or node is None else replace(finding, ahead=True)
 
         return self.keep(
             key,
@@ -349,6 +378,8 @@ class Session:
             if known is None and len(self.findings) < _MOST_FINDINGS:
                 self._seen[place] = len(self.findings)
                 self._add(finding)
+            elif known is not None and self.findings[known].ahead:
+                self.findings[known] = finding  # now backward has come to it
             return finding
 
     def _kept(self, finding: Finding) -> Finding:

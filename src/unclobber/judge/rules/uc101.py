@@ -96,12 +96,13 @@ def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     elif last is not None and last.module and _takes_inplace(last.module):
         fixes.append(Fix(f"construct {last.module} without inplace=True"))
     elif last is not None and last.site is not None and "inplace=True" in last.site.source:
-        fixes.append(Fix("call it without `inplace=True`, and use what it returns"))
+        fixes.append(Fix("call it without `inplace=True`, and use what it returns", general=True))
     elif save.expression and save.expression.isidentifier():
         copy = f"save a copy: use `{save.expression}.clone()` where it is read, or write into a new tensor"
-        fixes.append(Fix(copy))
+        fixes.append(Fix(copy, general=True))
     else:
-        fixes.append(Fix("write into a new tensor instead of this memory, or clone it before it is saved"))
+        words = "write into a new tensor instead of this memory, or clone it before it is saved"
+        fixes.append(Fix(words, general=True))
     if evidence.past_torch is None:  # else guard would have to know what was there
         fixes.append(Fix("or keep the program as it is and run it under unclobber.guard()", guard=True))
     return tuple(fixes)
