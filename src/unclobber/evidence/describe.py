@@ -40,13 +40,21 @@ def evidence(
         goes_on: Whether backward goes on, right or wrong.
         node: Who asks for it, or will; None for the node that runs.
     """
-    node, frames = compat.current_node() if node is None else node, user_frames()
+    runs, frames = node is None, user_frames()
+    node = compat.current_node() if runs else node
     role = reads.role_of(node, standing.saved)
     # First: names are found by looking at tensors, and a view that is looked at may get a new history.
-    torch_message = sentence.of(standing, node, role, goes_on=goes_on)
+    known = runs or not _is_view(standing.saved)
+    torch_message = sentence.of(standing, node, role, goes_on=goes_on) if known else None
     save = of_saved(standing.saved, node, role, frames)
     found = _evidence(standing, ledger, save, node, frames, repaired, backwards_before)
     return replace(found, torch_message=torch_message)
+
+
+def _is_view(saved: SavedTensor) -> bool:
+    """Whether torch makes the history of the tensor anew once it asks for it, which may fail."""
+    origin = saved.origin()
+    return saved.base is not None or (origin is not None and origin._base is not None)
 
 
 def changed_unseen(

@@ -74,7 +74,8 @@ class Finding:
     notes: tuple[str, ...] = ()
     """Further true sentences for the reader, without a trailing full stop."""
     torch_message: str | None = None
-    """What plain torch says for the same event; None where it says nothing."""
+    """What plain torch says for the same event; None where it says nothing, or where it has not come to the
+    tensor and that can't be told before."""
     kept_bytes: int = 0
     """Bytes that ``guard`` would keep (or kept) for this save."""
     repaired: bool = False
@@ -89,6 +90,8 @@ class Finding:
     others with ``multiprocessing`` that were watched; empty for one process."""
     ahead: bool = False
     """Backward was refused for another finding before it came to this tensor, which it would refuse, too."""
+    times: int = field(default=1, compare=False)
+    """How often backward met it; it is told as it was the first time."""
     made: Save | None = None
     """UC206 only: where the tensor was made, if ``saved`` is the operation that was to save it."""
 

@@ -8,10 +8,11 @@ from ..model import Finding
 from . import _words as words
 from ._cells import clean, wrap
 from ._cells import width as cells
-from ._notes import helps, place
-from .story import offending
+from ._notes import helps
+from .story import offending, place
 
 _WIDEST_PLACE = 28
+_MOST = 8
 
 
 def ahead_to_text(findings: Sequence[Finding], *, width: int = 80) -> str:
@@ -29,7 +30,7 @@ def ahead_to_text(findings: Sequence[Finding], *, width: int = 80) -> str:
     lines = [f"the same backward needs {many} overwritten:"]
     places = [clean(place(offending(finding))) for finding in findings]
     column = 2 + min(max(map(cells, places)), _WIDEST_PLACE) + 2
-    for where, finding in zip(places, findings, strict=True):
+    for where, finding in list(zip(places, findings, strict=True))[:_MOST]:
         said = wrap(finding.message, max(width - column, 24))
         for fix in helps(finding):
             if fix.edits and fix.code:
@@ -40,4 +41,6 @@ def ahead_to_text(findings: Sequence[Finding], *, width: int = 80) -> str:
             head = ""
         lines.append(head + " " * (column - cells(head)) + said[0])
         lines += [" " * column + line for line in said[1:]]
+    if more := len(findings) - _MOST if len(findings) > _MOST else 0:
+        lines.append(f"  and {more} more: --format json names them all")
     return "\n".join(lines)

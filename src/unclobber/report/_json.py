@@ -71,6 +71,7 @@ def finding_to_json(finding: Finding) -> Object:
         "processes": list(finding.processes),
         "made": _save(finding.made) if finding.made else None,
         "ahead": finding.ahead,
+        "times": finding.times,
     }
 
 

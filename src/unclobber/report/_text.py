@@ -16,10 +16,14 @@ from ._rows import Row, to_string
 from ._snippet import gutter_width, snippet
 from ._sources import Sources
 from ._summary import summary_line
+from ._table import to_table
 from .story import marks, shown_writes
 
 NARROWEST = 40
 """Fewer columns than this are treated as this many: an excerpt has no meaning in less."""
+_MOST_STORIES = 5
+"""With more findings only the first ones are told whole, the others in a table."""
+_FIRST_STORIES = 3
 _MOST_FIXES = 4
 _MOST_DIFF_LINES = 14
 
@@ -52,7 +56,10 @@ def report_to_text(report: Report, options: RenderOptions) -> str:
         saves, writes = words.plural(report.totals.saves, "save"), words.plural(report.totals.writes, "write")
         return "\n".join([f"no findings: {saves}, {writes} to saved memory", *said])
     met = [finding for finding in report.findings if not finding.ahead] or list(report.findings)
-    stories = [to_text(f, width=options.width, colour=options.colour) for f in met]
+    whole = met if len(met) <= _MOST_STORIES else met[:_FIRST_STORIES]
+    stories = [to_text(f, width=options.width, colour=options.colour) for f in whole]
+    if left := met[len(whole) :]:
+        stories.append(to_table(left))
     if others := [finding for finding in report.findings if finding not in met]:
         stories.append(ahead_to_text(others, width=options.width))
     first = summary_line(report.findings[0])

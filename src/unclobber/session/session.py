@@ -11,6 +11,7 @@ import functools
 import itertools
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
@@ -126,6 +127,8 @@ class Session:
         """Told of each new finding as it is made."""
         self.conflicts = 0
         self._seen: dict[Any, int] = {}
+        self._times: Counter[int] = Counter()
+        """How often the findings were met that were met again, by their positions."""
         self._faults: dict[str, None] = {}
         """Faults of ours that the report is to name."""
         self._warned: set[int] = set()
@@ -195,6 +198,7 @@ class Session:
         self._lock = threading.RLock()  # another thread of the parent may have held it
         self.findings = []
         self._seen.clear()
+        self._times.clear()
         self._warned.clear()
         self.conflicts = 0
         self._counted_before = (self.ledger.save_count, self.ledger.write_count)
@@ -368,6 +372,8 @@ class Session:
             self.conflicts += 1
             place = asked(key, None)
             known = None if place is None else self._seen.get(place)
+            if known is not None:
+                self._times[known] += 1
             if known is not None and not again:
                 return self.findings[known] if known < len(self.findings) else None
             finding = told(make, certain)
@@ -457,6 +463,15 @@ class Session:
             self.name_fault(fault_in(what, error))
         return otherwise
 
+    def counted(self) -> tuple[Finding, ...]:
+        """All findings so far, each with how often it was met."""
+        with self._lock:
+            times = self._times
+            return tuple(
+                replace(finding, times=1 + times[at]) if at in times else finding
+                for at, finding in enumerate(self.findings)
+            )
+
     def report(self, *, exit_code: int = 0, script_failed: bool = False) -> Report:
         """All findings so far with the ledger's totals."""
         saves, writes = self._counted_before
@@ -478,7 +493,7 @@ class Session:
         )
         return Report(
             outcome=outcome(self.findings, failed=script_failed),
-            findings=tuple(self.findings),
+            findings=self.counted(),
             totals=totals,
             torch_version=str(torch.__version__),
             command=self.command,
