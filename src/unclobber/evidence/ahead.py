@@ -52,7 +52,7 @@ def refused_too(first: SavedTensor, ledger: Ledger) -> Iterator[Awaited]:
 
 def _is_refused(saved: SavedTensor) -> bool:
     """Whether torch's check of the version counter fails; one without history is another refusal's."""
-    if saved.unchecked or (saved.filing is not None and saved.filing.detached is not None):
+    if saved.unchecked or (saved.entry is not None and saved.entry.detached is not None):
         return False
     return saved.alias._version != saved.version
 

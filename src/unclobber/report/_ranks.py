@@ -81,10 +81,8 @@ def _remark(end: RankEnd, stopped: Sequence[int]) -> str:
     if end.state == "terminated":
         return f"rank {end.rank} was ended by SIGTERM"
     if end.state == "failed":
-        why = "for reasons of its own"
-        if stopped:
-            others = on_ranks(stopped).removeprefix("on ")
-            were = "were" if len(stopped) > 1 else "was"
-            why = f"when {others} {were} stopped by a finding, or {why}"
-        return f"rank {end.rank} failed {why} (exit code {end.exit_code})"
+        if stopped:  # it may have waited for one of them
+            why = f"perhaps because a finding stopped {on_ranks(stopped).removeprefix('on ')}"
+            return f"rank {end.rank} failed (exit code {end.exit_code}), {why}"
+        return f"rank {end.rank} failed for reasons of its own (exit code {end.exit_code})"
     return ""

@@ -350,6 +350,7 @@ class Session:
             make,
             lambda: _certain(standing, refused=refused, repaired=repaired, goes_on=not again),
             again=again,
+            met=node is None,
         )
 
     def keep(
@@ -359,6 +360,7 @@ class Session:
         certain: Callable[[], Certain],
         *,
         again: bool = False,
+        met: bool = True,
     ) -> Finding | None:
         """Count a conflict, and keep its finding unless its key is known already. Raises nothing of ours.
 
@@ -367,12 +369,13 @@ class Session:
             make: Describes and judges; slow, so not asked for what is known.
             certain: What is known where ``make`` fails.
             again: Make it anew all the same, for an error that is about to be raised.
+            met: Whether backward has come to it.
         """
         with self._lock:
-            self.conflicts += 1
+            self.conflicts += met
             place = asked(key, None)
             known = None if place is None else self._seen.get(place)
-            if known is not None:
+            if known is not None and met:
                 self._times[known] += 1
             if known is not None and not again:
                 return self.findings[known] if known < len(self.findings) else None

@@ -28,7 +28,7 @@ REPORT = Report("refused", (FINDING,), exit_code=1, notices=(NOTICE,), ranks=RAN
 SAID = [
     NOTICE,
     "rank 0 was ended by SIGTERM",
-    "rank 2 failed when rank 1 was stopped by a finding, or for reasons of its own (exit code 3)",
+    "rank 2 failed (exit code 3), perhaps because a finding stopped rank 1",
     "rank 3 died without a report: what it had found until then is here",
     "rank 4 had not ended: what it had found until then is here",
     "rank 5 left no record: it was not watched, or had not begun",
