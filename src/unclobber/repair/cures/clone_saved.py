@@ -37,13 +37,16 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
                 title,
                 {path: text},
                 hides=hides,
-                guess=not _is_meant(source, node, finding.saved),
+                guess=not _is_meant(source, node, inside, finding.saved),
             )
 
 
-def _is_meant(source: Source, node: cst.BaseExpression, saved: Save) -> bool:
-    """Whether an expression is for certain what was saved."""
-    return _is_result(saved) or _is_named(source, node, saved)
+def _is_meant(
+    source: Source, node: cst.BaseExpression, inside: list[cst.BaseExpression], saved: Save
+) -> bool:
+    """Whether an expression, of all those of the operation, is for certain what was saved."""
+    alike = [one for one in inside if _is_named(source, one, saved)]
+    return _is_result(saved) or (len(alike) == 1 and alike[0] is node)
 
 
 def _is_named(source: Source, node: cst.BaseExpression, saved: Save) -> bool:
