@@ -14,7 +14,7 @@ from ..session.telling import rendered
 from ._errors import ReportError, UsageError
 from ._output import OutputFile, usable, write_document, write_text
 from ._terminal import options_for
-from ._verdict import guard_line, unrepaired
+from ._verdict import guard_line, guard_places, unrepaired
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Delivery:
     def _text(self, report: Report, guarded: bool, stream: TextIO) -> str:
         """Stories of what is left, after what guard did; for a clean run what could not be seen."""
         left = unrepaired(report)
-        text = f"{guard_line(report)}\n" if guarded else ""
+        text = "".join(f"{line}\n" for line in [guard_line(report), *guard_places(report)] if guarded)
         if left:
             return text + self._rendered(replace(report, findings=left), stream)
         return text + "".join(f"unclobber: {notice}\n" for notice in report.notices)

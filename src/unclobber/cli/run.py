@@ -14,11 +14,11 @@ from ._errors import InternalError
 from ._program import ProgramEnd, die_interrupted, run, wait_for_children, wait_for_threads
 from ._target import target_of
 from ._torch import require_torch
-from ._verdict import complete
+from ._verdict import complete, unrepaired
 from .ranks import Ranks
 
 if TYPE_CHECKING:
-    from ..model import Finding
+    from ..model import Finding, Report
 
 
 class _RunCommand(click.Command):
@@ -98,6 +98,7 @@ def command(
     session = Session(
         "guard" if guard else "watch", strict=strict, fingerprint=fingerprint, command=shown, warn=False
     )
+    script = None if as_module else os.path.abspath(words[0])
     process = os.getpid()
     children = Children(session, told_beside=delivery.on_stderr)
     uncaught: list[Finding] = []
@@ -117,6 +118,8 @@ def command(
         report = complete(report, uncaught, ending, exit_zero=exit_zero)
         report = complete(children.gather(report, failed=ending.failed), (), ending, exit_zero=exit_zero)
         whole = report if ranks is None else ranks.gather(report, ending)
+        if whole is not None and not ending.terminated:
+            whole = _with_candidates(whole, script)
         if whole is not None:
             delivery.deliver(whole, guarded=guard, fallback_code=ending.exit_code)
         return report.exit_code
@@ -143,3 +146,14 @@ def command(
     if ending.interrupted:
         die_interrupted()
     return code
+
+
+def _with_candidates(report: Report, script: str | None) -> Report:
+    """The report with edits that may be right; as it is where there is nothing to edit, or no LibCST."""
+    if not unrepaired(report):
+        return report
+    try:
+        from ..repair.candidates import with_candidates
+    except ImportError:
+        return report
+    return with_candidates(report, script)

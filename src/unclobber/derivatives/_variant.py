@@ -48,7 +48,7 @@ class Overwrite:
     output: bool
     allowed: Allowed
     reason: str
-    """``read for the gradient of `self```, ``if `other` needs no gradient: …``."""
+    """``the gradient of `self` reads it``, ``if no gradient of `other` is needed: …``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ def _variant(variant: Variant, width: int) -> list[Line]:
 
 
 def _answer(one: Overwrite) -> str:
-    return "yes" if one.allowed == "yes" else f"{'no,' if one.allowed == 'no' else 'only'} {one.reason}"
+    return "yes" if one.allowed == "yes" else f"{'no:' if one.allowed == 'no' else 'only'} {one.reason}"
 
 
 def _title(variant: Variant, width: int) -> list[Line]:

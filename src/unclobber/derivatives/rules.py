@@ -237,13 +237,13 @@ def _overwrites(rule: Rule, saves: tuple[Saved, ...]) -> Iterable[Overwrite]:
                 name,
                 output,
                 "depends",
-                f"if no gradient of {_listed(saved.only_if)} is needed, which reads it",
+                f"if no gradient of {_listed(saved.only_if)} is needed: that one reads it",
             )
         elif reads_shape_alone(rule.node or "", name):
-            yield Overwrite(name, output, "no", "kept for its shape: no value is read, and torch refuses")
+            yield Overwrite(name, output, "no", "torch refuses, though it is kept for its shape alone")
         else:
             readers = ", ".join(f"`{one}`" for one in saved.gradients)
-            yield Overwrite(name, output, "no", f"read for the gradient of {readers}")
+            yield Overwrite(name, output, "no", f"the gradient of {readers} reads it")
 
 
 def is_view(rule: Rule) -> bool:
@@ -293,13 +293,13 @@ def _in_place_keeps(rule: Rule) -> tuple[tuple[str, ...], bool]:
     sentences, copies = [], False
     for kept in rule.kept:
         only_if = condition(rule, kept)
-        suffix = f", {_when(only_if, False)}" if only_if else ""
+        when = f" {_when(only_if, False)}" if only_if else ""
         if kept.output and len(rule.returns) == 1:
-            sentences.append(f"`self` as it has become: don't write it again{suffix}")
+            sentences.append(f"`self` as it has become{when}: don't write it again")
         elif not kept.output and kept.role == "self":
             # The generated code clones what it is about to overwrite (gen_variable_type in torchgen).
-            sentences.append(f"a private copy of the old `self`: spares no memory{suffix}")
+            sentences.append(f"a private copy of the old `self`{when}, so it spares no memory")
             copies = True
         else:
-            sentences.append(f"`{kept.role}`{suffix}")
+            sentences.append(f"`{kept.role}`{when}")
     return tuple(sentences), copies

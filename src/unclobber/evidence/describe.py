@@ -24,7 +24,13 @@ from .save import HeldTensor, of_held, of_saved
 
 
 def evidence(
-    standing: Standing, ledger: Ledger, *, repaired: bool, backwards_before: int, goes_on: bool = True
+    standing: Standing,
+    ledger: Ledger,
+    *,
+    repaired: bool,
+    backwards_before: int,
+    goes_on: bool = True,
+    node: Any = None,
 ) -> Evidence:
     """Everything that the judge and the report want to know of a tensor that autograd saved.
 
@@ -32,14 +38,23 @@ def evidence(
         repaired: Whether backward is given the right value.
         backwards_before: Backward calls of the process before the session.
         goes_on: Whether backward goes on, right or wrong.
+        node: Who asks for it, or will; None for the node that runs.
     """
-    node, frames = compat.current_node(), user_frames()
+    runs, frames = node is None, user_frames()
+    node = compat.current_node() if runs else node
     role = reads.role_of(node, standing.saved)
     # First: names are found by looking at tensors, and a view that is looked at may get a new history.
-    torch_message = sentence.of(standing, node, role, goes_on=goes_on)
+    known = runs or not _is_view(standing.saved)
+    torch_message = sentence.of(standing, node, role, goes_on=goes_on) if known else None
     save = of_saved(standing.saved, node, role, frames)
-    found = _evidence(standing, ledger, save, frames, repaired, backwards_before)
+    found = _evidence(standing, ledger, save, node, frames, repaired, backwards_before)
     return replace(found, torch_message=torch_message)
+
+
+def _is_view(saved: SavedTensor) -> bool:
+    """Whether torch makes the history of the tensor anew once it asks for it, which may fail."""
+    origin = saved.origin()
+    return saved.base is not None or (origin is not None and origin._base is not None)
 
 
 def changed_unseen(
@@ -68,7 +83,8 @@ def held_elsewhere(
     """
     frames = user_frames()
     save = of_held(standing.saved, held, frames)
-    found = _evidence(standing, ledger, save, frames, repaired, backwards_before, held.kind)
+    node = compat.current_node()
+    found = _evidence(standing, ledger, save, node, frames, repaired, backwards_before, held.kind)
     return found if read is None else replace(found, read=sites.resolve(read))
 
 
@@ -76,17 +92,17 @@ def _evidence(
     standing: Standing,
     ledger: Ledger,
     save: Save,
+    node: Any,
     frames: list[FrameType],
     repaired: bool,
     backwards_before: int,
     kind: Literal["saved", "ctx", "recompute"] = "saved",
 ) -> Evidence:
     saved = standing.saved
-    node = compat.current_node()
     written = writes(standing, ledger, frames)
     by_backward = standing.unseen or any(one.by == "backward" for one in written)
     gradient = owners.gradient_owner(saved.alias, frames) if by_backward else None
-    unread = kind == "saved" and reads.never_read(saved, ledger)
+    unread = kind == "saved" and reads.never_read(saved, ledger, node)
     return Evidence(
         save=save,
         writes=written,

@@ -8,7 +8,7 @@ package.
 from ._about import PACKAGE, VERSION
 from ._errors import InplaceError, SilentWriteWarning, UnclobberError
 from ._evidence import Evidence, GradientMemory
-from ._finding import Finding, Fix
+from ._finding import Edit, Finding, Fix
 from ._need import Need
 from ._overwriting import culprit, overwrites, touching
 from ._ranks import ProcessEnd, RankEnd
@@ -25,6 +25,7 @@ __all__ = [
     "PACKAGE",
     "VERSION",
     "Code",
+    "Edit",
     "Evidence",
     "Extent",
     "Finding",

@@ -12,6 +12,25 @@ from .codes import CODES, Code, Severity, Variant
 
 
 @dataclass(frozen=True, slots=True)
+class Edit:
+    """Whole lines of a file, and the lines that are to stand in their place."""
+
+    path: str
+    """Absolute."""
+    line: int
+    """The first of them, 1-based."""
+    old: str
+    """Their text as it is, at least one line, without the last one's end."""
+    new: str
+    """The text instead, in the same way."""
+
+    @property
+    def end_line(self) -> int:
+        """The last of the old lines."""
+        return self.line + self.old.count("\n")
+
+
+@dataclass(frozen=True, slots=True)
 class Fix:
     """A way out. ``verified`` only where it was run and compared."""
 
@@ -25,6 +44,12 @@ class Fix:
     """The one line to write, where there is one: ``d = torch.zeros_like(d)``."""
     guard: bool = False
     """It is to run the program as it is under ``guard``; reports add what that costs."""
+    general: bool = False
+    """It is advice in general words, which a concrete edit makes superfluous."""
+    edits: tuple[Edit, ...] = ()
+    """A candidate that was not run: the lines to change, in the order of their files and lines."""
+    proved_by: str | None = None
+    """The command line that runs the candidate, and proves it or finds another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +74,8 @@ class Finding:
     notes: tuple[str, ...] = ()
     """Further true sentences for the reader, without a trailing full stop."""
     torch_message: str | None = None
-    """What plain torch says for the same event; None where it says nothing."""
+    """What plain torch says for the same event; None where it says nothing, or where it has not come to the
+    tensor and that can't be told before."""
     kept_bytes: int = 0
     """Bytes that ``guard`` would keep (or kept) for this save."""
     repaired: bool = False
@@ -62,6 +88,10 @@ class Finding:
     processes: tuple[str, ...] = ()
     """Names of the processes that found it (``MainProcess`` is the program's own), where the program started
     others with ``multiprocessing`` that were watched; empty for one process."""
+    ahead: bool = False
+    """Backward was refused for another finding before it came to this tensor, which it would refuse, too."""
+    times: int = field(default=1, compare=False)
+    """How often backward met it; it is told as it was the first time."""
     made: Save | None = None
     """UC206 only: where the tensor was made, if ``saved`` is the operation that was to save it."""
 

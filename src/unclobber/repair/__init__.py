@@ -7,6 +7,7 @@ compares its gradients with those of the original under ``guard``, ``_search`` j
 
 __all__ = [
     "apply",
+    "candidates",
     "diff",
     "outcome",
     "project",

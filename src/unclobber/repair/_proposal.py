@@ -48,5 +48,7 @@ class Proposal:
     """A name that it binds anew although others may hold the tensor: they no longer see the write."""
     drops: bool = False
     """The write is no longer made at all: only what its statement binds gets the new value."""
+    guess: bool = False
+    """Which expression it is about is not certain."""
     late: bool = False
     """Among equally small edits, try and prefer it after the others."""

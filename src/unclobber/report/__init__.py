@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..model import Report
+from ._ahead import ahead_to_text
 from ._display import ReportDisplay
 from ._github import to_github
 from ._html import to_html, to_html_fragment
@@ -22,6 +23,7 @@ __all__ = [
     "FORMATS",
     "RenderOptions",
     "ReportDisplay",
+    "ahead_to_text",
     "render",
     "report_to_text",
     "story",

@@ -1,7 +1,6 @@
 """Annotations on a pull request: GitHub's workflow commands, one line for each finding.
 
-GitHub reads them from a job's output. Paths are relative to ``GITHUB_WORKSPACE``, the checkout, or
-to the working directory where that isn't set.
+GitHub reads them from a job's output. Paths are relative to the repository's root.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import os
 
 from ..model import Finding, Report
+from . import _repository
 from . import _words as words
 from ._cells import clean
 from ._notes import helps, notes
@@ -55,12 +55,7 @@ def _position(place: FindingPlace | None) -> dict[str, str]:
 
 
 def _path(path: str) -> str:
-    root = os.environ.get("GITHUB_WORKSPACE") or os.getcwd()
-    try:
-        relative = os.path.relpath(path, root)
-    except ValueError:  # on another drive
-        return path
-    return path if relative.startswith(os.pardir) else relative.replace(os.sep, "/")
+    return _repository.below(path, _repository.root()) or path
 
 
 def _message(finding: Finding, found: list[FindingPlace]) -> str:
@@ -69,7 +64,8 @@ def _message(finding: Finding, found: list[FindingPlace]) -> str:
     lines += [f"note: {text}" for text in notes(finding, shown_writes(finding)[1])]
     for fix in helps(finding):
         code = f": {words.tick(fix.code)}" if fix.code else ""
-        lines.append(f"help: {fix.title}{code}{f' ({words.verified(fix)})' if fix.verified else ''}")
+        standing = words.standing(fix)
+        lines.append(f"help: {fix.title}{code}{f' ({standing})' if standing else ''}")
     return "\n".join(clean(line).replace(words.SOLID_SPACE, " ") for line in lines)
 
 

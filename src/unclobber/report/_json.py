@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ..model import VERSION, Finding, Fix, Frame, Need, ProcessEnd, RankEnd, Report, Save, Site, Write
+from ..model import VERSION, Edit, Finding, Fix, Frame, Need, ProcessEnd, RankEnd, Report, Save, Site, Write
 from ._options import RenderOptions
 from ._past_counter import through
 
@@ -70,6 +70,8 @@ def finding_to_json(finding: Finding) -> Object:
         "ranks": list(finding.ranks),
         "processes": list(finding.processes),
         "made": _save(finding.made) if finding.made else None,
+        "ahead": finding.ahead,
+        "times": finding.times,
     }
 
 
@@ -168,4 +170,21 @@ def _need(need: Need) -> Object:
 
 
 def _fix(fix: Fix) -> Object:
-    return {"title": fix.title, "diff": fix.diff, "verified": fix.verified, "code": fix.code}
+    return {
+        "title": fix.title,
+        "diff": fix.diff,
+        "verified": fix.verified,
+        "code": fix.code,
+        "edits": [_edit(edit) for edit in fix.edits],
+        "proved_by": fix.proved_by,
+    }
+
+
+def _edit(edit: Edit) -> Object:
+    return {
+        "path": edit.path,
+        "line": edit.line,
+        "end_line": edit.end_line,
+        "old": edit.old,
+        "new": edit.new,
+    }

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..model import Finding, Fix, Frame, Site, Write, overwrites
+from ..model import Finding, Fix, Frame, Write, overwrites
 from . import _words as words
 from ._callers import callers
 from ._past_counter import why_unseen
 from ._ranks import in_processes, on_ranks
-from .story import made_at, refused_at
+from .story import made_at, place, refused_at
 
 _PLUMBING = ("_call_impl", "_wrapped_call_impl", "wrapper", "_use_grad", "decorate_context", "_fn")
 """Functions that only pass a call on; a reader learns nothing from them."""
@@ -26,6 +26,10 @@ def notes(finding: Finding, hidden: Sequence[Write] = ()) -> list[str]:
     texts: list[str] = [f"found {on_ranks(finding.ranks)}"] if finding.ranks else []
     if where := in_processes(finding.processes):
         texts.append(f"found {where}")
+    if finding.ahead:
+        texts.append("backward was refused for another tensor before it came to this one")
+    if finding.times > 1 and not finding.ahead:
+        texts.append(met(finding))
     if finding.harmless:
         texts.append(_harmless(finding))
     texts += _silent(finding)
@@ -43,9 +47,10 @@ def notes(finding: Finding, hidden: Sequence[Write] = ()) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def place(site: Site | None) -> str:
-    """``train.py:14``, or that it is not known."""
-    return f"{words.path(site.path)}:{site.line}" if site else "an unknown line"
+def met(finding: Finding) -> str:
+    """``met 100 times, first by the 1st backward``."""
+    first = f", first by the {words.ordinal(finding.needed.nth)} backward" if finding.needed else ""
+    return f"met {words.plural(finding.times, 'time')}{first}"
 
 
 def _harmless(finding: Finding) -> str:

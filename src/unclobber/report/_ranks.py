@@ -50,7 +50,8 @@ OWN_PROCESS = "MainProcess"
 
 def remarks(report: Report) -> list[str]:
     """What is to be said of the run as a whole: its notices, and who did not end as the others."""
-    said = [_remark(end) for end in report.ranks] + [_of_process(end) for end in report.processes]
+    stopped = [end.rank for end in report.ranks if _is_stopped(end)]
+    said = [_remark(end, stopped) for end in report.ranks] + [_of_process(end) for end in report.processes]
     return [*report.notices, *filter(None, said)]
 
 
@@ -65,7 +66,12 @@ def _of_process(end: ProcessEnd) -> str:
     return ""
 
 
-def _remark(end: RankEnd) -> str:
+def _is_stopped(end: RankEnd) -> bool:
+    """Whether a finding ended a rank's program: others that wait for it then fail, or are ended."""
+    return end.state == "ended" and end.outcome == "refused" and bool(end.exit_code)
+
+
+def _remark(end: RankEnd, stopped: Sequence[int]) -> str:
     if end.state == "running":
         return f"rank {end.rank} had not ended: what it had found until then is here"
     if end.state == "died":
@@ -75,5 +81,8 @@ def _remark(end: RankEnd) -> str:
     if end.state == "terminated":
         return f"rank {end.rank} was ended by SIGTERM"
     if end.state == "failed":
+        if stopped:  # it may have waited for one of them
+            why = f"perhaps because a finding stopped {on_ranks(stopped).removeprefix('on ')}"
+            return f"rank {end.rank} failed (exit code {end.exit_code}), {why}"
         return f"rank {end.rank} failed for reasons of its own (exit code {end.exit_code})"
     return ""

@@ -1,8 +1,9 @@
 """SARIF 2.1.0, for code scanning and editors: https://docs.oasis-open.org/sarif/sarif/v2.1.0/.
 
 A result's location is the offending line; the other places are its related locations, and all of
-them, in the order in which they happened, are its code flow. Paths below the working directory are
-relative to ``SRCROOT``. Results come in the order of their places, so equal runs give equal files.
+them, in the order in which they happened, are its code flow. Paths below the repository's root are
+relative to ``SRCROOT``. Candidate edits are its fixes, as whole lines. Results come in the order of their
+places, so equal runs give equal files.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
-from ..model import CODES, VERSION, Finding, Report, Save, Site, Write
+from ..model import CODES, VERSION, Edit, Finding, Fix, Report, Save, Site, Stage, Write
+from . import _repository
 from . import _words as words
 from ._cells import clean
 from ._notes import helps, notes
@@ -27,6 +29,14 @@ Object = dict[str, Any]
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 ROOT = "SRCROOT"
+HOME = "https://pypi.org/project/unclobber/"
+_NOTES = "https://docs.pytorch.org/docs/stable/notes/autograd.html"
+_READ_MORE: dict[Stage, str] = {
+    "backward": f"{_NOTES}#in-place-correctness-checks",
+    "write": f"{_NOTES}#in-place-operations-with-autograd",
+    "graph": f"{_NOTES}#saved-tensors",
+}
+"""What PyTorch itself says of the rule that a code stands for, by the stage at which it is broken."""
 
 
 def to_sarif(report: Report) -> Object:
@@ -37,7 +47,7 @@ def to_sarif(report: Report) -> Object:
         >>> log["version"], log["runs"][0]["results"]
         ('2.1.0', [])
     """
-    root = os.getcwd()
+    root = _repository.root()
     codes = sorted({finding.code for finding in report.findings})
     return {
         "$schema": SCHEMA,
@@ -47,6 +57,7 @@ def to_sarif(report: Report) -> Object:
                 "tool": {
                     "driver": {
                         "name": "unclobber",
+                        "informationUri": HOME,
                         "version": VERSION,
                         "semanticVersion": VERSION,
                         "rules": [_rule(code) for code in codes],
@@ -73,6 +84,7 @@ def _rule(code: str) -> Object:
         "name": "".join(word.capitalize() for word in entry.name.split("-")),
         "shortDescription": {"text": entry.name},
         "fullDescription": {"text": entry.meaning},
+        "helpUri": _READ_MORE[entry.stage],
         "help": {
             "text": f"{entry.meaning} {entry.advice} More: unclobber explain {code}",
             "markdown": f"{entry.meaning}\n\n{entry.advice}\n\nMore: `unclobber explain {code}`",
@@ -116,6 +128,8 @@ def _result(finding: Finding, codes: list[str], root: str) -> Object:
     if found:
         steps = [_step(i, place, sources, root) for i, place in enumerate(found, 1)]
         result["codeFlows"] = [{"threadFlows": [{"locations": steps}]}]
+    if fixes := [_fix(fix, root) for fix in helps(finding) if fix.edits]:
+        result["fixes"] = fixes
     if finding.ranks:
         result["properties"]["ranks"] = list(finding.ranks)
     if finding.processes:
@@ -135,9 +149,42 @@ def _message(finding: Finding) -> str:
     lines = [finding.message]
     lines += [f"Note: {text}" for text in notes(finding, shown_writes(finding)[1])]
     for fix in helps(finding):
-        verified = f" ({words.verified(fix)})" if fix.verified else ""
-        lines.append(f"Help: {fix.title}{': ' + words.tick(fix.code) if fix.code else ''}{verified}")
+        lines.append(f"Help: {_way_out(fix)}")
     return "\n".join(_text(line) for line in lines)
+
+
+def _way_out(fix: Fix) -> str:
+    standing = words.standing(fix)
+    return (
+        f"{fix.title}{': ' + words.tick(fix.code) if fix.code else ''}{f' ({standing})' if standing else ''}"
+    )
+
+
+def _fix(fix: Fix, root: str) -> Object:
+    paths = dict.fromkeys(edit.path for edit in fix.edits)
+    return {
+        "description": {"text": _text(_way_out(fix))},
+        "artifactChanges": [
+            {
+                "artifactLocation": _artifact(path, root),
+                "replacements": [_replacement(edit) for edit in fix.edits if edit.path == path],
+            }
+            for path in paths
+        ],
+    }
+
+
+def _replacement(edit: Edit) -> Object:
+    """Whole lines without the end of the last one: what is put there has none either."""
+    return {
+        "deletedRegion": {
+            "startLine": edit.line,
+            "startColumn": 1,
+            "endLine": edit.end_line,
+            "endColumn": len(edit.old.rpartition("\n")[2]) + 1,
+        },
+        "insertedContent": {"text": edit.new},
+    }
 
 
 def _text(text: str) -> str:
@@ -205,13 +252,10 @@ def _artifact(path: str, root: str) -> Object | None:
     """Where a file is; None for code that is in no file, such as ``<stdin>``."""
     if not os.path.isabs(path):
         return None
-    try:
-        relative = os.path.relpath(path, root)
-    except ValueError:  # on another drive
+    relative = _repository.below(path, root)
+    if relative is None:
         return {"uri": _uri(path)}
-    if relative.startswith(os.pardir):
-        return {"uri": _uri(path)}
-    return {"uri": _quoted(PurePath(relative).as_posix()), "uriBaseId": ROOT}
+    return {"uri": _quoted(relative), "uriBaseId": ROOT}
 
 
 def _uri(path: str) -> str:

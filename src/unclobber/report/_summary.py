@@ -6,8 +6,7 @@ import re
 
 from ..model import Finding
 from ._cells import clean
-from ._notes import place
-from .story import made_at, offending, offending_write
+from .story import made_at, offending, offending_write, place
 
 
 def summary_line(finding: Finding) -> str:

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from ..model import Finding, Fix, Report
 from . import _words as words
+from ._ahead import ahead_to_text
 from ._cells import clip, wrap
 from ._cells import width as cells
 from ._notes import helps, notes
@@ -15,10 +16,14 @@ from ._rows import Row, to_string
 from ._snippet import gutter_width, snippet
 from ._sources import Sources
 from ._summary import summary_line
+from ._table import to_table
 from .story import marks, shown_writes
 
 NARROWEST = 40
 """Fewer columns than this are treated as this many: an excerpt has no meaning in less."""
+_MOST_STORIES = 5
+"""With more findings only the first ones are told whole, the others in a table."""
+_FIRST_STORIES = 3
 _MOST_FIXES = 4
 _MOST_DIFF_LINES = 14
 
@@ -50,9 +55,15 @@ def report_to_text(report: Report, options: RenderOptions) -> str:
             return "\n".join(["no findings: the program failed for reasons of its own", *said])
         saves, writes = words.plural(report.totals.saves, "save"), words.plural(report.totals.writes, "write")
         return "\n".join([f"no findings: {saves}, {writes} to saved memory", *said])
-    stories = [to_text(f, width=options.width, colour=options.colour) for f in report.findings]
+    met = [finding for finding in report.findings if not finding.ahead] or list(report.findings)
+    whole = met if len(met) <= _MOST_STORIES else met[:_FIRST_STORIES]
+    stories = [to_text(f, width=options.width, colour=options.colour) for f in whole]
+    if left := met[len(whole) :]:
+        stories.append(to_table(left))
+    if others := [finding for finding in report.findings if finding not in met]:
+        stories.append(ahead_to_text(others, width=options.width))
     first = summary_line(report.findings[0])
-    if len(stories) > 1:
+    if len(report.findings) > 1:
         stories.append(words.listing(words.severities(report.findings)))
         first += f" (and {words.plural(len(report.findings) - 1, 'more finding')})"
     if said:
@@ -119,7 +130,11 @@ class _FindingText:
         rows: list[Row] = []
         for fix, mark in list(zip(fixes, marks, strict=True))[:_MOST_FIXES]:
             rows += self._item("help", _help_text(fix), mark, column if column <= room else 0)
-            if fix.diff:
+            if fix.edits:
+                indent = self.gutter + len(" = help: ")
+                said = wrap(words.standing(fix), self.width - indent)
+                rows += [[(" " * indent, ""), (line, "dim")] for line in said]
+            if fix.diff and not fix.code:
                 rows += self._diff(fix.diff)
         if (more := len(fixes) - _MOST_FIXES) > 0:
             rows += self._item("help", f"{words.plural(more, 'further way')} out: --format json")

@@ -34,6 +34,21 @@ def verified(fix: Fix) -> str:
     return f"verified: up to backward {fix.verified.removeprefix('backward-')}"
 
 
+def standing(fix: Fix) -> str:
+    """How far a way out can be relied on, as one clause; empty for advice in words.
+
+    Example:
+        >>> from unclobber.model import Edit, Fix
+        >>> standing(Fix("", edits=(Edit("/a.py", 1, "y *= 2", "y = y * 2"),)))
+        'a candidate, which was not run'
+    """
+    if fix.verified or not fix.edits:
+        return verified(fix)
+    if fix.proved_by is None:
+        return "a candidate, which was not run"
+    return f"a candidate: {tick(fix.proved_by)} proves it or finds another"
+
+
 def severities(findings: Sequence[Finding]) -> list[str]:
     """How many errors and how many warnings there are, without those that are none."""
     errors = sum(finding.severity == "error" for finding in findings)

@@ -46,6 +46,11 @@ def offending(finding: Finding) -> Site | None:
     return None
 
 
+def place(site: Site | None) -> str:
+    """``train.py:14``, or that it is not known."""
+    return f"{words.path(site.path)}:{site.line}" if site else "an unknown line"
+
+
 def refused_at(finding: Finding) -> Site | None:
     """The line at which torch refused an inference tensor that nobody wrote to; None for all else."""
     return offending(finding) if finding.variant in ("saved", "trained") else None

@@ -44,6 +44,7 @@ class WatchingSession(Protocol):
         certain: Callable[[], Certain],
         *,
         again: bool = False,
+        met: bool = True,
     ) -> Finding | None:
         """``Session.keep``."""
 

@@ -54,7 +54,7 @@ class Watching(ContextDecorator):
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What was found, oldest first; the same three places once."""
-        return () if self._last is None else tuple(self._last.findings)
+        return () if self._last is None else self._last.counted()
 
 
 class watch(Watching):  # noqa: N801  (a context manager that reads as a verb)

@@ -11,13 +11,15 @@ import functools
 import itertools
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
 
-from ..evidence import describe, reads, sentence
+from ..evidence import ahead, describe, reads, sentence
 from ..evidence import refused as _refused
 from ..evidence.notices import notices
 from ..evidence.refusals import kind_of
@@ -71,6 +73,10 @@ _MOST_FINDINGS = 1000
 """Distinct findings that one session keeps; more are counted only."""
 
 
+_MOST_AHEAD = 20
+"""Findings that are told beside the one for which backward is refused."""
+
+
 class _Verdict(NamedTuple):
     """What backward gets for a saved tensor, before anything is told of it."""
 
@@ -121,6 +127,8 @@ class Session:
         """Told of each new finding as it is made."""
         self.conflicts = 0
         self._seen: dict[Any, int] = {}
+        self._times: Counter[int] = Counter()
+        """How often the findings were met that were met again, by their positions."""
         self._faults: dict[str, None] = {}
         """Faults of ours that the report is to name."""
         self._warned: set[int] = set()
@@ -190,6 +198,7 @@ class Session:
         self._lock = threading.RLock()  # another thread of the parent may have held it
         self.findings = []
         self._seen.clear()
+        self._times.clear()
         self._warned.clear()
         self.conflicts = 0
         self._counted_before = (self.ledger.save_count, self.ledger.write_count)
@@ -287,10 +296,33 @@ class Session:
         finding = self._note(standing, repaired=False, again=True)
         if finding is None:
             raise AssertionError("a story with a refusal is a finding, or tells of its fault")
-        return error_of(finding)
+        nothing: tuple[Finding, ...] = ()
+        what = "what else backward would refuse could not be told"
+        others = self._asked(what, lambda: self._refused_too(standing), nothing)
+        return error_of(finding, others)
 
-    def _note(self, standing: Standing, *, repaired: bool, again: bool = False) -> Finding | None:
-        """Judge, and keep the finding unless the same three places are known already."""
+    def _refused_too(self, standing: Standing) -> tuple[Finding, ...]:
+        """Findings for all that the running backward would have refused next."""
+        if self.policy != "watch":
+            return ()
+        found: dict[int, Finding] = {}
+        for saved, node in ahead.refused_too(standing.saved, self.ledger):
+            finding = self._note(self.ledger.standing(saved), repaired=False, node=node)
+            if finding is not None and finding.ahead:
+                found[id(finding)] = finding
+            if len(found) >= _MOST_AHEAD:
+                break
+        return tuple(found.values())
+
+    def _note(
+        self, standing: Standing, *, repaired: bool, again: bool = False, node: Any = None
+    ) -> Finding | None:
+        """Judge, and keep the finding unless the same three places are known already.
+
+        Args:
+            again: Make it anew all the same, for an error that is about to be raised.
+            node: Who will ask for the saved tensor, where backward was refused before it came there.
+        """
         refused = standing.refused or (standing.moved and not standing.changed)  # known before any story
 
         def key() -> Any:
@@ -306,17 +338,19 @@ class Session:
                     repaired=repaired,
                     backwards_before=self.backwards_before,
                     goes_on=not again,
+                    node=node,
                 )
             )
             if finding is None and again:
                 raise AssertionError("what is refused is always a finding")
-            return finding
+            return finding if finding is None or node is None else replace(finding, ahead=True)
 
         return self.keep(
             key,
             make,
             lambda: _certain(standing, refused=refused, repaired=repaired, goes_on=not again),
             again=again,
+            met=node is None,
         )
 
     def keep(
@@ -326,6 +360,7 @@ class Session:
         certain: Callable[[], Certain],
         *,
         again: bool = False,
+        met: bool = True,
     ) -> Finding | None:
         """Count a conflict, and keep its finding unless its key is known already. Raises nothing of ours.
 
@@ -334,11 +369,14 @@ class Session:
             make: Describes and judges; slow, so not asked for what is known.
             certain: What is known where ``make`` fails.
             again: Make it anew all the same, for an error that is about to be raised.
+            met: Whether backward has come to it.
         """
         with self._lock:
-            self.conflicts += 1
+            self.conflicts += met
             place = asked(key, None)
             known = None if place is None else self._seen.get(place)
+            if known is not None and met:
+                self._times[known] += 1
             if known is not None and not again:
                 return self.findings[known] if known < len(self.findings) else None
             finding = told(make, certain)
@@ -349,6 +387,8 @@ class Session:
             if known is None and len(self.findings) < _MOST_FINDINGS:
                 self._seen[place] = len(self.findings)
                 self._add(finding)
+            elif known is not None and self.findings[known].ahead:
+                self.findings[known] = finding  # now backward has come to it
             return finding
 
     def _kept(self, finding: Finding) -> Finding:
@@ -426,6 +466,15 @@ class Session:
             self.name_fault(fault_in(what, error))
         return otherwise
 
+    def counted(self) -> tuple[Finding, ...]:
+        """All findings so far, each with how often it was met."""
+        with self._lock:
+            times = self._times
+            return tuple(
+                replace(finding, times=1 + times[at]) if at in times else finding
+                for at, finding in enumerate(self.findings)
+            )
+
     def report(self, *, exit_code: int = 0, script_failed: bool = False) -> Report:
         """All findings so far with the ledger's totals."""
         saves, writes = self._counted_before
@@ -447,7 +496,7 @@ class Session:
         )
         return Report(
             outcome=outcome(self.findings, failed=script_failed),
-            findings=tuple(self.findings),
+            findings=self.counted(),
             totals=totals,
             torch_version=str(torch.__version__),
             command=self.command,

@@ -10,14 +10,14 @@ says so, and nothing else. Every story is made in :func:`told`, and every text i
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import NamedTuple, TypeVar
 
 from ..judge import judge_untold, without_places
 from ..model import PACKAGE, Finding, InplaceError, Report, Save, Variant, asked
-from ..report import RenderOptions, summary_line, to_text
+from ..report import RenderOptions, ahead_to_text, summary_line, to_text
 
 T = TypeVar("T")
 
@@ -90,10 +90,16 @@ def _place(trace: TracebackType | None) -> str:
 # --- the story as text ----------------------------------------------------------------------------
 
 
-def error_of(finding: Finding) -> InplaceError:
-    """The exception that carries a finding; its first line is torch's own."""
+def error_of(finding: Finding, others: Sequence[Finding] = ()) -> InplaceError:
+    """The exception that carries a finding; its first line is torch's own.
+
+    Args:
+        finding: What is refused.
+        others: What the same backward would have refused next.
+    """
     first = finding.torch_message or finding.message
-    return InplaceError(f"{first}\n\n{text_of(finding)}", finding)
+    told = [first, text_of(finding), *filter(None, [asked(lambda: ahead_to_text(others), "")])]
+    return InplaceError("\n\n".join(told), finding)
 
 
 def text_of(finding: Finding, *, width: int = 80, colour: bool = False) -> str:

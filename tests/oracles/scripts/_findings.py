@@ -54,7 +54,7 @@ class _Check:
         saved, needed = lines_of(finding.saved.site), lines_of(finding.needed.site)
         there = [need for need in facts.truth.needs if _is_of(need, saved)]
         asked = [need for need in there if needed[0] in need.lines]
-        silent = finding.torch_message is None
+        silent = finding.torch_message is None and not finding.ahead
         spoilt = [need for need in asked if need.changed or (need.moved and not silent)]
         if not spoilt:
             self.blame("lines", "another need" if asked else "needed line" if there else "saved line")

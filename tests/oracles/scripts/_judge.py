@@ -131,7 +131,7 @@ class _Judge:
         if self.facts.silently_wrong and not watched.findings and not self.facts.past_torch:
             self.blame("watch", "findings", "silent", difference(plain.kept, self.facts.truth.ending.kept))
         warned = any(isinstance(w.message, unclobber.SilentWriteWarning) for w in watched.warnings)
-        if warned != any(finding.torch_message is None for finding in watched.findings):
+        if warned != any(finding.torch_message is None and not finding.ahead for finding in watched.findings):
             self.blame("watch", "findings", "not warned of", [f.message for f in watched.findings])
 
     def _check_strict(self, strict: Ending, watched: Ending) -> None:
@@ -141,7 +141,7 @@ class _Judge:
             self.blame("strict", "verdict", "another one", f"{strict.error!r}\n{told}")
         if not begins(strict.kept, self.facts.plain.kept):
             self.blame("strict", "values", "others")
-        silent = any(finding.torch_message is None for finding in watched.findings)
+        silent = any(f.torch_message is None and not f.ahead for f in watched.findings)
         if strict.error is not None and not silent and strict.sentence != watched.sentence:
             self.blame("strict", "sentence", "another one", f"{watched.sentence}\n{strict.sentence}")
 

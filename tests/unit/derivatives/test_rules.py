@@ -67,14 +67,14 @@ def test_torch_agrees(name):
     [
         ("exp", "", ("`self` as it has become: don't write it again",), False),
         ("elu", "", ("`self` as it has become: don't write it again",), False),
-        ("pow", "pow.Tensor_Scalar", ("a private copy of the old `self`: spares no memory",), True),
+        ("pow", "pow.Tensor_Scalar", ("a private copy of the old `self`, so it spares no memory",), True),
         ("neg", "", (), False),
         (
             "mul",
             "mul.Tensor",
             (
-                "a private copy of the old `self`: spares no memory, if `other` needs a gradient",
-                "`other`, if `self` needs a gradient",
+                "a private copy of the old `self` if `other` needs a gradient, so it spares no memory",
+                "`other` if `self` needs a gradient",
             ),
             True,
         ),
@@ -151,7 +151,7 @@ exp(Tensor self) -> Tensor                                          ExpBackward0
   keeps      result, always
   gradient   self = grad * result
   overwrite  self: yes
-             result: no, read for the gradient of `self`
+             result: no: the gradient of `self` reads it
   in place   exp_ keeps `self` as it has become: don't write it again
   Python     torch.exp, torch.exp_, Tensor.exp, Tensor.exp_"""
 

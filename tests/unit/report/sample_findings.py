@@ -18,7 +18,8 @@ from typing import Any
 import torch
 
 import unclobber
-from unclobber.model import Finding, Fix, Frame, Need, Site
+from unclobber.model import Finding, Fix, Frame, Need, Report, Site
+from unclobber.repair.candidates import with_candidates
 
 SOURCES = Path(__file__).parents[2] / "golden" / "sources"
 
@@ -83,6 +84,7 @@ def examples() -> dict[str, Finding]:
     plain, loop = found_in("train.py"), found_in("loop.py")
     return {
         "plain": plain,
+        "candidate": _with_candidate(plain),
         "one-line": found_in("one_line.py"),
         "several-files": replace(found_in("main.py"), fixes=(_OUT_OF_PLACE,)),
         "library": found_in("deep.py"),
@@ -102,6 +104,12 @@ def examples() -> dict[str, Finding]:
         "long": found_in("long.py"),
         "gone": moved(plain, str(SOURCES / "train.py"), "/gone/net.py"),
     }
+
+
+def _with_candidate(finding: Finding) -> Finding:
+    """As ``unclobber run train.py`` tells it."""
+    report = Report("refused", (finding,), command=("train.py",))
+    return with_candidates(report, str(SOURCES / "train.py")).findings[0]
 
 
 _OUT_OF_PLACE = Fix(

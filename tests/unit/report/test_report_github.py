@@ -9,6 +9,7 @@ from sample_findings import SOURCES, examples
 
 from unclobber.model import CODES, Finding, Report
 from unclobber.report import render
+from unclobber.report._repository import root
 
 EXAMPLES = examples()
 
@@ -17,7 +18,7 @@ EXAMPLES = examples()
 def _in_the_sources(monkeypatch):
     """Paths are shown from the sources' folder, as in a checkout."""
     monkeypatch.chdir(SOURCES)
-    monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(SOURCES))
 
 
 def annotation(*findings: Finding) -> str:
@@ -77,6 +78,16 @@ def test_paths_start_at_the_checkout(monkeypatch):
     """``GITHUB_WORKSPACE`` beats the working directory."""
     monkeypatch.setenv("GITHUB_WORKSPACE", str(SOURCES.parent))
     assert parse(annotation(EXAMPLES["plain"]))[1]["file"] == "sources/train.py"
+
+
+def test_paths_start_at_the_repository(tmp_path, monkeypatch):
+    """Without a workflow it is the nearest folder with a ``.git``, else the working directory."""
+    monkeypatch.delenv("GITHUB_WORKSPACE")
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    assert root() == str(tmp_path / "below")
+    (tmp_path / ".git").mkdir()
+    assert root() == str(tmp_path)
 
 
 def test_an_unknown_place_belongs_to_the_job():

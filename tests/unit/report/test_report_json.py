@@ -10,7 +10,7 @@ import pytest
 from sample_findings import SOURCES, examples
 
 from unclobber import __version__
-from unclobber.model import Finding, Report, Totals
+from unclobber.model import Edit, Finding, Fix, Report, Totals
 from unclobber.report import RenderOptions, render, to_json
 
 SCHEMA = json.loads(files("unclobber.report").joinpath("schema.json").read_text(encoding="utf-8"))
@@ -77,6 +77,10 @@ def test_the_schema_describes_every_key():
     assert set(plain["writes"][0]) == _keys(definitions["write"])
     assert set(plain["needed"]) == set(freed["freed"]) == _keys(definitions["need"])
     assert set(plain["fixes"][0]) == _keys(definitions["fix"])
+    edit = Edit("/a.py", 2, "y *= 2\nz = y", "y = y * 2\nz = y")
+    (fix,) = to_json(report(Finding("UC101", "m", fixes=(Fix("f", edits=(edit,)),))))["findings"][0]["fixes"]
+    assert set(fix["edits"][0]) == _keys(definitions["edit"])
+    assert (fix["edits"][0]["line"], fix["edits"][0]["end_line"]) == (2, 3)
 
 
 def test_names_and_values_that_others_rely_on():
@@ -125,12 +129,16 @@ def test_names_and_values_that_others_rely_on():
     assert (write["operation"], write["bumps_version"], write["library"]) == ("fill_", True, False)
     assert finding["needed"]["line"] == 20
     assert finding["freed"] is None
-    assert [list(fix) for fix in finding["fixes"]] == [["title", "diff", "verified", "code"]] * 2
+    assert [list(fix) for fix in finding["fixes"]] == [
+        ["title", "diff", "verified", "code", "edits", "proved_by"]
+    ] * 2
     assert finding["fixes"][0] == {
         "title": "save a copy: use `d.clone()` where it is read, or write into a new tensor",
         "diff": None,
         "verified": False,
         "code": None,
+        "edits": [],
+        "proved_by": None,
     }
 
 

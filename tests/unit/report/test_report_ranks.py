@@ -28,7 +28,7 @@ REPORT = Report("refused", (FINDING,), exit_code=1, notices=(NOTICE,), ranks=RAN
 SAID = [
     NOTICE,
     "rank 0 was ended by SIGTERM",
-    "rank 2 failed for reasons of its own (exit code 3)",
+    "rank 2 failed (exit code 3), perhaps because a finding stopped rank 1",
     "rank 3 died without a report: what it had found until then is here",
     "rank 4 had not ended: what it had found until then is here",
     "rank 5 left no record: it was not watched, or had not begun",
@@ -55,6 +55,12 @@ def test_remarks():
     assert remarks(REPORT) == SAID
 
 
+def test_a_rank_that_failed_alone():
+    """Where no finding stopped another rank, what failed did so by itself."""
+    alone = replace(REPORT, ranks=(RankEnd(0, "ended", 0, "clean"), RankEnd(1, "failed", 3, "script-error")))
+    assert remarks(alone)[1:] == ["rank 1 failed for reasons of its own (exit code 3)"]
+
+
 def test_text():
     """The ranks are the story's first note; the remarks stand before the summary, the last line."""
     lines = render(REPORT, "text").splitlines()
@@ -75,7 +81,9 @@ def test_json():
     schema = json.loads((files("unclobber.report") / "schema.json").read_text(encoding="utf-8"))
     jsonschema.validate(document, schema)
     assert list(document)[-3:] == ["notices", "ranks", "processes"]
-    assert list(document["findings"][0])[-3:] == ["ranks", "processes", "made"]
+    assert list(document["findings"][0])[-5:] == [
+        "ranks", "processes", "made", "ahead", "times",
+    ]  # fmt: skip
     assert document["notices"] == [NOTICE]
     assert document["ranks"][3] == {"rank": 3, "state": "died", "exit_code": None, "outcome": None}
 

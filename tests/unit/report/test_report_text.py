@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from sample_findings import SOURCES, examples
 
 from unclobber.model import CODES, Finding, Fix, Report, Totals
-from unclobber.report import RenderOptions, render, report_to_text, to_text
+from unclobber.report import RenderOptions, ahead_to_text, render, report_to_text, to_text
 
 EXAMPLES = examples()
 
@@ -188,6 +188,43 @@ def test_report_ends_with_the_summary_of_the_first_finding():
         text.split("\n")[-1]
         == "SUMMARY: UC101 saved-overwritten train.py:14 overwrites what train.py:12 saved"
     )
+
+
+AHEAD = tuple(
+    dataclasses.replace(EXAMPLES[name], ahead=True) for name in ("candidate", "several-files", "unknown")
+)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_what_backward_would_refuse_next(width, golden):
+    """One line each, with the edit where there is one; the stories are in the other formats."""
+    report = Report("refused", (EXAMPLES["loop"], *AHEAD))
+    golden.check(f"ahead-{width}.txt", report_to_text(report, RenderOptions(width=width)))
+
+
+def test_a_long_list_is_cut():
+    """A graph may hold hundreds."""
+    lines = ahead_to_text([AHEAD[0]] * 20).split("\n")
+    assert lines[0] == "the same backward needs 20 more tensors that were overwritten:"
+    assert lines[-1] == "  and 12 more: --format json names them all"
+
+
+def test_many_findings_end_in_a_table(golden):
+    """The first three are told whole, of the others each code at each place is counted."""
+    many = [
+        dataclasses.replace(EXAMPLES[name], times=times)
+        for times, name in enumerate(("plain", "loop", "silent", "leaf", "freed", "one-line", "leaf"), 1)
+    ]
+    text = report_to_text(Report("refused", tuple(many)), RenderOptions())
+    assert text.count("= more: unclobber explain") == 3
+    golden.check("table.txt", text[text.index("4 more findings") :])
+
+
+def test_how_often():
+    """A finding that was met again says so; once goes without saying."""
+    often = dataclasses.replace(EXAMPLES["silent"], times=100)
+    assert "= note: met 100 times, first by the 1st backward" in to_text(often)
+    assert "met" not in to_text(EXAMPLES["silent"])
 
 
 def test_report_counts_several_findings(monkeypatch):

@@ -76,7 +76,10 @@ class Children:
         if not children:
             return own
         found = [(_OWN, own.findings), *((who.name, record.findings) for who, record in children)]
-        findings = tuple(replace(finding, processes=names) for finding, names, _ in joined(found))
+        findings = tuple(
+            replace(finding, processes=names, times=sum(one.times for one in same))
+            for finding, names, same in joined(found)
+        )
         reports = [own, *(record.report for _, record in children if record.report is not None)]
         return replace(
             own,

@@ -45,7 +45,8 @@ def fold(found: Iterable[tuple[int, Iterable[Finding]]]) -> tuple[Finding, ...]:
     folded = []
     for finding, ranks, same in joined(found):
         processes = tuple(dict.fromkeys(name for one in same for name in one.processes))
-        folded.append(replace(finding, ranks=tuple(sorted(ranks)), processes=processes))
+        times = sum(one.times for one in same)
+        folded.append(replace(finding, ranks=tuple(sorted(ranks)), processes=processes, times=times))
     return tuple(folded)
 
 

@@ -7,7 +7,7 @@ changed is said beside it (``harmless``).
 
 from __future__ import annotations
 
-from ...model import Evidence, Finding, Fix, Write, culprit
+from ...model import Evidence, Finding, Fix, Write, culprit, overwrites
 from ...model.text import listing
 from ...torch_internals.inplace import module_positions
 from .. import _own_writes
@@ -26,7 +26,7 @@ def judge(evidence: Evidence) -> Finding | None:
     harmless = kept and not evidence.changed_too and evidence.past_torch is None
     how = "was overwritten"
     if kept and not evidence.changed:
-        how = f"shares its {_shared(evidence.writes)} with memory that was written"
+        how = _kept(evidence.writes)
     if not evidence.writes:
         how = "was modified"
     return Finding(
@@ -44,8 +44,13 @@ def judge(evidence: Evidence) -> Finding | None:
     )
 
 
-def _shared(writes: tuple[Write, ...]) -> str:
-    return "version counter" if all(write.reached == "other" for write in writes) else "storage"
+def _kept(writes: tuple[Write, ...]) -> str:
+    """What became of a tensor that holds the values that were saved."""
+    if touched := overwrites(writes):
+        without = "without a change to any value" if touched == 1 else "and holds the saved values again"
+        return f"was written to {without}"
+    shared = "version counter" if all(write.reached == "other" for write in writes) else "storage"
+    return f"shares its {shared} with memory that was written"
 
 
 def _harmless(evidence: Evidence) -> bool:
@@ -96,12 +101,13 @@ def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     elif last is not None and last.module and _takes_inplace(last.module):
         fixes.append(Fix(f"construct {last.module} without inplace=True"))
     elif last is not None and last.site is not None and "inplace=True" in last.site.source:
-        fixes.append(Fix("call it without `inplace=True`, and use what it returns"))
+        fixes.append(Fix("call it without `inplace=True`, and use what it returns", general=True))
     elif save.expression and save.expression.isidentifier():
         copy = f"save a copy: use `{save.expression}.clone()` where it is read, or write into a new tensor"
-        fixes.append(Fix(copy))
+        fixes.append(Fix(copy, general=True))
     else:
-        fixes.append(Fix("write into a new tensor instead of this memory, or clone it before it is saved"))
+        words = "write into a new tensor instead of this memory, or clone it before it is saved"
+        fixes.append(Fix(words, general=True))
     if evidence.past_torch is None:  # else guard would have to know what was there
         fixes.append(Fix("or keep the program as it is and run it under unclobber.guard()", guard=True))
     return tuple(fixes)

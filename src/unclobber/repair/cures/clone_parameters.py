@@ -17,7 +17,7 @@ from .._syntax import Source, is_place, root_name, walk
 from ..project import Project
 from ._sites import callers
 
-_NOTE = "keeps the gradient of the parameters as the forward read them"
+_NOTE = "this keeps the gradient of the parameters as the forward read them"
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:

@@ -32,16 +32,33 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
                 title = f"keep the result of `{_short(source.code(node))}` to the derivative alone"
                 hides = _kept_uncopied(source, node)
             text = source.replaced({node: cloned(node)})
-            yield Proposal("clone-saved", title, {path: text}, hides=hides)
+            yield Proposal(
+                "clone-saved",
+                title,
+                {path: text},
+                hides=hides,
+                guess=not _is_meant(source, node, inside, finding.saved),
+            )
+
+
+def _is_meant(
+    source: Source, node: cst.BaseExpression, inside: list[cst.BaseExpression], saved: Save
+) -> bool:
+    """Whether an expression, of all those of the operation, is for certain what was saved."""
+    alike = [one for one in inside if _is_named(source, one, saved)]
+    return _is_result(saved) or (len(alike) == 1 and alike[0] is node)
+
+
+def _is_named(source: Source, node: cst.BaseExpression, saved: Save) -> bool:
+    return saved.expression is not None and "".join(source.code(node).split()) == "".join(
+        saved.expression.split()
+    )
 
 
 def operands(source: Source, inside: list[cst.BaseExpression], saved: Save) -> list[cst.BaseExpression]:
     """The expressions that may be what was saved, the likeliest first."""
     reads = [node for node in inside if _is_read(source, node)]
-    named = []
-    if saved.expression is not None:
-        wanted = "".join(saved.expression.split())
-        named = [node for node in reads if "".join(source.code(node).split()) == wanted]
+    named = [node for node in reads if _is_named(source, node, saved)]
     if _is_result(saved):
         return [*reads[:1], *(node for node in named if node is not reads[0])] if reads else named
     others = [node for node in reads[1:] if node not in named and not isinstance(node, _PLAIN)]

@@ -83,4 +83,5 @@ def _copies_for_calls(spot: Spot) -> Iterator[Proposal]:
                     held = read_later(source, statement, argument.value) or held_elsewhere(
                         source, statement, argument.value
                     )
-                    yield Proposal("clone-target", title, {path: text}, hides=name if held else "")
+                    hides = name if held else ""
+                    yield Proposal("clone-target", title, {path: text}, hides=hides, guess=True)

@@ -39,7 +39,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             joined = summed(source, statement, later) if other == path else None
             if joined is not None:
                 title = f"one backward on the sum instead of `{_line(source, statement)}`"
-                note = "the same gradients in one pass through the shared graph"
+                note = "this gives the same gradients in one pass through the shared graph"
                 yield Proposal("keep-graph", title, {path: joined}, reading=KEPT, joins=True, note=note)
                 return
 

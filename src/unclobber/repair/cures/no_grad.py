@@ -19,7 +19,7 @@ from ._inplace import is_inplace_name
 from ._sites import steps_along_gradient, write_spots
 from .clone_target import targets
 
-_NOTE = "takes the write for a change of the value itself, which no gradient passes through"
+_NOTE = "this takes the write for a change of the value itself, which no gradient passes through"
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:

@@ -40,7 +40,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
                 yield Proposal("save-for-backward", title, {path: text})
             for text, kept in copies(source, owner):
                 title = f"keep a copy of `{kept}` for the backward of `{owner.name.value}`"
-                yield Proposal("save-for-backward", title, {path: text})
+                guess = finding.saved is None or kept != finding.saved.expression
+                yield Proposal("save-for-backward", title, {path: text}, guess=guess)
 
 
 def copies(source: Source, owner: cst.ClassDef) -> Iterator[tuple[str, str]]:

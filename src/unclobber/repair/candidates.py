@@ -1,0 +1,167 @@
+"""One edit that may be right for each of the first findings of a run, for its report.
+
+Nothing is run: ``unclobber fix`` proves a candidate, or finds another. So one is shown only where no cure has
+doubts of its own about it, and where the files still hold what was run.
+"""
+
+from __future__ import annotations
+
+import difflib
+import io
+import os
+import shlex
+import time
+import tokenize
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ..model import Edit, Finding, Fix, Report, Site, asked
+from . import _plan
+from ._proposal import Proposal
+from .diff import unified
+from .project import Project, root_of
+
+SECONDS = 2.0
+"""After so long no further finding is looked at."""
+MOST = 8
+"""Findings that are looked at."""
+LONGEST = 60_000
+"""Characters of a file that is parsed for a report: LibCST takes half a second for so many."""
+_LONGEST_COMMAND = 60
+
+
+def with_candidates(report: Report, script: str | None = None) -> Report:
+    """A report whose findings carry candidates, as far as they can be had in time. Never raises.
+
+    Args:
+        report: Of a run that has ended.
+        script: Absolute path of the script that ``report.command`` ran; None for a module.
+    """
+    until = time.monotonic() + SECONDS
+    command = None if script is None else _command(report.command)
+    findings = list(report.findings)
+    for at, finding in enumerate(findings[:MOST]):
+        if finding.repaired or (at and time.monotonic() > until):
+            continue
+        found = asked(lambda finding=finding: _candidate(finding, script), None)  # type: ignore[misc]
+        if found is not None:
+            findings[at] = _carrying(finding, replace(found, proved_by=command))
+    return replace(report, findings=tuple(findings))
+
+
+def _command(words: tuple[str, ...]) -> str:
+    whole = shlex.join(("unclobber", "fix", *words))
+    return whole if len(whole) <= _LONGEST_COMMAND else shlex.join(("unclobber", "fix", words[0])) + " …"
+
+
+def _candidate(finding: Finding, script: str | None) -> Fix | None:
+    """The best candidate that is not in doubt; None where there is none."""
+    sites = _sites(finding)
+    own = [site.path for site in sites if not site.library]
+    if not own:
+        return None
+    project = Project(root_of(script or own[0]))
+    if not all(_may_be_parsed(project, path) for path in dict.fromkeys(own)):
+        return None
+    if not all(_is_as_it_ran(project, site) for site in sites if project.owns(site.path)):
+        return None
+    for proposal in _plan.proposals(finding, project):
+        if not _is_doubtful(proposal) and (edits := edits_of(project, proposal.texts)):
+            return _fix(proposal, edits, unified(project, proposal.texts), own[0])
+    return None
+
+
+def _sites(finding: Finding) -> list[Site]:
+    """The places of a finding, the offending ones first."""
+    facts = [*reversed(finding.writes), finding.saved, finding.needed, finding.made, finding.freed]
+    return [fact.site for fact in facts if fact is not None and fact.site is not None]
+
+
+def _may_be_parsed(project: Project, path: str) -> bool:
+    text = project.text(path)
+    return text is None or len(text) <= LONGEST
+
+
+def _is_as_it_ran(project: Project, site: Site) -> bool:
+    """Whether the file still holds the statement that ran."""
+    lines = (project.text(site.path) or "").split("\n")
+    held = lines[site.statement_line - 1 : site.statement_end_line]
+    ran = site.statement.split("\n")
+    return len(held) == len(ran) and all(a.strip() in b for a, b in zip(ran, held, strict=True))
+
+
+def _is_doubtful(proposal: Proposal) -> bool:
+    """Whether the cure says that somebody may lose a write or a gradient, or that the user must decide."""
+    return bool(
+        proposal.offered
+        or proposal.guess
+        or proposal.joins
+        or proposal.hides
+        or proposal.drops
+        or proposal.late
+        or proposal.note
+    )
+
+
+def edits_of(project: Project, texts: Mapping[str, str]) -> tuple[Edit, ...]:
+    """New texts of files as edits of whole lines.
+
+    Args:
+        project: Where the old texts are read.
+        texts: Absolute path to new text.
+    """
+    found: list[Edit] = []
+    for path in sorted(texts):
+        old, new = (project.text(path) or "").split("\n"), texts[path].split("\n")
+        codes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+        for tag, a, b, c, d in codes:
+            if tag == "equal":
+                continue
+            if a == b or c == d:  # lines are put in or taken out: the one beside them says where
+                a, c, b, d = (a - 1, c - 1, b, d) if a else (a, c, b + 1, d + 1)
+            found.append(Edit(path, a + 1, _lines(old[a:b]), _lines(new[c:d])))
+    return tuple(found)
+
+
+def _lines(lines: list[str]) -> str:
+    return "\n".join(lines).removesuffix("\r")
+
+
+def _fix(proposal: Proposal, edits: tuple[Edit, ...], diff: str, offending: str) -> Fix:
+    """The candidate as a way out; its one line of code, where it is one."""
+    first, code = edits[0], None
+    where = f"line {first.line}"
+    if os.path.realpath(first.path) != os.path.realpath(offending):
+        where = f"{os.path.basename(first.path)}:{first.line}"
+    if len(edits) == 1 and "\n" not in first.old + first.new:
+        code = _without_comment(first.new.strip())
+    return Fix(f"{proposal.title}, in {where}", diff=diff, code=code, edits=edits)
+
+
+def _without_comment(line: str) -> str:
+    """A line of code without what is said behind it; as it is where it is a part of a statement."""
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(line).readline))
+    except (tokenize.TokenError, SyntaxError):
+        return line
+    start = next((token.start[1] for token in tokens if token.type == tokenize.COMMENT), len(line))
+    return line[:start].rstrip()
+
+
+def _carrying(finding: Finding, candidate: Fix) -> Finding:
+    """The finding with the candidate among its ways out: with the words that say the same, in place of
+    general ones, or beside those that leave the user a choice."""
+    fixes = list(finding.fixes)
+    same = next((at for at, fix in enumerate(fixes) if _is_same(fix, candidate)), None)
+    if same is not None:
+        fixes[same] = replace(candidate, title=fixes[same].title, code=fixes[same].code)
+    elif finding.entry.stage == "backward":
+        fixes = [candidate, *(fix for fix in fixes if not fix.general)]
+    else:
+        last = next((at for at, fix in enumerate(fixes) if fix.guard), len(fixes))
+        fixes.insert(last, candidate)
+    return replace(finding, fixes=tuple(fixes))
+
+
+def _is_same(fix: Fix, candidate: Fix) -> bool:
+    return fix.code is not None and candidate.code is not None and fix.code.split() == candidate.code.split()

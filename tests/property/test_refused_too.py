@@ -1,0 +1,95 @@
+"""What is told beside a refusal is what the same backward refuses when it goes on: one run shows all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+import unclobber
+from oracles.scripts import Script, random_script, run
+from unclobber.evidence import ahead, reads, sentence
+from unclobber.hooks import backward
+from unclobber.session.session import Session
+from unclobber.source import sites
+from unclobber.torch_internals import compat
+
+SCRIPTS = 60
+
+
+class _GoesOn(Session):
+    """Watches like any, but lets the first backward that is refused go on, as if each refusal were cured."""
+
+    def __init__(self) -> None:
+        super().__init__("watch", warn=False)
+        self.call: int | None = None
+        self.refused: list[tuple[Any, str]] = []
+        self.sentences: set[str | None] = set()
+
+    def _followed(self, verdict: Any) -> Any:
+        if not verdict.refused:
+            return super()._followed(verdict)
+        standing, node, call = verdict.standing, compat.current_node(), backward.current()
+        self.call = self.call or (call and call.nth)
+        if call is None or call.nth != self.call:
+            return super()._followed(verdict)
+        if standing.refused:
+            self.refused.append(_what(standing.saved, node))
+            role = reads.role_of(node, standing.saved)
+            self.sentences.add(sentence.of(standing, node, role, goes_on=False))
+        return standing.saved.alias if standing.value is None else standing.value
+
+
+class _WatchGoingOn(unclobber.watch):
+    def _make(self) -> Session:
+        self.session = _GoesOn()
+        return self.session
+
+
+def _what(saved: Any, node: Any) -> tuple[Any, str]:
+    return sites.user_place(saved.stack), type(node).__name__
+
+
+def _told(script: Script, monkeypatch: pytest.MonkeyPatch) -> tuple[list[tuple[Any, str]] | None, Any]:
+    """What is told beside the first refusal, None where there is none, and the findings."""
+    told: list[list[tuple[Any, str]]] = []
+    look = ahead.refused_too
+
+    def noted(first: Any, ledger: Any) -> Any:
+        found = list(look(first, ledger))
+        told.append([_what(one.saved, one.node) for one in found])
+        return iter(found)
+
+    monkeypatch.setattr(ahead, "refused_too", noted)
+    findings = run(script, unclobber.watch).findings
+    monkeypatch.undo()
+    return (told[0] if told else None), findings
+
+
+@pytest.fixture(scope="module")
+def tally():
+    """Over all scripts: how many refusals follow a first one, and how many of them are told."""
+    counts: Counter[str] = Counter()
+    yield counts
+    if counts["scripts"] == SCRIPTS:
+        assert counts["told"] >= 0.9 * counts["true"] > 0
+
+
+@pytest.mark.parametrize("seed", range(SCRIPTS))
+def test_script(seed, monkeypatch, tally):
+    """Nothing is told that the backward would not refuse, and almost nothing is left out; torch's sentence is
+    the one that would be said, or not given."""
+    script = random_script(seed)
+    told, findings = _told(script, monkeypatch)
+    tally["scripts"] += 1
+    if told is None:
+        return
+    going_on = _WatchGoingOn()
+    run(script, lambda: going_on)
+    true = Counter(going_on.session.refused[1:])
+    assert not Counter(told) - true
+    tally["told"] += len(told)
+    tally["true"] += true.total()
+    sentences = going_on.session.sentences
+    assert {f.torch_message for f in findings if f.ahead} <= sentences | {None}

@@ -1,0 +1,136 @@
+"""All that one backward refuses is told at once."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import unclobber
+from unclobber.evidence import ahead
+from unclobber.report import ahead_to_text
+
+
+def both(x, w, v):
+    gate, h = torch.sigmoid(x @ w), torch.tanh(x @ v)
+    out = gate * h
+    gate *= 2
+    h.add_(1)
+    return out.sum() + (gate + h).sum()
+
+
+def leaves():
+    torch.manual_seed(0)
+    return torch.randn(4, 3), *(torch.randn(3, 3, requires_grad=True) for _ in range(2))
+
+
+def told(program):
+    """The findings of a program that is refused, and the error."""
+    with pytest.raises(unclobber.InplaceError) as refused, unclobber.watch() as watched:
+        program()
+    return watched.findings, refused.value
+
+
+def test_every_overwritten_tensor_of_the_graph():
+    """The one that is refused, then the others in the order in which backward would come to them."""
+    findings, error = told(lambda: both(*leaves()).backward())
+    assert [(f.saved.operation, f.saved.expression, f.ahead) for f in findings] == [
+        ("mul", "h", False),
+        ("mul", "gate", True),
+        ("tanh", "h", True),
+        ("sigmoid", "gate", True),
+    ]
+    assert error.finding == findings[0]
+    assert str(error).endswith(ahead_to_text(findings[1:]))
+    assert all(f.torch_message for f in findings)
+
+
+def test_other_graphs_are_not_its_own():
+    """What another loss needs is that loss's backward to refuse."""
+    x, w, v = leaves()
+
+    def program():
+        h = torch.tanh(x @ v)
+        other = h.exp()
+        loss = both(x, w, v)
+        h.add_(1)
+        assert other.requires_grad
+        loss.backward()
+
+    findings, _ = told(program)
+    assert len(findings) == 4
+
+
+def test_what_backward_is_not_asked_for():
+    """``autograd.grad`` of one leaf runs only the nodes on the way to it."""
+    x, w, v = leaves()
+    findings, _ = told(lambda: torch.autograd.grad(both(x, w, v), w))
+    assert [f.saved.operation for f in findings] == ["mul", "mul", "sigmoid"]
+
+
+class Unread(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+def test_a_custom_function_that_asks_for_nothing():
+    """torch checks what a Function saved when its backward asks, so nothing is foretold."""
+    x, w, v = leaves()
+
+    def program():
+        h = x @ v
+        unread = Unread.apply(h)
+        loss = both(x, w, v) + unread.sum()
+        with torch.no_grad():
+            h.add_(1)
+        loss.backward()
+
+    findings, _ = told(program)
+    assert all(f.saved.operation in ("mul", "tanh", "sigmoid") for f in findings)
+
+
+def test_where_backward_has_been_is_not_ahead():
+    """With ``retain_graph`` the first backward was fine; only writes since then are refused."""
+    x, w, v = leaves()
+
+    def program():
+        gate, h = torch.sigmoid(x @ w), torch.tanh(x @ v)
+        loss = (gate * h).sum()
+        loss.backward(retain_graph=True)
+        gate.detach().mul_(2)
+        loss.backward()
+
+    findings, _ = told(program)
+    assert [(f.saved.operation, f.ahead) for f in findings] == [("mul", False), ("sigmoid", True)]
+    assert all(f.needed.nth == 2 for f in findings)
+
+
+def test_an_ahead_finding_that_backward_comes_to():
+    """Where the program goes on after the error, it is told as a refusal of its own."""
+    x, w, v = leaves()
+    gate, h = torch.sigmoid(x @ w), torch.tanh(x @ v)
+    with unclobber.watch() as watched:
+        out = gate * h
+        gate *= 2
+        h.add_(1)
+        for leaf in (v, w):
+            with pytest.raises(unclobber.InplaceError):
+                torch.autograd.grad((out + gate + h).sum(), leaf, retain_graph=True)
+    assert next(f.ahead for f in watched.findings if f.saved.operation == "mul") is False
+
+
+def test_a_fault_costs_the_list_alone(monkeypatch):
+    """The refusal and its story stay."""
+
+    def broken(*_):
+        raise ValueError("broken")
+
+    monkeypatch.setattr(ahead, "refused_too", broken)
+    findings, error = told(lambda: both(*leaves()).backward())
+    assert [f.ahead for f in findings] == [False]
+    assert "the same backward needs" not in str(error)

@@ -1,0 +1,153 @@
+"""One candidate edit in a report: where it is certain enough, with the right lines, and never at any cost."""
+
+from __future__ import annotations
+
+import contextlib
+import runpy
+
+import pytest
+
+import unclobber
+from unclobber.model import Edit, Report
+from unclobber.repair import _plan
+from unclobber.repair import candidates as module
+from unclobber.repair.candidates import edits_of, with_candidates
+from unclobber.repair.project import Project
+
+HEAD = "import torch\n\nw = torch.ones(3, requires_grad=True)\n"
+REFUSED = HEAD + "y = w.exp()\nz = y * w\ny *= 2  # scaled\n(z + y).sum().backward()\n"
+
+
+def reported(path, text=None):
+    """The report of a run of a script, as ``unclobber run script.py`` has it before anything is added."""
+    if text is not None:
+        path.write_bytes(text.encode())
+    with unclobber.watch() as watched:
+        with contextlib.suppress(unclobber.InplaceError):
+            runpy.run_path(str(path), run_name="__main__")
+    return Report("refused", watched.findings, command=("script.py", "--lr", "1"))
+
+
+def candidate(report, path):
+    """The first finding's edit; None where it has none."""
+    fixes = with_candidates(report, str(path)).findings[0].fixes
+    return next((fix for fix in fixes if fix.edits), None)
+
+
+def test_the_edit(tmp_path):
+    """The line to write, where, and what proves it; it stands in place of general words."""
+    path = tmp_path / "script.py"
+    report = reported(path, REFUSED)
+    first, *others = with_candidates(report, str(path)).findings[0].fixes
+    assert first.edits == (Edit(str(path), 6, "y *= 2  # scaled", "y = y * 2  # scaled"),)
+    assert (first.title, first.code) == ("write `y` into a new tensor, in line 6", "y = y * 2")
+    assert first.proved_by == "unclobber fix script.py --lr 1"
+    assert first.verified is False
+    assert "-y *= 2" in first.diff
+    assert [fix.guard for fix in others] == [True]
+
+
+def test_each_finding_has_its_own(tmp_path):
+    """Also those which backward did not come to."""
+    path = tmp_path / "script.py"
+    found = with_candidates(reported(path, REFUSED), str(path)).findings
+    assert len(found) == 2
+    assert all(any(fix.edits for fix in finding.fixes) for finding in found)
+
+
+def test_windows_line_ends_stay(tmp_path):
+    """No carriage return is lost, and none is part of a line's text."""
+    path = tmp_path / "script.py"
+    text = REFUSED.replace("\n", "\r\n")
+    (edit,) = candidate(reported(path, text), path).edits
+    assert (edit.old, edit.new) == ("y *= 2  # scaled", "y = y * 2  # scaled")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "edit"),
+    [
+        ("a\nb\nc\n", "a\nB\nc\n", (2, "b", "B")),
+        ("a\nb\n", "a\nx\nb\n", (1, "a", "a\nx")),
+        ("a\nb\n", "x\na\nb\n", (1, "a", "x\na")),
+        ("a\nb\nc\n", "a\nc\n", (1, "a\nb", "a")),
+        ("a\nb", "b", (1, "a\nb", "b")),
+        ("a\nb", "a\nb\nc", (2, "b", "b\nc")),
+    ],
+)
+def test_edits_are_whole_lines(tmp_path, old, new, edit):
+    """Lines that are put in or taken out come with the one beside them: no edit is empty."""
+    path = tmp_path / "a.py"
+    path.write_text(old)
+    (found,) = edits_of(Project(str(tmp_path)), {str(path): new})
+    assert (found.line, found.old, found.new) == edit
+    lines = old.split("\n")
+    lines[found.line - 1 : found.end_line] = found.new.split("\n")
+    assert "\n".join(lines) == new
+
+
+DOUBTFUL = {
+    "somebody else may hold it": HEAD
+    + "y = w.exp()\nkeep = [y]\nz = torch.sqrt(y.mul_(2))\ny.mul_(2)\n(z + keep[0]).sum().backward()\n",
+    "an optimizer's step": HEAD
+    + "opt = torch.optim.SGD([w], lr=1.0)\nloss = (w * w.exp()).sum()\nloss.backward(retain_graph=True)\n"
+    "opt.step()\nloss.backward()\n",
+}
+
+
+def test_an_optimizers_step_is_no_line_to_edit(tmp_path):
+    """Where to step is the user's to decide: words."""
+    path = tmp_path / "script.py"
+    report = reported(path, DOUBTFUL["an optimizer's step"])
+    fix = candidate(report, path)
+    assert fix is None or ".clone()" in fix.code
+
+
+def test_never_for_another_holder(tmp_path):
+    """Nobody loses a write by a candidate: of two ways the one is shown that hides none."""
+    path = tmp_path / "script.py"
+    fix = candidate(reported(path, DOUBTFUL["somebody else may hold it"]), path)
+    assert fix is None or "into a new tensor" not in fix.title
+
+
+def test_a_file_that_has_changed(tmp_path):
+    """What ran is not there any more: no edit of another program."""
+    path = tmp_path / "script.py"
+    report = reported(path, REFUSED)
+    path.write_text("# new\n" + REFUSED)
+    assert with_candidates(report, str(path)) == report
+
+
+def test_a_long_file_is_not_parsed(tmp_path):
+    """LibCST takes too long for a report."""
+    path = tmp_path / "script.py"
+    report = reported(path, REFUSED + "#" * module.LONGEST)
+    assert with_candidates(report, str(path)) == report
+
+
+def test_no_time_left(tmp_path, monkeypatch):
+    """After the time is over only the first finding has been looked at."""
+    monkeypatch.setattr(module, "SECONDS", 0.0)
+    path = tmp_path / "script.py"
+    found = with_candidates(reported(path, REFUSED), str(path)).findings
+    assert [any(fix.edits for fix in finding.fixes) for finding in found] == [True, False]
+
+
+def test_a_fault_leaves_the_report(tmp_path, monkeypatch):
+    """Words alone are better than no report."""
+
+    def broken(*_):
+        raise ValueError("broken")
+
+    path = tmp_path / "script.py"
+    report = reported(path, REFUSED)
+    monkeypatch.setattr(_plan, "proposals", broken)
+    assert with_candidates(report, str(path)) == report
+
+
+def test_installed_code_is_left_alone(tmp_path):
+    """What lies in ``site-packages`` is nobody's to edit."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    path = folder / "script.py"
+    report = reported(path, REFUSED)
+    assert with_candidates(report, str(tmp_path / "other.py")) == report
