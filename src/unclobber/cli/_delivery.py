@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TextIO
 
 from ..model import Report
-from ..report import FORMATS, RenderOptions
+from ..report import FORMATS, RenderOptions, suppressed_line
 from ..session.telling import rendered
 from ._errors import ReportError, UsageError
 from ._output import OutputFile, usable, write_document, write_text
@@ -79,7 +79,8 @@ class Delivery:
         text = f"{guard_line(report)}\n" if guarded else ""
         if left:
             return text + self._rendered(replace(report, findings=left), stream)
-        return text + "".join(f"unclobber: {notice}\n" for notice in report.notices)
+        said = (*report.notices, suppressed_line(report))
+        return text + "".join(f"unclobber: {notice}\n" for notice in said if notice)
 
     def _rendered(self, report: Report, stream: TextIO | None) -> str:
         text = rendered(self.render, report, options_for(stream))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..model import UnclobberError
+from ._completion import a_file
 from ._errors import UsageError
 from ._output import write_document
 from ._progress import said
@@ -74,7 +75,7 @@ class _FixCommand(click.Command):
 @click.option(
     "--format", "format_", default="text", metavar="text|json", help="How to report; text is the default."
 )
-@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, shell_complete=a_file)
 def command(
     *,
     write: bool,
