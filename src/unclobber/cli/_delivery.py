@@ -63,6 +63,7 @@ class Delivery:
                 if (stream := usable(sys.stderr, sys.__stderr__)) is not None:
                     write_text(stream, self._text(report, guarded, stream))
             elif (stream := usable(sys.__stdout__, sys.stdout)) is not None:
+                self._hint(stream)
                 write_document(stream, self._rendered(report, stream))
         except BrokenPipeError:
             raise
@@ -72,6 +73,14 @@ class Delivery:
                 "The program itself has run to its end.",
                 exit_code=fallback_code,
             ) from error
+
+    def _hint(self, stream: TextIO) -> None:
+        """Say that a document follows what the program printed, unless that is known to be nothing."""
+        if self.format == "github" or _is_empty(stream):  # annotations are to stand among other lines
+            return
+        if (beside := usable(sys.stderr, sys.__stderr__)) is not None:
+            what = f"the {self.format} report follows the program's own output on standard output"
+            write_text(beside, f"unclobber: {what}; --output FILE keeps them apart\n")
 
     def _text(self, report: Report, guarded: bool, stream: TextIO) -> str:
         """Stories of what is left, after what guard did; for a clean run what could not be seen."""
@@ -85,3 +94,11 @@ class Delivery:
     def _rendered(self, report: Report, stream: TextIO | None) -> str:
         text = rendered(self.render, report, options_for(stream))
         return text if text.endswith("\n") else f"{text}\n"
+
+
+def _is_empty(stream: TextIO) -> bool:
+    """Whether it is a file in which nothing has been written."""
+    try:
+        return stream.buffer.tell() == 0
+    except (OSError, ValueError, AttributeError):  # a pipe or a terminal
+        return False

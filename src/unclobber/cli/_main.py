@@ -64,9 +64,7 @@ def _no_command(given: str) -> str:
     return f"No such command '{given}'. {meant}"
 
 
-@click.command(
-    cls=_Table, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}
-)
+@click.command(cls=_Table, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="unclobber")
 def group() -> None:
     """In-place operations under PyTorch autograd: explained, guarded and repaired."""

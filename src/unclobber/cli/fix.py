@@ -240,7 +240,7 @@ def _sentence(text: str, *, indent: str = "") -> None:
 
 
 def _stories(report: Report) -> str:
-    from dataclasses import replace
+    from dataclasses import asdict, replace
 
     from ..report import to_text
 
@@ -249,7 +249,7 @@ def _stories(report: Report) -> str:
     for finding in report.findings:
         # The diffs are below, once.
         bare = tuple(replace(fix, diff=None) for fix in finding.fixes)
-        told.append(to_text(replace(finding, fixes=bare), width=options.width, colour=options.colour))
+        told.append(to_text(replace(finding, fixes=bare), **asdict(options)))
     return "".join(f"{story}\n\n" for story in told)
 
 

@@ -44,7 +44,14 @@ class _MemoryCommand(click.Command):
 @click.option(
     "--try", "try_", is_flag=True, help="Run again with the safe candidates in-place and compare gradients."
 )
-@click.option("--format", "format_", default="text", metavar="text|json|html", shell_complete=one_of(FORMATS), help="How to report.")
+@click.option(
+    "--format",
+    "format_",
+    default="text",
+    metavar="text|json|html",
+    shell_complete=one_of(FORMATS),
+    help="How to report.",
+)
 @click.option("--output", metavar="FILE", shell_complete=a_file, help="Write the report to FILE.")
 @click.option("-m", "as_module", is_flag=True, help="Run a module, as `python -m` does.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, shell_complete=a_file)

@@ -31,7 +31,14 @@ FORMATS = ("text", "json", "markdown")
     help="Run torch's own operation database and compare what autograd really keeps with the rules. "
     "Takes about a minute; needs the package expecttest.",
 )
-@click.option("--format", "format_", default="text", metavar="text|json|markdown", shell_complete=one_of(FORMATS), help="How to write it.")
+@click.option(
+    "--format",
+    "format_",
+    default="text",
+    metavar="text|json|markdown",
+    shell_complete=one_of(FORMATS),
+    help="How to write it.",
+)
 @click.option("--output", metavar="FILE", shell_complete=a_file, help="Write to FILE.")
 @click.argument("names", nargs=-1, metavar="OP...")
 def command(

@@ -87,8 +87,15 @@ class _RunCommand(click.Command):
     help="Tell only these codes, or those that begin so: `UC101,UC2`.",
 )
 @click.option("--ignore", metavar="CODES", multiple=True, help="Don't tell these codes.")
-@click.option("--baseline", metavar="FILE", shell_complete=a_file, help="Don't fail for the findings that FILE knows.")
-@click.option("--write-baseline", metavar="FILE", shell_complete=a_file, help="Write what is found to FILE, and don't fail for it.")
+@click.option(
+    "--baseline", metavar="FILE", shell_complete=a_file, help="Don't fail for the findings that FILE knows."
+)
+@click.option(
+    "--write-baseline",
+    metavar="FILE",
+    shell_complete=a_file,
+    help="Write what is found to FILE, and don't fail for it.",
+)
 @click.option("--exit-zero", is_flag=True, help="Exit 0 where findings alone would make it 1.")
 @click.option("-m", "as_module", is_flag=True, help="Run a module, as `python -m` does.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, shell_complete=a_file)
