@@ -2,8 +2,9 @@
 
 Ask for it with ``pytest --unclobber`` (or ``--unclobber=watch|guard|strict``), with the ini option
 ``unclobber = watch``, or for single tests with ``@pytest.mark.unclobber("guard")``. A marker beats
-the command line, the command line beats the ini file, and ``--unclobber=off`` beats all of them. What they leave
-open (``--unclobber`` alone, a marker without a mode) ``[tool.unclobber]`` in pyproject.toml says.
+the command line, the command line beats the ini file, and ``--unclobber=off`` beats all of them.
+What they leave open (``--unclobber`` alone, a marker without a mode) ``[tool.unclobber]`` in pyproject.toml
+says; it and ``# unclobber: ignore`` also say which findings are not to be told.
 
 - ``watch``: what torch refuses fails with the story in place of torch's traceback; a write that
   torch doesn't see fails the test at its end, for its gradients are wrong.
