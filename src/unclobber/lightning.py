@@ -42,7 +42,8 @@ class UnclobberCallback(WatchesTraining, *(package.Callback for package in _LIGH
     however it ended, nothing is watched any more, and ``findings`` has what was found.
 
     Args:
-        mode: ``"watch"``, ``"guard"``, or ``"strict"``, which is ``watch(strict=True)``.
+        mode: ``"watch"``, ``"guard"``, or ``"strict"``, which is ``watch(strict=True)``. None: as the
+            settings of the project say that begins the training, else ``"watch"``.
         fingerprint: As for ``watch()``.
     """
 

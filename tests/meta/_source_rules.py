@@ -10,10 +10,12 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "src" / "unclobber"
 
 _FACTS = ("model", "parsing", "torch_internals")
+_TELLING = ("judge", "report")
 ROOMS: dict[str, tuple[str, ...]] = {
     "model": (),
     "parsing": (),
     "main_module": (),
+    "settings": ("model", "parsing"),
     "torch_internals": ("model",),
     "report": ("model", "parsing"),
     "derivatives": _FACTS,
@@ -22,11 +24,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "hooks": ("torch_internals", "source", "record"),
     "evidence": (*_FACTS, "derivatives", "source", "record", "hooks"),
     "judge": _FACTS,
-    "session": ("model", "torch_internals", "source", "record", "hooks", "evidence", "judge", "report"),
+    "session": ("model", "settings", "torch_internals", "source", "record", "hooks", "evidence", *_TELLING),
     "repair": (*_FACTS, "main_module", "derivatives", "source", "record", "session"),
     "memory": (*_FACTS, "derivatives", "source"),
-    "integrations": ("model", "session", "report"),
-    "cli": ("model", "main_module", "derivatives", "judge", "report", "session", "repair", "memory"),
+    "integrations": ("model", "settings", "session", "report"),
+    "cli": ("model", "main_module", "settings", "derivatives", *_TELLING, "session", "repair", "memory"),
 }
 """For each room the rooms that it may import; each of them stands above it."""
 FRONT = {
@@ -36,7 +38,7 @@ FRONT = {
     "transformers": ("model", "integrations"),
 }
 """The files beside the rooms: nothing private among them."""
-WITHOUT_TORCH = {"model", "parsing", "main_module", "report", "judge"}
+WITHOUT_TORCH = {"model", "parsing", "main_module", "settings", "report", "judge"}
 
 
 def room_of(module: str) -> str:

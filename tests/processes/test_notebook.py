@@ -33,6 +33,14 @@ CELLS = {
     "names": "%%unclobber\nfrom math import pi\n[name for name in ('pi', 'forward') if name in globals()]",
     "audit": "unclobber.audit(lambda: forward(w).backward())",
     "finding": "unclobber.audit(lambda: forward(w).backward()).findings[0]",
+    "ignored": "%%unclobber\ny = w.exp()\ny.data.zero_()  # unclobber: ignore\ny.sum().backward()",
+    "settings": (
+        "import os, pathlib, tempfile\nhome = os.getcwd()\nos.chdir(tempfile.mkdtemp())\n"
+        "_ = pathlib.Path('pyproject.toml').write_text('[tool.unclobber]\\nguard = true\\nstrict = true\\n')"
+    ),
+    "guarded by settings": "%%unclobber\ny = w.sigmoid()\ny.data.zero_()\ny.sum().backward()",
+    "strict by settings": "%%unclobber --no-guard\ny = w.sigmoid()\ny.data.zero_()\ny.sum().backward()",
+    "home": "os.chdir(home)",
     "unload": "%unload_ext unclobber\n%unclobber",
 }
 
@@ -111,6 +119,13 @@ def test_silent_writes_are_shown_and_strict_stops(cells):
     assert "error[UC102]" in text_of(cells["silent"])
     assert not [o for o in cells["silent"] if o.output_type == "error"]
     assert error_of(cells["strict"])[1].startswith("InplaceError: UC102 saved-overwritten-silently In[8]:3 ")
+
+
+def test_comments_and_settings_count(cells):
+    """Those of the cell, and those of the working directory's project where the magic's line is silent."""
+    assert "1 finding is suppressed: 1 by comment" in text_of(cells["ignored"])
+    assert "guard handed backward the value" in text_of(cells["guarded by settings"])
+    assert error_of(cells["strict by settings"])[0] == "InplaceError"
 
 
 def test_a_line(cells):

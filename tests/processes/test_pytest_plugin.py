@@ -298,3 +298,45 @@ def test_the_command_runs_pytest(pytester):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "1 passed" in done.stdout
+
+
+IGNORED = """
+    import torch
+
+    def test_ignored():
+        y = torch.ones(3, requires_grad=True).exp()
+        y.data.zero_()  {comment}
+        y.sum().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("comment", "settings", "mode"),
+    [
+        ("# unclobber: ignore[UC102]", "", "--unclobber"),
+        ("# unclobber: ignore", "", "--unclobber=strict"),
+        ("", 'ignore = ["UC102"]', "--unclobber"),
+    ],
+)
+def test_suppressed_findings_are_only_counted(pytester, comment, settings, mode):
+    """Comments and the settings of the test's project count, as in a run of the command."""
+    pytester.makepyprojecttoml(f"[tool.unclobber]\n{settings}\n")
+    done = run(pytester, mode, tests=IGNORED.format(comment=comment))
+    done.assert_outcomes(passed=1)
+    done.stdout.fnmatch_lines(["unclobber: 1 test watched, no findings, 1 suppressed"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "word", "passed"),
+    [("guard = true", "--unclobber", 1), ("guard = true", "--unclobber=watch", 0), ("", "--unclobber", 0)],
+)
+def test_the_settings_say_how_where_nothing_else_does(pytester, settings, word, passed):
+    """``--unclobber`` alone leaves the mode to them; a mode that is named beats them."""
+    pytester.makepyprojecttoml(f"[tool.unclobber]\n{settings}\n")
+    run(pytester, word, tests=IGNORED.format(comment="")).assert_outcomes(passed=passed, failed=1 - passed)
+
+
+def test_wrong_settings_are_named(pytester):
+    pytester.makepyprojecttoml("[tool.unclobber]\nstrct = true\n")
+    done = run(pytester, "--unclobber", tests=IGNORED.format(comment=""))
+    done.stdout.fnmatch_lines(["*there is no key `strct` in *did you mean `strict`*"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import runpy
 
 import pytest
 
@@ -118,3 +119,23 @@ def test_a_wrong_mode():
     with pytest.raises(unclobber.UnclobberError, match="mode is 'gaurd': the modes are watch, guard, strict"):
         Callback("gaurd")
     gc.collect()
+
+
+@pytest.mark.parametrize(
+    ("settings", "arguments", "expected"),
+    [
+        ("guard = true", {}, ("guard", False, 0.0)),
+        ("strict = true\nfingerprint = 0.5", {}, ("watch", True, 0.5)),
+        ("guard = true\nfingerprint = 0.5", {"mode": "strict", "fingerprint": 0.0}, ("watch", True, 0.0)),
+        ("", {}, ("watch", False, 0.0)),
+    ],
+)
+def test_settings_say_what_the_callback_leaves_open(tmp_path, settings, arguments, expected):
+    """Those of the project of the file that begins the training."""
+    (tmp_path / "pyproject.toml").write_text(f"[tool.unclobber]\n{settings}\n")
+    (tmp_path / "train.py").write_text("def train(trainer):\n    return trainer.fit()\n")
+    train = runpy.run_path(str(tmp_path / "train.py"))["train"]
+    callback = Callback(**arguments)
+    train(Trainer(callback))
+    session = callback._training._last
+    assert (session.policy, session.strict, session.fingerprint) == expected

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TextIO
 
 from ..model import Report
-from ..report import FORMATS, RenderOptions
+from ..report import FORMATS, RenderOptions, suppressed_line
 from ..session.telling import rendered
 from ._errors import ReportError, UsageError
 from ._output import OutputFile, usable, write_document, write_text
@@ -63,6 +63,7 @@ class Delivery:
                 if (stream := usable(sys.stderr, sys.__stderr__)) is not None:
                     write_text(stream, self._text(report, guarded, stream))
             elif (stream := usable(sys.__stdout__, sys.stdout)) is not None:
+                self._hint(stream)
                 write_document(stream, self._rendered(report, stream))
         except BrokenPipeError:
             raise
@@ -73,14 +74,31 @@ class Delivery:
                 exit_code=fallback_code,
             ) from error
 
+    def _hint(self, stream: TextIO) -> None:
+        """Say that a document follows what the program printed, unless that is known to be nothing."""
+        if self.format == "github" or _is_empty(stream):  # annotations are to stand among other lines
+            return
+        if (beside := usable(sys.stderr, sys.__stderr__)) is not None:
+            what = f"the {self.format} report follows the program's own output on standard output"
+            write_text(beside, f"unclobber: {what}; --output FILE keeps them apart\n")
+
     def _text(self, report: Report, guarded: bool, stream: TextIO) -> str:
         """Stories of what is left, after what guard did; for a clean run what could not be seen."""
         left = unrepaired(report)
         text = "".join(f"{line}\n" for line in [guard_line(report), *guard_places(report)] if guarded)
         if left:
             return text + self._rendered(replace(report, findings=left), stream)
-        return text + "".join(f"unclobber: {notice}\n" for notice in report.notices)
+        said = (*report.notices, suppressed_line(report))
+        return text + "".join(f"unclobber: {notice}\n" for notice in said if notice)
 
     def _rendered(self, report: Report, stream: TextIO | None) -> str:
         text = rendered(self.render, report, options_for(stream))
         return text if text.endswith("\n") else f"{text}\n"
+
+
+def _is_empty(stream: TextIO) -> bool:
+    """Whether it is a file in which nothing has been written."""
+    try:
+        return stream.buffer.tell() == 0
+    except (OSError, ValueError, AttributeError):  # a pipe or a terminal
+        return False

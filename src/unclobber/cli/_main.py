@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -13,6 +14,10 @@ import click
 
 from ..model import VERSION, UnclobberError
 from ._errors import InternalError
+from ._program import is_the_programs
+
+_COMPLETE = "_UNCLOBBER_COMPLETE"
+"""What a shell's completion sets; click writes its script and its answers."""
 
 COMMANDS: dict[str, str] = {
     "run": "Run a script or module and explain overwritten saved tensors.",
@@ -30,6 +35,13 @@ class _Table(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            ctx.fail(_no_command(args[0]))
+        return super().resolve_command(ctx, args)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
@@ -43,7 +55,16 @@ class _Table(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.command(cls=_Table, no_args_is_help=False)
+def _no_command(given: str) -> str:
+    """That there is no such command, and what was meant."""
+    if given.endswith(".py") or os.path.isfile(given):
+        return f"No such command '{given}'. Did you mean `unclobber run {given}`?"
+    close = get_close_matches(given.lower(), COMMANDS, 1)
+    meant = f"Did you mean `{close[0]}`?" if close else f"The commands are {', '.join(COMMANDS)}."
+    return f"No such command '{given}'. {meant}"
+
+
+@click.command(cls=_Table, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="unclobber")
 def group() -> None:
     """In-place operations under PyTorch autograd: explained, guarded and repaired."""
@@ -56,6 +77,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         KeyboardInterrupt: A watched program was interrupted and has been reported; the interpreter
             then ends as it does for that program alone.
     """
+    if (instruction := os.environ.get(_COMPLETE)) is not None:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(group, {}, "unclobber", _COMPLETE, instruction)
     try:
         # Not `group.main`: it turns a KeyboardInterrupt, which here is the watched program's, into its own.
         with group.make_context("unclobber", list(sys.argv[1:] if argv is None else argv)) as context:
@@ -67,6 +92,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UnclobberError as error:
         _complain(str(error))
         return error.exit_code
+    except KeyboardInterrupt as interrupt:
+        if is_the_programs(interrupt):
+            raise
+        _complain("interrupted")
+        return 130
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        return 2
     except click.UsageError as error:
         _complain(_usage_text(error))
         return 2

@@ -17,8 +17,12 @@ class OutputFile:
     path: str
 
     @classmethod
-    def at(cls, given: str) -> OutputFile:
+    def at(cls, given: str, option: str = "--output") -> OutputFile:
         """Try whether a report can be written there, before the program has cost any time.
+
+        Args:
+            given: The path.
+            option: What it was given by.
 
         Raises:
             UsageError: It can't.
@@ -37,9 +41,10 @@ class OutputFile:
                 os.close(os.open(file._partial(), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
                 os.unlink(file._partial())
         except OSError as error:
+            what = "the report" if option == "--output" else "the baseline"
             raise UsageError(
-                f"can't write the report to {given}: {(error.strerror or str(error)).lower()}",
-                "Give --output a file in a directory that exists and that you may write to.",
+                f"can't write {what} to {given}: {(error.strerror or str(error)).lower()}",
+                f"Give {option} a file in a directory that exists and that you may write to.",
             ) from None
         return file
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from ..model import Finding, Report, Site, Totals
+from ..model import Finding, Report, Site, Suppressed, Totals
 
 Who = TypeVar("Who", bound=Hashable)
 
@@ -22,6 +22,18 @@ def joined(
             same.append(finding)
     for finders, same in by_places.values():
         yield same[0], tuple(finders), same
+
+
+def joined_suppressed(
+    found: Iterable[tuple[Who, Iterable[Suppressed]]], told: Iterable[Finding]
+) -> Iterator[tuple[Suppressed, tuple[Who, ...]]]:
+    """Each suppressed finding once, with all who have it; without those that one of them tells."""
+    listed = [(who, tuple(suppressed)) for who, suppressed in found]
+    by = {id(one.finding): one.by for _, suppressed in listed for one in suppressed}
+    there = {places(finding) for finding in told}
+    for finding, finders, _ in joined((who, [one.finding for one in each]) for who, each in listed):
+        if places(finding) not in there:
+            yield Suppressed(finding, by[id(finding)]), finders
 
 
 def places(finding: Finding) -> Hashable:

@@ -16,6 +16,8 @@ from ._errors import UsageError
 from ._target import Target
 from ._tracebacks import is_default_hook, show
 
+_PROGRAMS = "the watched program was interrupted"
+
 _AFTER_A_FAILURE = 3.0
 """Seconds that the end of a failed program waits for processes that it started."""
 
@@ -114,7 +116,12 @@ def die_interrupted() -> NoReturn:
         sys.excepthook = before
 
     sys.excepthook = silent
-    raise KeyboardInterrupt
+    raise KeyboardInterrupt(_PROGRAMS)
+
+
+def is_the_programs(interrupt: KeyboardInterrupt) -> bool:
+    """Whether Ctrl-C has ended the watched program and been shown, not a step of ours."""
+    return interrupt.args == (_PROGRAMS,)
 
 
 def _exit_code(code: object) -> int:

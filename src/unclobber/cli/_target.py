@@ -21,6 +21,10 @@ class Target(Protocol):
 
     arguments: tuple[str, ...]
 
+    @property
+    def folder(self) -> str:
+        """Where its project's settings are looked for, and upward from there."""
+
     def prepare(self) -> None:
         """Find what can be found before anything of the program runs.
 
@@ -43,6 +47,10 @@ class Script:
     path: str
     arguments: tuple[str, ...] = ()
     _code: CodeType | None = field(default=None, repr=False)
+
+    @property
+    def folder(self) -> str:
+        return os.path.dirname(os.path.abspath(self.path))
 
     def prepare(self) -> None:
         if os.path.isdir(self.path):
@@ -78,6 +86,10 @@ class Module:
 
     name: str
     arguments: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> str:
+        return os.getcwd()
 
     def prepare(self) -> None:
         first_on_path(os.getcwd())

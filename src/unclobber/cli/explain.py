@@ -8,6 +8,8 @@ import click
 
 from ..judge.pages import page, pages, to_plain
 from ..model import CODES
+from ..settings import codes
+from ._completion import one_of
 from ._errors import UsageError
 from ._output import write_text
 from ._terminal import options_for
@@ -17,11 +19,11 @@ _WIDEST = 100
 
 
 @click.command(context_settings={"max_content_width": 100})
-@click.argument("code", required=False, metavar="[CODE]")
+@click.argument("code", required=False, metavar="[CODE]", shell_complete=one_of(CODES))
 def command(*, code: str | None) -> int:
     """Explain a code: a program that fails, what torch says, why, and the repaired program.
 
-    CODE is such as UC101, or its name, such as saved-overwritten. Without it all codes are listed.
+    CODE is such as UC101 or 101, or its name, such as saved-overwritten. Without it all codes are listed.
     """
     if code is None:
         write_text(sys.stdout, _listed())
@@ -33,8 +35,11 @@ def command(*, code: str | None) -> int:
 def _known(given: str) -> str:
     by_name = {entry.name: code for code, entry in CODES.items()}
     code = by_name.get(given.lower(), given.upper())
+    code = f"UC{code}" if code.isdecimal() else code
     if code not in CODES:
-        raise UsageError(f"there is no code {given!r}", f"The codes are {', '.join(CODES)}.")
+        meant = codes.meant(given)
+        hint = f"Did you mean {meant}? " if meant else ""
+        raise UsageError(f"there is no code {given!r}", f"{hint}The codes are {', '.join(CODES)}.")
     return code
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..model import UnclobberError
+from ._completion import a_file
 from ._errors import UsageError
 from ._output import write_document
 from ._progress import said
@@ -74,7 +75,7 @@ class _FixCommand(click.Command):
 @click.option(
     "--format", "format_", default="text", metavar="text|json", help="How to report; text is the default."
 )
-@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, shell_complete=a_file)
 def command(
     *,
     write: bool,
@@ -239,7 +240,7 @@ def _sentence(text: str, *, indent: str = "") -> None:
 
 
 def _stories(report: Report) -> str:
-    from dataclasses import replace
+    from dataclasses import asdict, replace
 
     from ..report import to_text
 
@@ -248,7 +249,7 @@ def _stories(report: Report) -> str:
     for finding in report.findings:
         # The diffs are below, once.
         bare = tuple(replace(fix, diff=None) for fix in finding.fixes)
-        told.append(to_text(replace(finding, fixes=bare), width=options.width, colour=options.colour))
+        told.append(to_text(replace(finding, fixes=bare), **asdict(options)))
     return "".join(f"{story}\n\n" for story in told)
 
 

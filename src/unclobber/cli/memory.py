@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ._completion import a_file, one_of
 from ._errors import ReportError, UsageError
 from ._output import OutputFile, usable, write_document, write_text
 from ._program import die_interrupted, run
@@ -43,10 +44,17 @@ class _MemoryCommand(click.Command):
 @click.option(
     "--try", "try_", is_flag=True, help="Run again with the safe candidates in-place and compare gradients."
 )
-@click.option("--format", "format_", default="text", metavar="text|json|html", help="How to report.")
-@click.option("--output", metavar="FILE", help="Write the report to FILE.")
+@click.option(
+    "--format",
+    "format_",
+    default="text",
+    metavar="text|json|html",
+    shell_complete=one_of(FORMATS),
+    help="How to report.",
+)
+@click.option("--output", metavar="FILE", shell_complete=a_file, help="Write the report to FILE.")
 @click.option("-m", "as_module", is_flag=True, help="Run a module, as `python -m` does.")
-@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, shell_complete=a_file)
 def command(
     *,
     step: int,
@@ -117,6 +125,10 @@ class _Until:
 
     target: Target
     arguments: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> str:
+        return self.target.folder
 
     def prepare(self) -> None:
         self.target.prepare()

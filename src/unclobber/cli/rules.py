@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..model import UnclobberError
+from ._completion import a_file, one_of
 from ._errors import UsageError
 from ._output import OutputFile, write_document, write_text
 from ._progress import progress
@@ -30,8 +31,15 @@ FORMATS = ("text", "json", "markdown")
     help="Run torch's own operation database and compare what autograd really keeps with the rules. "
     "Takes about a minute; needs the package expecttest.",
 )
-@click.option("--format", "format_", default="text", metavar="text|json|markdown", help="How to write it.")
-@click.option("--output", metavar="FILE", help="Write to FILE.")
+@click.option(
+    "--format",
+    "format_",
+    default="text",
+    metavar="text|json|markdown",
+    shell_complete=one_of(FORMATS),
+    help="How to write it.",
+)
+@click.option("--output", metavar="FILE", shell_complete=a_file, help="Write to FILE.")
 @click.argument("names", nargs=-1, metavar="OP...")
 def command(
     *, everything: bool, check: bool, format_: str, output: str | None, names: tuple[str, ...]

@@ -9,9 +9,12 @@ import click
 
 from ..model import UnclobberError
 from ..report import FORMATS
+from ..settings.pyproject import settings_for
+from ._completion import a_file, one_of
 from ._delivery import Delivery
 from ._errors import InternalError
 from ._program import ProgramEnd, die_interrupted, run, wait_for_children, wait_for_threads
+from ._suppression import RunSuppression
 from ._target import target_of
 from ._torch import require_torch
 from ._verdict import complete, unrepaired
@@ -49,15 +52,22 @@ class _RunCommand(click.Command):
     The program's output stays as it is. The text report goes to stderr and ends in one greppable line that
     starts with `SUMMARY:`; the other formats go to stdout after the program's own output, and --output sends
     any format to a file.
+
+    What the options leave open `[tool.unclobber]` says, in the nearest pyproject.toml above the script that
+    has it, and `# unclobber: ignore[UC102]` on the line of a write takes its finding back. What torch refuses
+    can't be suppressed.
     """,
 )
-@click.option("--guard", is_flag=True, help="Give backward the values that were saved; the program runs on.")
-@click.option("--strict", is_flag=True, help="Stop at writes that torch doesn't see, too.")
+@click.option(
+    "--guard/--no-guard",
+    default=None,
+    help="Give backward the values that were saved; the program runs on.",
+)
+@click.option("--strict/--no-strict", default=None, help="Stop at writes that torch doesn't see, too.")
 @click.option(
     "--fingerprint",
     type=click.FloatRange(0, 1),
     metavar="[=RATE]",
-    default=0.0,
     help="Compare the values of this share of saved tensors at backward (all of them without =RATE): finds "
     "writes that nothing else sees, such as from a raw pointer.",
 )
@@ -66,19 +76,40 @@ class _RunCommand(click.Command):
     "format_",
     default="text",
     metavar="|".join(FORMATS),
+    shell_complete=one_of(FORMATS),
     help="How to report; text is the default.",
 )
-@click.option("--output", metavar="FILE", help="Write the report to FILE.")
+@click.option("--output", metavar="FILE", shell_complete=a_file, help="Write the report to FILE.")
+@click.option(
+    "--select",
+    metavar="CODES",
+    multiple=True,
+    help="Tell only these codes, or those that begin so: `UC101,UC2`.",
+)
+@click.option("--ignore", metavar="CODES", multiple=True, help="Don't tell these codes.")
+@click.option(
+    "--baseline", metavar="FILE", shell_complete=a_file, help="Don't fail for the findings that FILE knows."
+)
+@click.option(
+    "--write-baseline",
+    metavar="FILE",
+    shell_complete=a_file,
+    help="Write what is found to FILE, and don't fail for it.",
+)
 @click.option("--exit-zero", is_flag=True, help="Exit 0 where findings alone would make it 1.")
 @click.option("-m", "as_module", is_flag=True, help="Run a module, as `python -m` does.")
-@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, shell_complete=a_file)
 def command(
     *,
-    guard: bool,
-    strict: bool,
-    fingerprint: float,
+    guard: bool | None,
+    strict: bool | None,
+    fingerprint: float | None,
     format_: str,
     output: str | None,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    baseline: str | None,
+    write_baseline: str | None,
     exit_zero: bool,
     as_module: bool,
     words: tuple[str, ...],
@@ -90,17 +121,29 @@ def command(
     delivery = Delivery.of(format_, output)
     target = target_of(words, as_module, "run")
     target.prepare()
+    settings = settings_for(target.folder)
+    guard = settings.guard if guard is None else guard
+    suppression = RunSuppression.of(
+        settings, select=select, ignore=ignore, baseline=baseline, write_baseline=write_baseline
+    )
     require_torch()
+    from ..session.loaded import LoadedFiles
     from ..session.session import Session
     from .children._gather import Children
 
     shown = ("-m", *words) if as_module else words
     session = Session(
-        "guard" if guard else "watch", strict=strict, fingerprint=fingerprint, command=shown, warn=False
+        "guard" if guard else "watch",
+        strict=settings.strict if strict is None else strict,
+        fingerprint=settings.fingerprint if fingerprint is None else fingerprint,
+        command=shown,
+        warn=False,
+        suppression=suppression.suppression(),
     )
     script = None if as_module else os.path.abspath(words[0])
     process = os.getpid()
-    children = Children(session, told_beside=delivery.on_stderr)
+    children = Children(session, suppression, told_beside=delivery.on_stderr)
+    loaded = LoadedFiles()
     uncaught: list[Finding] = []
 
     def is_finding(error: BaseException) -> bool:
@@ -116,11 +159,14 @@ def command(
     def tell(ending: ProgramEnd) -> int:
         report = session.report(script_failed=ending.failed)
         report = complete(report, uncaught, ending, exit_zero=exit_zero)
-        report = complete(children.gather(report, failed=ending.failed), (), ending, exit_zero=exit_zero)
+        report = children.gather(report, failed=ending.failed)
+        report = suppression.without_known(report, uncaught, failed=ending.failed)
+        report = complete(report, (), ending, exit_zero=exit_zero)
         whole = report if ranks is None else ranks.gather(report, ending)
         if whole is not None and not ending.terminated:
             whole = _with_candidates(whole, script)
         if whole is not None:
+            whole = suppression.finished(whole, loaded.of_program(), ending)
             delivery.deliver(whole, guarded=guard, fallback_code=ending.exit_code)
         return report.exit_code
 

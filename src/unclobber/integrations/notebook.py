@@ -30,6 +30,8 @@ from ..model import PACKAGE, Finding, Frame, Report, Site, asked
 from ..report import ReportDisplay
 from ..session.session import Session
 from ..session.telling import error_of, line_of
+from ..settings import ProjectSettings, SettingsError, Suppression
+from ..settings.pyproject import settings_for
 
 Shell = Any
 """An ``InteractiveShell``. Its methods have no types, or those of their decorators."""
@@ -61,9 +63,11 @@ def unload(shell: Shell) -> None:
 
 @dataclass(frozen=True)
 class _Options:
-    guard: bool = False
-    strict: bool = False
-    fingerprint: float = 0.0
+    """What the magic's line says; None where it leaves that to the settings."""
+
+    guard: bool | None = None
+    strict: bool | None = None
+    fingerprint: float | None = None
 
 
 def parse(line: str) -> tuple[_Options, str]:
@@ -73,20 +77,29 @@ def parse(line: str) -> tuple[_Options, str]:
         UsageError: There is no such option, or its value is wrong.
     Example:
         >>> parse("--guard step(x) --strict")
-        (_Options(guard=True, strict=False, fingerprint=0.0), 'step(x) --strict')
+        (_Options(guard=True, strict=None, fingerprint=None), 'step(x) --strict')
     """
     options, rest = _Options(), line.strip()
     while rest.startswith("--"):
         word, _, rest = rest.partition(" ")
         rest = rest.lstrip()
         name, _, value = word.partition("=")
-        if word in ("--guard", "--strict"):
-            options = replace(options, **{word[2:]: True})
+        if word in ("--guard", "--strict", "--no-guard", "--no-strict"):
+            switch = word[2:].removeprefix("no-")
+            options = replace(options, **{switch: word == f"--{switch}"})
         elif name == "--fingerprint":
             options = replace(options, fingerprint=_share(value) if "=" in word else 1.0)
         else:
             raise UsageError(f"there is no option {word}: {_USAGE}")
     return options, rest
+
+
+def _settings() -> ProjectSettings:
+    """Those of the working directory's project, which is where a notebook lies."""
+    try:
+        return settings_for(os.getcwd())
+    except SettingsError as error:
+        raise UsageError(str(error)) from None
 
 
 def _share(value: str) -> float:
@@ -147,11 +160,14 @@ class Magics:
         return statements, last and shell.compile(ast.Interactive([last]), name, "single")
 
     def _run(self, options: _Options, statements: Any, last: Any) -> None:
+        settings = _settings()
+        share = options.fingerprint
         session = Session(
-            "guard" if options.guard else "watch",
-            strict=options.strict,
-            fingerprint=options.fingerprint,
+            "guard" if (settings.guard if options.guard is None else options.guard) else "watch",
+            strict=settings.strict if options.strict is None else options.strict,
+            fingerprint=settings.fingerprint if share is None else share,
             warn=False,  # silent writes are displayed below
+            suppression=Suppression(settings),
         )
         finding = None
         try:

@@ -3,6 +3,8 @@
 Ask for it with ``pytest --unclobber`` (or ``--unclobber=watch|guard|strict``), with the ini option
 ``unclobber = watch``, or for single tests with ``@pytest.mark.unclobber("guard")``. A marker beats
 the command line, the command line beats the ini file, and ``--unclobber=off`` beats all of them.
+What they leave open (``--unclobber`` alone, a marker without a mode) ``[tool.unclobber]`` in pyproject.toml
+says; it and ``# unclobber: ignore`` also say which findings are not to be told.
 
 - ``watch``: what torch refuses fails with the story in place of torch's traceback; a write that
   torch doesn't see fails the test at its end, for its gradients are wrong.
@@ -19,13 +21,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
 if TYPE_CHECKING:
     from ..model import Finding
     from ..session.session import Session
+    from ..settings import ProjectSettings
 
 MODES = ("watch", "guard", "strict", "off")
 
@@ -42,22 +45,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """
     group = parser.getgroup("unclobber", "in-place operations under PyTorch autograd")
     texts = {
+        "on": "watch, strict or guard, as [tool.unclobber] says; else watch",
         "watch": "explain overwritten saved tensors; silently wrong gradients fail the test",
         "guard": "give backward the values that were saved",
         "strict": "like watch, and raise at once where torch would be silent",
         "off": "watch nothing, whatever the ini file and markers say",
     }
-    for mode in MODES:
-        names = ("--unclobber", "--unclobber=watch") if mode == "watch" else (f"--unclobber={mode}",)
-        group.addoption(*names, action="store_const", const=mode, dest="unclobber", help=texts[mode])
+    for mode, text in texts.items():
+        name = "--unclobber" if mode == "on" else f"--unclobber={mode}"
+        group.addoption(name, action="store_const", const=mode, dest="unclobber", help=text)
     parser.addini(
         "unclobber", "how tests are run that no marker says it of: watch, guard, strict or off", default=""
     )
     parser.addini(
         "unclobber_fingerprint",
         "share of saved tensors (0 to 1) whose values are compared at backward, to find writes that "
-        "nothing else sees",
-        default="0",
+        "nothing else sees; as [tool.unclobber] says if not set",
+        default="",
     )
 
 
@@ -69,7 +73,8 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     if config.getini("unclobber"):
         _checked(config.getini("unclobber"), "the ini option unclobber")
-    _share(config.getini("unclobber_fingerprint"), "the ini option unclobber_fingerprint")
+    if config.getini("unclobber_fingerprint"):
+        _share(config.getini("unclobber_fingerprint"), "the ini option unclobber_fingerprint")
 
 
 def _checked(mode: Any, where: str) -> str:
@@ -88,18 +93,44 @@ def _share(value: Any, where: str) -> float:
     return share
 
 
-def _wanted(item: pytest.Item) -> tuple[str, float] | None:
-    """Mode and fingerprint for a test, None where it is to run as it is."""
+class _Wanted(NamedTuple):
+    """How a test is to be run."""
+
+    mode: str
+    fingerprint: float
+    settings: ProjectSettings
+
+
+def _wanted(item: pytest.Item) -> _Wanted | None:
+    """How a test is to be watched, None where it is to run as it is."""
     given = item.config.getoption("unclobber", None)
     default = given or item.config.getini("unclobber") or "off"
     marker = item.get_closest_marker("unclobber")
     if given == "off" or (marker is None and default == "off"):
         return None
     share = item.config.getini("unclobber_fingerprint")
-    mode = "watch" if default == "off" else default
+    mode = "on" if default == "off" else default
     if marker is not None:
         mode, share = _of_marker(item, marker, mode, share)
-    return None if mode == "off" else (mode, _share(share, f"fingerprint at {item.nodeid}"))
+    if mode == "off":
+        return None
+    settings = _settings(item)
+    return _Wanted(
+        settings.mode if mode == "on" else mode,
+        settings.fingerprint if share == "" else _share(share, f"fingerprint at {item.nodeid}"),
+        settings,
+    )
+
+
+def _settings(item: pytest.Item) -> ProjectSettings:
+    """Those of the project that the test's file belongs to."""
+    from ..settings import SettingsError
+    from ..settings.pyproject import settings_for
+
+    try:
+        return settings_for(str(item.path.parent))
+    except SettingsError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def _of_marker(item: pytest.Item, marker: pytest.Mark, mode: str, share: Any) -> tuple[str, Any]:
@@ -122,24 +153,33 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if wanted is None:
         return (yield)
     from ..session.session import Session
+    from ..settings import Suppression
 
-    mode, share = wanted
+    mode = wanted.mode
     session = Session(
-        "guard" if mode == "guard" else "watch", strict=mode == "strict", fingerprint=share, warn=False
+        "guard" if mode == "guard" else "watch",
+        strict=mode == "strict",
+        fingerprint=wanted.fingerprint,
+        warn=False,
+        suppression=Suppression(wanted.settings),
     )
     try:
         with session:
             try:
                 result = yield
             except BaseException as error:
-                found = session.finding_for(error)
-                item.stash[_findings] = (found,) if found is not None else ()
+                ending = session.finding_for(error)
+                item.stash[_findings] = (ending,) if ending is not None else ()
                 raise
         _fail_for_silent(item, session)
     finally:
-        codes = sorted(finding.code for finding in session.findings)
-        repaired = sum(finding.repaired for finding in session.findings)
-        item.stash[_watched] = {"mode": mode, "codes": codes, "repaired": repaired}
+        found = session.unsuppressed
+        item.stash[_watched] = {
+            "mode": mode,
+            "codes": sorted(finding.code for finding in found),
+            "repaired": sum(finding.repaired for finding in found),
+            "suppressed": len(session.findings) - len(found),
+        }
     return result
 
 
@@ -151,7 +191,7 @@ def _fail_for_silent(item: pytest.Item, session: Session) -> None:
     """
     if session.strict:
         return
-    wrong = [f for f in session.findings if f.severity == "error" and not (f.repaired or f.harmless)]
+    wrong = [f for f in session.unsuppressed if f.severity == "error" and not (f.repaired or f.harmless)]
     silent = [f for f in wrong if f.torch_message is None and not f.ahead]
     if not silent:
         return
@@ -191,11 +231,13 @@ def _summary(watched: list[dict[str, Any]]) -> str:
     """``unclobber: 12 tests, 2 findings in 1 of them (UC101: 2)``."""
     tests = f"{len(watched)} test{'s' * (len(watched) != 1)}"
     codes = Counter(code for one in watched for code in one["codes"])
+    suppressed = sum(one["suppressed"] for one in watched)
+    rest = f", {suppressed} suppressed" if suppressed else ""
     if not codes:
-        return f"unclobber: {tests} watched, no findings"
+        return f"unclobber: {tests} watched, no findings{rest}"
     count = sum(codes.values())
     hit = sum(bool(one["codes"]) for one in watched)
     each = ", ".join(f"{code}: {number}" for code, number in sorted(codes.items()))
     text = f"unclobber: {tests} watched, {count} finding{'s' * (count != 1)} in {hit} ({each})"
     repaired = sum(one["repaired"] for one in watched)
-    return f"{text}, {repaired} repaired by guard" if repaired else text
+    return (f"{text}, {repaired} repaired by guard" if repaired else text) + rest

@@ -17,7 +17,9 @@ from typing import Any, Literal, get_args
 
 from ..model import Finding, UnclobberError
 from ..session.contexts import Watching
+from ..session.entered import settings_here
 from ..session.session import Session
+from ..settings import Suppression
 
 Mode = Literal["watch", "guard", "strict"]
 
@@ -25,7 +27,7 @@ Mode = Literal["watch", "guard", "strict"]
 class Training(Watching):
     """The context of one training."""
 
-    def __init__(self, mode: Mode, fingerprint: float) -> None:
+    def __init__(self, mode: Mode | None, fingerprint: float | None) -> None:
         super().__init__()
         self._mode = mode
         self._fingerprint = fingerprint
@@ -34,8 +36,14 @@ class Training(Watching):
         """Whether the trainer's hooks began it, and have to end it."""
 
     def _make(self) -> Session:
-        policy: Literal["guard", "watch"] = "guard" if self._mode == "guard" else "watch"
-        return Session(policy, strict=self._mode == "strict", fingerprint=self._fingerprint)
+        settings = settings_here()
+        mode = self._mode or settings.mode
+        return Session(
+            "guard" if mode == "guard" else "watch",
+            strict=mode == "strict",
+            fingerprint=settings.fingerprint if self._fingerprint is None else self._fingerprint,
+            suppression=Suppression(settings),
+        )
 
     @property
     def peak_bytes(self) -> int:
@@ -47,8 +55,8 @@ class WatchesTraining:
 
     _training: Training | None = None
 
-    def __init__(self, mode: Mode = "watch", *, fingerprint: float = 0.0) -> None:
-        if mode not in get_args(Mode):
+    def __init__(self, mode: Mode | None = None, *, fingerprint: float | None = None) -> None:
+        if mode is not None and mode not in get_args(Mode):
             raise UnclobberError(f"mode is {mode!r}: the modes are {', '.join(get_args(Mode))}")
         self.mode = mode
         self.fingerprint = fingerprint

@@ -10,12 +10,13 @@ from ._errors import InplaceError, SilentWriteWarning, UnclobberError
 from ._evidence import Evidence, GradientMemory
 from ._finding import Edit, Finding, Fix
 from ._need import Need
-from ._overwriting import culprit, overwrites, touching
+from ._overwriting import culprit, overwrites, touching, written_at
 from ._ranks import ProcessEnd, RankEnd
 from ._refusal import FreedEvidence, ModuleHook, RefusalEvidence, StaleEvidence
 from ._report import Outcome, Report, Totals
 from ._save import Save
 from ._site import Extent, Frame, Site
+from ._suppressed import Suppressed, SuppressedBy
 from ._write import PastCounter, Reached, Write
 from .codes import CODES, Code, Reading, Severity, Stage, Subject, Variant
 from .faults import asked
@@ -51,6 +52,8 @@ __all__ = [
     "Stage",
     "StaleEvidence",
     "Subject",
+    "Suppressed",
+    "SuppressedBy",
     "Totals",
     "UnclobberError",
     "Variant",
@@ -60,4 +63,5 @@ __all__ = [
     "overwrites",
     "text",
     "touching",
+    "written_at",
 ]

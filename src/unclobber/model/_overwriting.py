@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ._finding import Finding
+from ._site import Site
 from ._write import Write
 
 
@@ -19,3 +21,13 @@ def overwrites(writes: tuple[Write, ...]) -> int:
 def touching(writes: tuple[Write, ...]) -> tuple[Write, ...]:
     """The writes that touched a needed element: where no counter speaks, the others did no harm."""
     return tuple(write for write in writes if write.overlaps_needed)
+
+
+def written_at(finding: Finding) -> tuple[Site, ...]:
+    """The lines that are to blame, the one that reports point at first: those of all writes that overwrote
+    what is needed, as far as they are known; without any, the line that needs or saved it."""
+    known = [write for write in finding.writes if write.site]
+    sites = [write.site for write in (touching(tuple(known)) or known[:1]) if write.site]
+    if not sites:
+        sites = [place.site for place in (finding.needed, finding.saved) if place and place.site][:1]
+    return tuple(sites)

@@ -8,6 +8,7 @@ from typing import Literal
 
 from ._finding import Finding
 from ._ranks import ProcessEnd, RankEnd
+from ._suppressed import Suppressed
 
 Outcome = Literal["refused", "silent", "clean", "script-error"]
 
@@ -43,6 +44,8 @@ class Report:
     bytes_by_line: Mapping[tuple[str, int], int] = field(default_factory=dict)
     """Of ``audit``: bytes that each line ``(path, line)`` keeps for backward at the moment when most
     are kept, largest first; each storage once, parameters not counted."""
+    suppressed: tuple[Suppressed, ...] = ()
+    """Findings that a comment, the settings or a baseline keep out of ``findings``."""
 
     @property
     def saves(self) -> int:

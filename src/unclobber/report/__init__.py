@@ -17,6 +17,7 @@ from ._json import to_json, to_json_text
 from ._options import RenderOptions
 from ._sarif import to_sarif, to_sarif_text
 from ._summary import summary_line
+from ._suppressed import suppressed_line
 from ._text import report_to_text, to_text
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "report_to_text",
     "story",
     "summary_line",
+    "suppressed_line",
     "to_github",
     "to_html",
     "to_html_fragment",

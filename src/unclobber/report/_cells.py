@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from ._words import SOLID_SPACE
@@ -19,8 +21,44 @@ _TAB = 4
 _UNSEEN = "\N{REPLACEMENT CHARACTER}"
 
 
+_STAND_INS = {"…": "...", "ᵀ": "^T", "′": "'"}
+"""What reports write themselves, where an encoding lacks it."""
+
+_encoding: ContextVar[str | None] = ContextVar("encoding of the stream that is written for", default=None)
+
+
+@contextmanager
+def shown_in(encoding: str | None) -> Iterator[None]:
+    """Lay texts out for a stream with this encoding: what it lacks is escaped before cells are counted."""
+    token = _encoding.set(encoding)
+    try:
+        yield
+    finally:
+        _encoding.reset(token)
+
+
+def _lacks(char: str) -> bool:
+    encoding = _encoding.get()
+    if encoding is None or char <= "~" or char == SOLID_SPACE:  # which is a space once lines are broken
+        return False
+    try:
+        char.encode(encoding)
+    except UnicodeEncodeError:
+        return True
+    except LookupError:  # a name that the program has made up
+        return False
+    return False
+
+
 def _safe(char: str) -> str:
-    """Stand in for what would act on the terminal: escapes, newlines, text direction."""
+    """Stand in for what would act on the terminal (escapes, newlines, text direction), or can't be shown."""
+    safe = _harmless(char)
+    if not _lacks(safe):
+        return safe
+    return _STAND_INS.get(safe) or safe.encode("ascii", "backslashreplace").decode()
+
+
+def _harmless(char: str) -> str:
     category = unicodedata.category(char)
     if category in ("Cc", "Cs", "Zl", "Zp") or char in "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e":
         return _UNSEEN
@@ -76,7 +114,8 @@ class Measured:
         low = start + 1 if start > 0 else 0
         high = end - 1 if end < self.total else self.total
         inside = [(c, at, n) for c, at, n in self.glyphs if at >= low and at + n <= high]
-        text = "…" if start > 0 else ""
+        more = "~" if _lacks("…") else "…"
+        text = more if start > 0 else ""
         if inside:
             # A wide character cut in half by the edge leaves a blank, so that columns stay true.
             text += " " * (inside[0][1] - low) + "".join(c for c, _, _ in inside)
@@ -84,7 +123,7 @@ class Measured:
         else:
             reached = low
         if end < self.total:
-            text += " " * (high - reached) + "…"
+            text += " " * (high - reached) + more
         return text
 
 
@@ -104,9 +143,9 @@ def measure(line: str) -> Measured:
             count = _TAB - at % _TAB
             glyphs += [(" ", at + i, 1) for i in range(count)]
         else:
-            char = _safe(char)
-            count = char_width(char)
-            glyphs.append((char, at, count))
+            safe = _safe(char)
+            count = width(safe)
+            glyphs += [(safe, at, count)] if len(safe) == 1 else [(c, at + i, 1) for i, c in enumerate(safe)]
         at += count
     offsets.append(at)
     return Measured(tuple(glyphs), tuple(offsets))

@@ -42,6 +42,9 @@ def to_json(report: Report) -> Object:
         "notices": list(report.notices),
         "ranks": [_rank(end) for end in report.ranks],
         "processes": [_process(end) for end in report.processes],
+        "suppressed": [
+            {**finding_to_json(one.finding), "suppressed_by": one.by} for one in report.suppressed
+        ],
     }
 
 

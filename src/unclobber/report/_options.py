@@ -13,3 +13,7 @@ class RenderOptions:
     """Cells of a line of text."""
     colour: bool = False
     """Whether to put ANSI colours on."""
+    links: bool = False
+    """Whether to make paths links, where there is colour."""
+    encoding: str | None = None
+    """Of the stream: what it lacks is shown as an escape; None for one that has every character."""

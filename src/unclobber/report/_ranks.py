@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ..model import ProcessEnd, RankEnd, Report
 from . import _words as words
+from ._suppressed import suppressed_line
 
 
 def on_ranks(ranks: Sequence[int]) -> str:
@@ -49,10 +50,11 @@ OWN_PROCESS = "MainProcess"
 
 
 def remarks(report: Report) -> list[str]:
-    """What is to be said of the run as a whole: its notices, and who did not end as the others."""
+    """What is to be said of the run as a whole: its notices, who did not end as the others, and how many
+    findings are not told."""
     stopped = [end.rank for end in report.ranks if _is_stopped(end)]
     said = [_remark(end, stopped) for end in report.ranks] + [_of_process(end) for end in report.processes]
-    return [*report.notices, *filter(None, said)]
+    return [*report.notices, *filter(None, [*said, suppressed_line(report)])]
 
 
 def _of_process(end: ProcessEnd) -> str:

@@ -15,7 +15,7 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
-from ..model import CODES, VERSION, Edit, Finding, Fix, Report, Save, Site, Stage, Write
+from ..model import CODES, VERSION, Edit, Finding, Fix, Report, Save, Site, Stage, SuppressedBy, Write
 from . import _repository
 from . import _words as words
 from ._cells import clean
@@ -48,7 +48,9 @@ def to_sarif(report: Report) -> Object:
         ('2.1.0', [])
     """
     root = _repository.root()
-    codes = sorted({finding.code for finding in report.findings})
+    every = (*report.findings, *(one.finding for one in report.suppressed))
+    codes = sorted({finding.code for finding in every})
+    suppressed = {id(one.finding): one.by for one in report.suppressed}
     return {
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -66,7 +68,10 @@ def to_sarif(report: Report) -> Object:
                 "invocations": [_invocation(report)],
                 "originalUriBaseIds": {ROOT: {"uri": _uri(root) + "/"}},
                 "columnKind": "unicodeCodePoints",
-                "results": [_result(f, codes, root) for f in in_stable_order(report.findings)],
+                "results": [
+                    _result(finding, codes, root, suppressed.get(id(finding)))
+                    for finding in in_stable_order(every)
+                ],
             }
         ],
     }
@@ -106,7 +111,7 @@ def _invocation(report: Report) -> Object:
     return found
 
 
-def _result(finding: Finding, codes: list[str], root: str) -> Object:
+def _result(finding: Finding, codes: list[str], root: str, suppressed: SuppressedBy | None) -> Object:
     sources = Sources()
     found = places(finding, sources)
     main = _main(finding, found)
@@ -120,6 +125,9 @@ def _result(finding: Finding, codes: list[str], root: str) -> Object:
         "partialFingerprints": {"unclobberPlaces/v1": _fingerprint(finding, root)},
         "properties": {"harmless": finding.harmless, "repaired": finding.repaired},
     }
+    if suppressed is not None:
+        kind = "inSource" if suppressed == "comment" else "external"
+        result["suppressions"] = [{"kind": kind, "status": "accepted", "justification": _WHY[suppressed]}]
     others = [place for place in found if place is not main]
     if others:
         result["relatedLocations"] = [
@@ -137,6 +145,13 @@ def _result(finding: Finding, codes: list[str], root: str) -> Object:
     if finding.torch_message:
         result["properties"]["torchMessage"] = finding.torch_message
     return result
+
+
+_WHY: dict[SuppressedBy, str] = {
+    "comment": "# unclobber: ignore on the line of the write",
+    "settings": "left out by the settings of unclobber",
+    "baseline": "known in the baseline",
+}
 
 
 def _main(finding: Finding, found: list[FindingPlace]) -> FindingPlace | None:

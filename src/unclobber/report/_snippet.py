@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from . import _words as words
 from ._cells import Measured, clip_left, measure, width, wrap
-from ._rows import Row
+from ._rows import Row, link_to
 from ._sources import SourceRange, Sources
 
 _CONTEXT = 10
@@ -87,7 +87,10 @@ def _header(mark: Mark, sources: Sources, width: int, gutter: int, *, arrow: str
     where = f"{words.path(mark.span.path)}:{mark.span.line}"
     if sources.line(mark.span.path, mark.span.line) is None:
         where += " (source not available)"
-    return [(f"{'':{gutter}}{arrow} ", "gutter"), (clip_left(where, width - gutter - 4), "")]
+    return [
+        (f"{'':{gutter}}{arrow} ", "gutter"),
+        (clip_left(where, width - gutter - 4), link_to(mark.span.path)),
+    ]
 
 
 def shown_lines(marks: Sequence[Mark], sources: Sources) -> list[int]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from itertools import pairwise
 
 from ..model import Finding, Fix, Report
 from . import _words as words
 from ._ahead import ahead_to_text
-from ._cells import clip, wrap
+from ._cells import clip, shown_in, wrap
 from ._cells import width as cells
 from ._notes import helps, notes
 from ._options import RenderOptions
@@ -28,13 +29,22 @@ _MOST_FIXES = 4
 _MOST_DIFF_LINES = 14
 
 
-def to_text(finding: Finding, *, width: int = 80, colour: bool = False) -> str:
+def to_text(
+    finding: Finding,
+    *,
+    width: int = 80,
+    colour: bool = False,
+    links: bool = False,
+    encoding: str | None = None,
+) -> str:
     """The whole story of one finding; no newline at its end.
 
     Args:
         finding: What to tell.
         width: Cells of the longest line (at least 40).
         colour: Put ANSI colours on.
+        links: Make paths links, where there is colour.
+        encoding: Of the stream: what it lacks is escaped, with the underlines where they belong.
 
     Example:
         >>> from unclobber.model import Finding
@@ -44,11 +54,17 @@ def to_text(finding: Finding, *, width: int = 80, colour: bool = False) -> str:
           = help: keep the program as it is and run it under unclobber.guard()
           = more: unclobber explain UC101
     """
-    return to_string(_FindingText(finding, max(width, NARROWEST)).rows(), colour=colour)
+    with shown_in(encoding):
+        return to_string(_FindingText(finding, max(width, NARROWEST)).rows(), colour=colour, links=links)
 
 
 def report_to_text(report: Report, options: RenderOptions) -> str:
     """All findings of a run, then how many they are; the last line is the first one's summary."""
+    with shown_in(options.encoding):
+        return _report_to_text(report, options)
+
+
+def _report_to_text(report: Report, options: RenderOptions) -> str:
     said = [_remark(text, options.width) for text in remarks(report)]
     if not report.findings:
         if report.outcome == "script-error":
@@ -57,7 +73,7 @@ def report_to_text(report: Report, options: RenderOptions) -> str:
         return "\n".join([f"no findings: {saves}, {writes} to saved memory", *said])
     met = [finding for finding in report.findings if not finding.ahead] or list(report.findings)
     whole = met if len(met) <= _MOST_STORIES else met[:_FIRST_STORIES]
-    stories = [to_text(f, width=options.width, colour=options.colour) for f in whole]
+    stories = [to_text(f, **asdict(options)) for f in whole]
     if left := met[len(whole) :]:
         stories.append(to_table(left))
     if others := [finding for finding in report.findings if finding not in met]:

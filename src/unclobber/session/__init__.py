@@ -6,7 +6,9 @@ the gradient. Nothing is imported with the package, because the command line nee
 
 __all__ = [
     "contexts",
+    "entered",
     "freeze",
+    "loaded",
     "session",
     "telling",
 ]

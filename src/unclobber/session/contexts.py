@@ -9,6 +9,8 @@ from types import TracebackType
 from typing import Any
 
 from ..model import Finding, InplaceError, Report
+from ..settings import Suppression
+from .entered import settings_here
 from .session import Policy, Session
 from .telling import error_of
 
@@ -23,7 +25,7 @@ class Watching(ContextDecorator):
         self._last: Session | None = None
 
     def _make(self) -> Session:
-        return Session(self._policy)
+        return Session(self._policy, suppression=Suppression(settings_here()))
 
     def _recreate_cm(self) -> Watching:
         return self
@@ -53,8 +55,9 @@ class Watching(ContextDecorator):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What was found, oldest first; the same three places once."""
-        return () if self._last is None else self._last.counted()
+        """What was found, oldest first; the same three places once. Without what a comment or the settings
+        suppress."""
+        return () if self._last is None else self._last.told()
 
 
 class watch(Watching):  # noqa: N801  (a context manager that reads as a verb)
@@ -63,14 +66,17 @@ class watch(Watching):  # noqa: N801  (a context manager that reads as a verb)
     Inside, backward raises ``InplaceError`` exactly where plain torch raises its own error about a
     variable that "has been modified by an inplace operation": the same condition, with the line
     that saved the tensor, the lines that overwrote it and the backward that needed it. Writes that
-    torch doesn't see warn with ``SilentWriteWarning``.
+    torch doesn't see warn with ``SilentWriteWarning``, but for those that ``# unclobber: ignore`` or the
+    settings of the file's project suppress.
 
     Args:
-        strict: Raise on silent writes, too.
+        strict: Raise on silent writes, too. None: as ``[tool.unclobber]`` says, else no.
         fingerprint: Share of saved tensors, 0 to 1, whose content is hashed when they are saved and
-            compared when they are needed: finds writes that reach memory past the dispatcher.
+            compared when they are needed: finds writes that reach memory past the dispatcher. None: as
+            ``[tool.unclobber]`` says, else 0.
     Raises:
         InplaceError: from backward, or from the line that torch refuses.
+        UnclobberError: on entering, where the settings in pyproject.toml are wrong.
     Example:
         >>> w = torch.ones(3, requires_grad=True)
         >>> with unclobber.watch():
@@ -84,13 +90,19 @@ class watch(Watching):  # noqa: N801  (a context manager that reads as a verb)
 
     _policy = "watch"
 
-    def __init__(self, strict: bool = False, *, fingerprint: float = 0.0) -> None:
+    def __init__(self, strict: bool | None = None, *, fingerprint: float | None = None) -> None:
         super().__init__()
         self._strict = strict
         self._fingerprint = fingerprint
 
     def _make(self) -> Session:
-        return Session("watch", strict=self._strict, fingerprint=self._fingerprint)
+        settings = settings_here()
+        return Session(
+            "watch",
+            strict=settings.strict if self._strict is None else self._strict,
+            fingerprint=settings.fingerprint if self._fingerprint is None else self._fingerprint,
+            suppression=Suppression(settings),
+        )
 
     def __enter__(self) -> watch:
         super().__enter__()
@@ -146,6 +158,7 @@ def audit(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
         ``step`` returns is dropped.
     Raises:
         Exception: whatever ``step`` itself raises for reasons of its own.
+        UnclobberError: the settings in pyproject.toml are wrong.
     Example:
         >>> def step():
         ...     w = torch.ones(3, requires_grad=True)
@@ -155,7 +168,7 @@ def audit(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
         >>> [finding.code for finding in unclobber.audit(step).findings]
         ['UC101']
     """
-    with Session("audit", warn=False) as session:
+    with Session("audit", warn=False, suppression=Suppression(settings_here())) as session:
         try:
             step(*args, **kwargs)
         except RuntimeError as error:

@@ -56,10 +56,12 @@ from ..model import (
     culprit,
 )
 from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, SavedTensor, Standing, ViewWrites
+from ..settings import Suppression
 from ..source import compiled, sites
 from ..torch_internals import compat, versions
 from ..torch_internals.patches import Patches
 from ._silent import UNSURE, SilentConflicts, unplaced
+from ._suppressing import Suppressing
 from ._unseen import Unseen
 from .telling import Certain, error_of, fault_in, told
 
@@ -98,6 +100,7 @@ class Session:
             dispatch sees.
         command: The command line that is being run, for the report.
         warn: Whether silent writes warn at the user's line; the command collects them instead.
+        suppression: What comments, settings and a baseline say of findings; None where nobody is asked.
     """
 
     def __init__(
@@ -108,6 +111,7 @@ class Session:
         fingerprint: float = 0.0,
         command: tuple[str, ...] = (),
         warn: bool = True,
+        suppression: Suppression | None = None,
     ) -> None:
         self.policy = policy
         self.strict = strict
@@ -133,6 +137,7 @@ class Session:
         """Faults of ours that the report is to name."""
         self._warned: set[int] = set()
         """Identities of the findings, all kept, that were warned of."""
+        self._suppressing = Suppressing(suppression, self._asked)
         self.active = False
         self._hooks: _saves.SavedTensorHooks | None = None
         self._unseen: Unseen | None = None
@@ -200,6 +205,7 @@ class Session:
         self._seen.clear()
         self._times.clear()
         self._warned.clear()
+        self._suppressing.forget()
         self.conflicts = 0
         self._counted_before = (self.ledger.save_count, self.ledger.write_count)
         self.ledger.account.peak = self.ledger.account.kept
@@ -382,6 +388,7 @@ class Session:
             finding = told(make, certain)
             if finding is None:
                 return None
+            finding = self._suppressing.noted(finding)
             if place is None:
                 return self._kept(finding)
             if known is None and len(self.findings) < _MOST_FINDINGS:
@@ -409,9 +416,10 @@ class Session:
         Raises:
             InplaceError: instead, where the session is strict or ``refuse`` is given.
         """
-        if finding is None:
+        if finding is None or (not refuse and self._suppressing.lets_pass(finding)):
             return
         if refuse or (self.strict and self.policy == "watch"):
+            self._suppressing.raised(finding)
             raise error_of(finding) from cause
         if self.warn and self.policy == "watch" and id(finding) not in self._warned:
             self._warned.add(id(finding))
@@ -447,6 +455,7 @@ class Session:
             finding = told(make, lambda: Certain(kind.code, torch_message=str(error)))
             if finding is None:
                 return None
+            finding = self._suppressing.noted(finding)
             setattr(error, _TOLD, finding)
         if finding not in self.findings:
             self._add(finding)
@@ -455,7 +464,7 @@ class Session:
     def _add(self, finding: Finding) -> None:
         self.findings.append(finding)
         heard = self.heard
-        if heard is not None:
+        if heard is not None and not self._suppressing.lets_pass(finding):
             self._asked("a finding could not be handed on", lambda: heard(finding), None)
 
     def _asked(self, what: str, look: Callable[[], T], otherwise: T) -> T:
@@ -466,13 +475,21 @@ class Session:
             self.name_fault(fault_in(what, error))
         return otherwise
 
-    def counted(self) -> tuple[Finding, ...]:
-        """All findings so far, each with how often it was met."""
+    @property
+    def unsuppressed(self) -> tuple[Finding, ...]:
+        """The findings without what is suppressed."""
+        return self._suppressing.split(self.findings)[0]
+
+    def told(self) -> tuple[Finding, ...]:
+        """The findings without what is suppressed, each with how often it was met."""
+        return self._counted(self.unsuppressed)
+
+    def _counted(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         with self._lock:
-            times = self._times
+            times = {id(self.findings[at]): 1 + more for at, more in self._times.items()}
             return tuple(
-                replace(finding, times=1 + times[at]) if at in times else finding
-                for at, finding in enumerate(self.findings)
+                replace(finding, times=times[id(finding)]) if id(finding) in times else finding
+                for finding in findings
             )
 
     def report(self, *, exit_code: int = 0, script_failed: bool = False) -> Report:
@@ -494,9 +511,11 @@ class Session:
             conflicts=self.conflicts,
             kept_bytes=self.peak_bytes,
         )
+        findings, suppressed = self._suppressing.split(self.findings)
         return Report(
-            outcome=outcome(self.findings, failed=script_failed),
-            findings=self.counted(),
+            outcome=outcome(findings, failed=script_failed),
+            findings=self._counted(findings),
+            suppressed=suppressed,
             totals=totals,
             torch_version=str(torch.__version__),
             command=self.command,

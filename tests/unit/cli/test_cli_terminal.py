@@ -20,7 +20,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def _bare_environment(monkeypatch):
-    for name in ("COLUMNS", "NO_COLOR", "TERM"):
+    for name in ("COLUMNS", "FORCE_COLOR", "NO_COLOR", "TERM"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -37,6 +37,11 @@ def _bare_environment(monkeypatch):
         pytest.param(Terminal(), {"NO_COLOR": "1"}, (132, False), id="NO_COLOR"),
         pytest.param(Terminal(), {"NO_COLOR": ""}, (132, True), id="empty NO_COLOR"),
         pytest.param(Terminal(), {"TERM": "dumb"}, (132, False), id="dumb"),
+        pytest.param(io.StringIO(), {"FORCE_COLOR": "1"}, (80, True), id="FORCE_COLOR"),
+        pytest.param(io.StringIO(), {"FORCE_COLOR": ""}, (80, False), id="empty FORCE_COLOR"),
+        pytest.param(Terminal(), {"FORCE_COLOR": "1", "TERM": "dumb"}, (132, True), id="forced though dumb"),
+        pytest.param(io.StringIO(), {"FORCE_COLOR": "1", "NO_COLOR": "1"}, (80, False), id="both"),
+        pytest.param(None, {"FORCE_COLOR": "1"}, (80, False), id="a file"),
     ],
 )
 def test_options(monkeypatch, stream, environment, expected):
@@ -52,3 +57,24 @@ def test_options(monkeypatch, stream, environment, expected):
 def test_a_terminal_without_a_file():
     """Where the width can't be asked for it is 80."""
     assert options_for(Terminal()).width == 80
+
+
+@pytest.mark.parametrize(
+    ("stream", "environment", "links"),
+    [
+        pytest.param(Terminal(), {}, True, id="terminal"),
+        pytest.param(io.StringIO(), {"FORCE_COLOR": "1"}, False, id="colour in a log"),
+        pytest.param(Terminal(), {"TERM": "dumb", "FORCE_COLOR": "1"}, False, id="dumb"),
+        pytest.param(Terminal(), {"NO_COLOR": "1"}, False, id="NO_COLOR"),
+    ],
+)
+def test_links(monkeypatch, stream, environment, links):
+    """Only a terminal gets them."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert options_for(stream).links is links
+
+
+def test_the_encoding():
+    assert options_for(io.TextIOWrapper(io.BytesIO(), encoding="ascii")).encoding == "ascii"
+    assert options_for(None).encoding is None

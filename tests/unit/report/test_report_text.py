@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from sample_findings import SOURCES, examples
 
-from unclobber.model import CODES, Finding, Fix, Report, Totals
+from unclobber.model import CODES, Finding, Fix, Need, Report, Site, Totals
 from unclobber.report import RenderOptions, ahead_to_text, render, report_to_text, to_text
 
 EXAMPLES = examples()
@@ -247,3 +247,35 @@ def test_report_counts_several_findings(monkeypatch):
 def test_report_without_findings(outcome, text):
     """One line that says so, and no SUMMARY."""
     assert report_to_text(Report(outcome, totals=Totals(saves=3, writes=1)), RenderOptions()) == text
+
+
+def test_underlines_are_right_in_any_encoding(tmp_path):
+    """What a stream lacks is escaped before cells are counted, so each underline has its text's width."""
+    path = tmp_path / "wide.py"
+    path.write_text("größe = größe.exp(); y = größe * größe\n", encoding="utf-8")
+    source = "größe * größe"
+    place = Site(
+        str(path), 1, 26, 1, 26 + len(source), "<module>", source, 1, 1, path.read_text("utf-8").strip()
+    )  # fmt: skip
+    finding = Finding("UC301", "größe", needed=Need(place))
+    for encoding, shown in ((None, source), ("utf-8", source), ("ascii", r"gr\xf6\xdfe * gr\xf6\xdfe")):
+        lines = to_text(finding, width=100, encoding=encoding).split("\n")
+        line = next(number for number, text in enumerate(lines) if text.startswith("1 | "))
+        start = lines[line].index(shown)
+        assert lines[line + 1][start:].split(" ")[0] == "^" * len(shown)
+        assert encoding != "ascii" or all(text.isascii() for text in lines)
+
+
+def test_paths_are_links_where_they_are_asked_for(tmp_path):
+    """The header's path, and nothing else changes."""
+    path = tmp_path / "a b.py"
+    path.write_text("loss.backward()\n")
+    place = Site(str(path), 1, 1, 1, 16, "<module>", "loss.backward()", 1, 1, "loss.backward()")
+    finding = Finding("UC301", "freed", needed=Need(place))
+    plain = to_text(finding, colour=True)
+    linked = to_text(finding, colour=True, links=True)
+    shown = f"{path}:1"
+    target = f"file://{tmp_path}/a%20b.py"
+    assert linked == plain.replace(shown, f"\x1b]8;;{target}\x1b\\{shown}\x1b]8;;\x1b\\")
+    assert "\x1b]8" not in plain
+    assert to_text(finding, links=True) == to_text(finding)

@@ -69,6 +69,7 @@ class Child:
 
     def _watch(self) -> None:
         from ...session.session import Session
+        from .._suppression import RunSuppression
 
         settings = self._settings
         session = Session(
@@ -77,6 +78,7 @@ class Child:
             fingerprint=settings.fingerprint,
             command=settings.command,
             warn=False,
+            suppression=RunSuppression(*settings.suppression).suppression(),
         )
         session.__enter__()
         self._entered = True

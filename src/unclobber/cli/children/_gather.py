@@ -13,8 +13,9 @@ from typing import Literal
 from ...judge import outcome
 from ...model import ProcessEnd, Report
 from ...session.session import Session, told_of
-from .._places import joined, places, total
+from .._places import joined, joined_suppressed, places, total
 from .._records import Folder, ProcessRecord
+from .._suppression import RunSuppression
 from ._child import Who
 from ._follow import follow, unfollow
 from ._settings import Settings
@@ -27,10 +28,11 @@ class Children:
 
     Args:
         session: The one that is about to watch this process.
+        suppression: What the run suppresses.
         told_beside: Whether the report is text beside the program's messages.
     """
 
-    def __init__(self, session: Session, *, told_beside: bool) -> None:
+    def __init__(self, session: Session, suppression: RunSuppression, *, told_beside: bool) -> None:
         self._session = session
         name = f"unclobber-{os.getpid()}-{secrets.token_hex(4)}"
         self._folder = Folder(os.path.join(tempfile.gettempdir(), name))
@@ -42,6 +44,7 @@ class Children:
             fingerprint=session.fingerprint,
             command=session.command,
             told_beside=told_beside,
+            suppression=tuple(suppression),
         )
 
     def __enter__(self) -> Children:
@@ -80,6 +83,12 @@ class Children:
             replace(finding, processes=names, times=sum(one.times for one in same))
             for finding, names, same in joined(found)
         )
+        hidden = [(_OWN, own.suppressed)]
+        hidden += [(who.name, record.report.suppressed) for who, record in children if record.report]
+        suppressed = tuple(
+            replace(one, finding=replace(one.finding, processes=names))
+            for one, names in joined_suppressed(hidden, findings)
+        )
         reports = [own, *(record.report for _, record in children if record.report is not None)]
         return replace(
             own,
@@ -88,6 +97,7 @@ class Children:
             totals=total(reports),
             notices=tuple(dict.fromkeys(notice for report in reports for notice in report.notices)),
             processes=tuple(_end(who, record) for who, record in children),
+            suppressed=suppressed,
         )
 
     def _read(self) -> Sequence[tuple[Who, ProcessRecord]]:

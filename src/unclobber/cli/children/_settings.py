@@ -21,6 +21,8 @@ class Settings(NamedTuple):
     command: tuple[str, ...]
     told_beside: bool
     """Whether the report is text beside the program's messages, so that its stories need no tracebacks."""
+    suppression: tuple[Any, ...] = ()
+    """The values of a ``RunSuppression``."""
 
 
 class Following:

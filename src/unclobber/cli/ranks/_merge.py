@@ -8,7 +8,7 @@ from typing import Literal
 
 from ...judge import outcome
 from ...model import Finding, Outcome, RankEnd, Report
-from .._places import joined, total
+from .._places import joined, joined_suppressed, total
 from .._records import ProcessRecord
 
 _WORST_FIRST: tuple[Outcome, ...] = ("refused", "silent", "script-error", "clean")
@@ -22,6 +22,7 @@ def merge(records: Sequence[ProcessRecord], *, torch_version: str, command: tupl
     """
     reports = [record.report for record in records if record.report is not None]
     findings = fold((record.number, record.findings) for record in records)
+    hidden = [(record.number, record.report.suppressed) for record in records if record.report]
     outcomes = {one for record in records if (one := _outcome(record)) is not None}
     return Report(
         outcome=next((one for one in _WORST_FIRST if one in outcomes), "clean"),
@@ -33,6 +34,10 @@ def merge(records: Sequence[ProcessRecord], *, torch_version: str, command: tupl
         notices=tuple(dict.fromkeys(notice for report in reports for notice in report.notices)),
         processes=tuple(end for report in reports for end in report.processes),
         ranks=tuple(_end(record) for record in records),
+        suppressed=tuple(
+            replace(one, finding=replace(one.finding, ranks=tuple(sorted(ranks))))
+            for one, ranks in joined_suppressed(hidden, findings)
+        ),
     )
 
 

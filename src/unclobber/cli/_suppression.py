@@ -1,0 +1,131 @@
+"""What one run is told to suppress: by its options, its project's settings and a baseline."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from ..judge import outcome
+from ..model import Finding, Report, Suppressed
+from ..model.text import plural
+from ..settings import Baseline, ProjectSettings, Suppression, can_be_suppressed, codes, shown_path
+from ..settings.unused import unused
+from ._errors import ReportError
+from ._output import OutputFile
+from ._program import ProgramEnd
+
+
+class RunSuppression(NamedTuple):
+    """Plain values, for they are sent to the processes that the program starts, too."""
+
+    select: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] = ()
+    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    folder: str = ""
+    """Where the globs start."""
+    baseline: str | None = None
+    """The file of known findings."""
+    written: str | None = None
+    """The file to which what is found is to be written."""
+
+    @classmethod
+    def of(
+        cls,
+        settings: ProjectSettings,
+        *,
+        select: Sequence[str],
+        ignore: Sequence[str],
+        baseline: str | None,
+        write_baseline: str | None,
+    ) -> RunSuppression:
+        """Check the options before anything runs.
+
+        Raises:
+            SettingsError: There is no such code, or the baseline is none.
+            UsageError: The new baseline can't be written.
+        """
+        rules = settings.under(select=_codes(select, "--select"), ignore=_codes(ignore, "--ignore"))
+        if baseline is not None:
+            Baseline.read(baseline)
+        return cls(
+            rules.select,
+            rules.ignore,
+            rules.per_file_ignores,
+            rules.folder,
+            None if baseline is None else os.path.realpath(baseline),
+            None if write_baseline is None else OutputFile.at(write_baseline, "--write-baseline").path,
+        )
+
+    def suppression(self) -> Suppression:
+        """What a session asks."""
+        rules = ProjectSettings(self.select, self.ignore, self.per_file_ignores, folder=self.folder)
+        return Suppression(rules, baseline=self._known(), all_known=self.written is not None)
+
+    def without_known(self, report: Report, stopped_by: Collection[Finding], *, failed: bool) -> Report:
+        """The report of one process with what its baseline knows suppressed.
+
+        Args:
+            report: Complete but for its exit code.
+            stopped_by: The findings that ended the program.
+            failed: Whether it failed for reasons of its own.
+        """
+        if self.baseline is None and self.written is None:
+            return report
+        could_be = [f for f in report.findings if can_be_suppressed(f) and f not in stopped_by]
+        baseline = self._known()
+        if self.written is None and baseline is not None:
+            could_be = baseline.split(could_be)[1]
+        known = {id(finding) for finding in could_be}
+        told = tuple(finding for finding in report.findings if id(finding) not in known)
+        return replace(
+            report,
+            findings=told,
+            suppressed=(*report.suppressed, *(Suppressed(finding, "baseline") for finding in could_be)),
+            outcome=outcome(told, failed=failed),
+        )
+
+    def finished(self, report: Report, files: Iterable[str], ending: ProgramEnd) -> Report:
+        """The report of all processes with what is to be said of comments and baseline; a new one is written.
+
+        Args:
+            report: What is about to be told.
+            files: Those whose code ran.
+            ending: Where the program did not come to its end, nothing is known of what it did not reach.
+
+        Raises:
+            ReportError: The baseline can't be written.
+        """
+        notices = list(report.notices)
+        in_baseline = [one.finding for one in report.suppressed if one.by == "baseline"]
+        if not (ending.failed or ending.refused):
+            notices += unused(files, (*report.findings, *(one.finding for one in report.suppressed)))
+            baseline = self._known()
+            if self.written is None and baseline is not None and (idle := baseline.split(in_baseline)[2]):
+                entries = f"{idle} {'entry' if idle == 1 else 'entries'} of the baseline"
+                notices.append(f"{entries} met no finding in this run")
+        if self.written is not None:
+            self._write(in_baseline, ending)
+            notices.append(f"{plural(len(in_baseline), 'finding')} written to {shown_path(self.written)}")
+            if left := sum(not can_be_suppressed(f) and not f.repaired for f in report.findings):
+                count = plural(left, "finding")
+                notices.append(f"{count} left out of it: what torch refuses can't be suppressed")
+        return replace(report, notices=tuple(notices))
+
+    def _known(self) -> Baseline | None:
+        return None if self.baseline is None else Baseline.read(self.baseline)
+
+    def _write(self, findings: Sequence[Finding], ending: ProgramEnd) -> None:
+        assert self.written is not None
+        try:
+            OutputFile(self.written).write(Baseline.of(findings, self.written).text())
+        except OSError as error:
+            raise ReportError(
+                f"the baseline could not be written: {error}", exit_code=ending.exit_code
+            ) from error
+
+
+def _codes(given: Sequence[str], option: str) -> tuple[str, ...]:
+    """``UC1,UC203`` as its codes."""
+    return codes.checked([code for text in given for code in text.split(",") if code.strip()], option)

@@ -1,0 +1,31 @@
+"""How many findings are suppressed, and by what."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ..model import Report, SuppressedBy
+from ..model.text import plural
+
+_HOW: dict[SuppressedBy, str] = {
+    "comment": "by comment",
+    "settings": "by the settings",
+    "baseline": "in the baseline",
+}
+
+
+def suppressed_line(report: Report) -> str:
+    """The count of what the report does not tell; empty where there is none.
+
+    Example:
+        >>> from unclobber.model import Finding, Suppressed
+        >>> one = Suppressed(Finding("UC102", "`d` was overwritten"), "comment")
+        >>> suppressed_line(Report("clean", suppressed=(one, one)))
+        '2 findings are suppressed: 2 by comment'
+    """
+    counts = Counter(one.by for one in report.suppressed)
+    count = len(report.suppressed)
+    if not count:
+        return ""
+    each = ", ".join(f"{counts[by]} {how}" for by, how in _HOW.items() if counts[by])
+    return f"{plural(count, 'finding')} {'is' if count == 1 else 'are'} suppressed: {each}"

@@ -1,0 +1,22 @@
+"""Which files of the program ran from a moment on."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ..source import sites
+
+
+class LoadedFiles:
+    """The modules that are loaded from now on; the program's ``__main__`` is one of them."""
+
+    def __init__(self) -> None:
+        self._before = dict(sys.modules)
+
+    def of_program(self) -> set[str]:
+        """Absolute paths of those that are the program's own, not a library's."""
+        new = [module for name, module in list(sys.modules.items()) if self._before.get(name) is not module]
+        names = (getattr(module, "__file__", None) for module in new)
+        paths = {os.path.abspath(name) for name in names if isinstance(name, str)}
+        return {path for path in paths if not sites.is_library_path(path)}

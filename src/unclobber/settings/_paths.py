@@ -1,0 +1,14 @@
+"""Paths as they are shown."""
+
+from __future__ import annotations
+
+import os
+
+
+def shown_path(path: str) -> str:
+    """The path; relative below the working directory."""
+    try:
+        relative = os.path.relpath(path)
+    except (OSError, ValueError):  # the working directory is gone, or on another drive
+        return path
+    return path if relative.startswith(os.pardir) else relative

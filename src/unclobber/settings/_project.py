@@ -1,0 +1,82 @@
+"""What ``[tool.unclobber]`` says, and what the command line says over it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from .codes import covers
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectSettings:
+    """The settings of one project; the default is that of a project which sets nothing."""
+
+    select: tuple[str, ...] | None = None
+    """Codes, or beginnings of codes, that are told; None for all."""
+    ignore: tuple[str, ...] = ()
+    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Globs with what is ignored in the files that they match."""
+    strict: bool = False
+    fingerprint: float = 0.0
+    guard: bool = False
+    folder: str = ""
+    """Where the globs start: the folder of the file that was read."""
+
+    @property
+    def mode(self) -> Literal["watch", "guard", "strict"]:
+        """How the program is run where nothing else is said."""
+        return "guard" if self.guard else "strict" if self.strict else "watch"
+
+    def leaves_out(self, code: str, path: str | None) -> bool:
+        """Whether findings of a code are not to be told, or not in a file.
+
+        The longest beginning of the code decides between ``select`` and ``ignore``, as in ruff: with
+        ``select = ["UC101"]`` and ``ignore = ["UC1"]`` UC101 is told. Of two of the same length ``ignore``.
+        """
+        selected = 0 if self.select is None else _longest(self.select, code)
+        if selected < 0 or _longest(self.ignore, code) >= max(selected, 1):
+            return True
+        return path is not None and any(
+            covers(codes, code) and _matches(glob, path, self.folder) for glob, codes in self.per_file_ignores
+        )
+
+    def under(self, *, select: Sequence[str] | None, ignore: Sequence[str]) -> ProjectSettings:
+        """These settings with those of a command line over them.
+
+        What is selected there replaces ``select`` and ``ignore``; what is only ignored there is added,
+        whatever ``select`` says of it.
+        """
+        if select:
+            return replace(self, select=tuple(select), ignore=tuple(ignore))
+        kept = self.select
+        if kept is not None:
+            kept = tuple(code for code in kept if not covers(ignore, code))
+        return replace(self, select=kept, ignore=(*self.ignore, *ignore))
+
+
+def _longest(prefixes: Sequence[str], code: str) -> int:
+    """The length of the longest one that the code begins with, -1 for none."""
+    return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=-1)
+
+
+def _matches(glob: str, path: str, folder: str) -> bool:
+    """Whether a glob matches a file's name, or its path from ``folder``.
+
+    Example:
+        >>> _matches("tests/*", "/p/tests/deep/a.py", "/p"), _matches("a.py", "/p/tests/deep/a.py", "/p")
+        (True, True)
+        >>> _matches("**/a.py", "/p/a.py", "/p"), _matches("tests/*", "/p/src/tests/a.py", "/p")
+        (True, False)
+    """
+    try:
+        relative = os.path.relpath(path, folder).replace(os.sep, "/")
+    except ValueError:  # on another drive
+        relative = path
+    glob = glob.removeprefix("./") + ("*" if glob.endswith("/") else "")
+    # `*` also stands for folders, as in ruff; `**/` for none of them, too.
+    patterns = (glob, glob.replace("**/", ""))
+    return any(fnmatchcase(name, one) for one in patterns for name in (relative, os.path.basename(path)))

@@ -1,0 +1,67 @@
+"""Codes as people write them: whole, or the beginning of several."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from ..model import CODES
+from .errors import SettingsError
+
+
+def prefix_of(given: str) -> str | None:
+    """A code or the beginning of one, in capitals; None where no code begins so.
+
+    Example:
+        >>> prefix_of("UC101"), prefix_of("uc1"), prefix_of("UC109")
+        ('UC101', 'UC1', None)
+    """
+    code = given.strip().upper()
+    return code if code.startswith("UC") and any(known.startswith(code) for known in CODES) else None
+
+
+def meant(given: str) -> str | None:
+    """The code that was meant by what is none: its number, its name, or something close to them.
+
+    Example:
+        >>> meant("101"), meant("saved-overwritten"), meant("UC1001"), meant("shape")
+        ('UC101', 'UC101', 'UC101', None)
+    """
+    text = given.strip()
+    if re.fullmatch(r"\d{1,3}", text) and (code := prefix_of(f"UC{text}")) is not None:
+        return code
+    names = {entry.name: code for code, entry in CODES.items()}
+    close = get_close_matches(text.upper(), CODES, 1) or get_close_matches(text.lower(), names, 1)
+    return names.get(close[0], close[0]) if close else None
+
+
+def unknown(given: str) -> str:
+    """That there is no such code, and which was meant; no full stop."""
+    code = meant(given)
+    return f'there is no code "{given.strip()}"' + (f": did you mean {code}?" if code else "")
+
+
+def checked(given: Iterable[str], where: str) -> tuple[str, ...]:
+    """Codes and beginnings of codes, in capitals.
+
+    Args:
+        given: As they were written.
+        where: The setting, for the message: ``ignore in [tool.unclobber] of /home/me/pyproject.toml``.
+    Raises:
+        SettingsError: No code begins so.
+    """
+    found = []
+    for text in given:
+        code = prefix_of(text)
+        if code is None:
+            hint = "" if meant(text) else f" The codes are {', '.join(CODES)}."
+            problem = unknown(text)
+            raise SettingsError(f"{where}: {problem}{'' if problem.endswith('?') else '.'}{hint}")
+        found.append(code)
+    return tuple(found)
+
+
+def covers(codes: Iterable[str], code: str) -> bool:
+    """Whether one of the codes, or beginnings of codes, is that of ``code``."""
+    return code.startswith(tuple(codes))

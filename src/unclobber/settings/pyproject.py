@@ -1,0 +1,131 @@
+"""``[tool.unclobber]`` of the nearest pyproject.toml."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any, NoReturn
+
+from ._project import ProjectSettings
+from .codes import checked
+from .errors import SettingsError
+
+NAME = "pyproject.toml"
+
+
+def settings_for(folder: str) -> ProjectSettings:
+    """The settings of the project that a folder belongs to.
+
+    As ruff does it: the first pyproject.toml upward from ``folder`` that has a table ``[tool.unclobber]``
+    counts, alone; without one everything is as it is by default.
+
+    Raises:
+        SettingsError: It has a wrong key, a value of a wrong type or an unknown code, or it is no TOML.
+    """
+    folder = os.path.abspath(folder)
+    while True:
+        path = os.path.join(folder, NAME)
+        try:
+            found = os.stat(path)
+        except OSError:
+            pass
+        else:
+            settings = _read(path, found.st_mtime_ns, found.st_size)
+            if settings is not None:
+                return settings
+        above = os.path.dirname(folder)
+        if above == folder:
+            return ProjectSettings()
+        folder = above
+
+
+@lru_cache(maxsize=64)
+def _read(path: str, modified: int, size: int) -> ProjectSettings | None:
+    """The settings in a file, None where it has no table for us; read again once the file has changed."""
+    try:
+        with open(path, "rb") as stream:
+            text = stream.read()
+    except OSError as error:
+        raise SettingsError(f"can't read {path}: {(error.strerror or str(error)).lower()}.") from None
+    if b"unclobber" not in text:
+        return None  # whatever else is wrong with it is not ours to tell
+    try:
+        document = tomllib.loads(text.decode("utf-8"))
+    except ValueError as error:  # both of TOML's and UTF-8's
+        raise SettingsError(f"{path} is no valid TOML: {error}.") from None
+    tool = document.get("tool")
+    table = tool.get("unclobber") if isinstance(tool, dict) else None
+    if table is None:
+        return None
+    if not isinstance(table, dict):
+        raise SettingsError(f"tool.unclobber in {path} is {table!r}: it is a table, `[tool.unclobber]`.")
+    return _settings(table, path)
+
+
+def _settings(table: dict[str, Any], path: str) -> ProjectSettings:
+    for key in table:
+        if key not in _READERS:
+            close = get_close_matches(key.lower().replace("_", "-"), _READERS, 1)
+            meant = f": did you mean `{close[0]}`?" if close else "."
+            raise SettingsError(
+                f"there is no key `{key}` in [tool.unclobber] of {path}{meant} "
+                f"The keys are {', '.join(_READERS)}."
+            )
+    values = {
+        key.replace("-", "_"): _READERS[key](value, f"`{key}` in [tool.unclobber] of {path}")
+        for key, value in table.items()
+    }
+    return ProjectSettings(**values, folder=os.path.dirname(path))
+
+
+def _codes(value: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        _wrong(value, where, 'a list of codes or of their beginnings, such as ["UC102", "UC2"]')
+    return checked(value, where)
+
+
+def _per_file(value: Any, where: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    if not isinstance(value, dict):
+        _wrong(value, where, 'a table of globs with lists of codes, such as {"tests/*" = ["UC102"]}')
+    return tuple((glob, _codes(codes, f'"{glob}" of {where}')) for glob, codes in value.items())
+
+
+def _switch(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        _wrong(value, where, "true or false")
+    return value
+
+
+def _share(value: Any, where: str) -> float:
+    if not isinstance(value, bool | int | float) or not 0 <= value <= 1:
+        _wrong(value, where, "a number from 0 to 1, or true for 1")
+    return float(value)
+
+
+def _wrong(value: Any, where: str, what: str) -> NoReturn:
+    raise SettingsError(f"{where} is {_toml(value)}: it is {what}.")
+
+
+def _toml(value: Any) -> str:
+    """A value about as it was written."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    return "a table" if isinstance(value, dict) else str(value)
+
+
+_READERS: dict[str, Callable[[Any, str], Any]] = {
+    "select": _codes,
+    "ignore": _codes,
+    "per-file-ignores": _per_file,
+    "strict": _switch,
+    "fingerprint": _share,
+    "guard": _switch,
+}
+"""Every key with what reads its value."""

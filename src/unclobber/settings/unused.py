@@ -1,0 +1,36 @@
+"""Comments that suppress nothing in a run: they would hide what comes later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ..model import Finding, written_at
+from ._paths import shown_path
+from .comments import IgnoreComment, comments_in
+
+
+def unused(paths: Iterable[str], findings: Iterable[Finding]) -> Iterator[str]:
+    """One sentence for each comment that meets no finding, no full stop.
+
+    Args:
+        paths: The files whose code ran.
+        findings: All of the run, suppressed or not.
+    """
+    met = [(finding.code, site) for finding in findings for site in written_at(finding)]
+    for path in sorted(set(paths)):
+        for comment in comments_in(path):
+            codes = {code for code, site in met if comment.stands_at(site)}
+            if said := _wrong_with(comment, codes):
+                yield f"`{comment.text}` at {shown_path(path)}:{comment.line} {said}"
+
+
+def _wrong_with(comment: IgnoreComment, met: set[str]) -> str:
+    """What is to be said of a comment, given the codes that were found at its statement."""
+    if comment.problem:
+        return f"is not understood: {comment.problem}"
+    if comment.codes is None:
+        return "" if met else "suppresses nothing: there was no finding in this run"
+    idle = [code for code in comment.codes if not any(found.startswith(code) for found in met)]
+    if not idle:
+        return ""
+    return f"suppresses nothing: there was no {' or '.join(idle)} in this run"

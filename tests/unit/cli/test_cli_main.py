@@ -1,0 +1,154 @@
+"""What the command answers to words that are no program."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from unclobber.cli import main
+from unclobber.cli._main import COMMANDS
+from unclobber.model import CODES
+
+
+@pytest.mark.parametrize("words", [["-h"], ["--help"], []])
+def test_help(words, capsys):
+    """``-h``, and no word at all; the latter is no use of it, so the exit code is 2."""
+    assert main(words) == (0 if words else 2)
+    out, err = capsys.readouterr()
+    text = out if words else err
+    assert text.startswith("Usage: unclobber [OPTIONS] COMMAND")
+    assert [name for name in COMMANDS if f"\n  {name} " not in text] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command(name, capsys):
+    assert main([name, "-h"]) == 0
+    assert capsys.readouterr().out.startswith(f"Usage: unclobber {name} ")
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("rum", "Did you mean `run`?"),
+        ("Rules", "Did you mean `rules`?"),
+        ("train.py", "Did you mean `unclobber run train.py`?"),
+        ("zzz", "The commands are run, memory"),
+    ],
+)
+def test_an_unknown_command(word, said, capsys):
+    assert main([word]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"unclobber: No such command '{word}'. {said}")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("given", ["101", "UC101", "uc101", "saved-overwritten"])
+def test_explain_by_number(given, capsys):
+    assert main(["explain", given]) == 0
+    assert capsys.readouterr().out.startswith("# UC101 saved-overwritten\n")
+
+
+def test_explain_what_is_no_code(capsys):
+    assert main(["explain", "saved-overwriten"]) == 2
+    assert "Did you mean UC101?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_ctrl_c(name, monkeypatch, capsys):
+    """Wherever a command of ours is, one line and the exit code of an interrupted program."""
+    from unclobber.cli import _main
+
+    def interrupted(*words):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_main.group, "invoke", interrupted)
+    assert main([name]) == 130
+    assert capsys.readouterr().err == "unclobber: interrupted\n"
+
+
+def test_the_watched_programs_ctrl_c_ends_the_interpreter(monkeypatch, capsys):
+    """It has been shown already, so nothing is said."""
+    from unclobber.cli import _main, _program
+
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # put back when the test ends
+    monkeypatch.setattr(_main.group, "invoke", lambda _: _program.die_interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        main(["run"])
+    assert capsys.readouterr().err == ""
+
+
+def completed(*words: str) -> list[str]:
+    """What bash is offered for the last word."""
+    environment = {
+        **os.environ,
+        "_UNCLOBBER_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(["unclobber", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "unclobber"],
+        env=environment, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["r"], ["plain,run", "plain,rules"]),
+        (["run", "--basel"], ["plain,--baseline"]),
+        (["run", "--format", "s"], ["plain,sarif"]),
+        (["run", "tra"], ["file,tra"]),
+        (["explain", "UC30"], ["plain,UC301"]),
+    ],
+)
+def test_completion(words, offered):
+    assert completed(*words) == offered
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_completion_in_bash(tmp_path):
+    """bash takes the script that is written for it, and asks the command by it."""
+    command = tmp_path / "unclobber"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m unclobber "$@"\n')
+    command.chmod(0o755)
+    script = (
+        'eval "$(_UNCLOBBER_COMPLETE=bash_source unclobber)"\n'
+        "complete -p unclobber >&2\n"
+        "COMP_WORDS=(unclobber explain UC20)\nCOMP_CWORD=2\n"
+        "_unclobber_completion unclobber\n"
+        'echo "${COMPREPLY[@]}"\n'
+    )
+    done = subprocess.run(
+        ["bash", "-c", script],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert "-F _unclobber_completion unclobber" in done.stderr
+    assert done.stdout.split() == [code for code in CODES if code.startswith("UC20")]
+
+
+def test_ctrl_c_in_a_real_process(tmp_path):
+    """While torch is being imported, which is where a user gets impatient."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text(
+        "import time\nprint('importing', flush=True)\ntime.sleep(60)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "unclobber", "rules", "exp"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "importing\n"
+    time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "unclobber: interrupted\n")
