@@ -27,7 +27,7 @@ STATE = {
     "one a thread, because torch's hooks, modes and backward calls are": {
         "hooks.backward._thread", "hooks.fallback._modes", "hooks.functions._thread", "hooks.saves._threads",
         "hooks._stale_reads._active", "source.frames.newest", "evidence.reads._asking",
-        "record._undo._slab", "cli.ranks._termination._held",
+        "record._undo._slab", "cli.ranks._termination._held", "report._cells._encoding",
     },
     "read by the unpack hook at each saved tensor": {"hooks.backward.marker"},
     "holds only what is alive elsewhere": {"hooks.unmarked._alive", "hooks.functions._classes"},

@@ -272,8 +272,8 @@ def test_paths_are_links_where_they_are_asked_for(tmp_path):
     path.write_text("loss.backward()\n")
     place = Site(str(path), 1, 1, 1, 16, "<module>", "loss.backward()", 1, 1, "loss.backward()")
     finding = Finding("UC301", "freed", needed=Need(place))
-    plain = to_text(finding, colour=True)
-    linked = to_text(finding, colour=True, links=True)
+    plain = to_text(finding, width=300, colour=True)
+    linked = to_text(finding, width=300, colour=True, links=True)
     shown = f"{path}:1"
     target = f"file://{tmp_path}/a%20b.py"
     assert linked == plain.replace(shown, f"\x1b]8;;{target}\x1b\\{shown}\x1b]8;;\x1b\\")
