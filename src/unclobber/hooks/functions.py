@@ -52,6 +52,10 @@ class Stashed:
 class _Forward:
     """One call of ``apply``, from its ``ctx`` to the end of ``forward`` and ``setup_context``."""
 
+    __slots__ = (
+        "args", "attributes", "awaits", "conflicts", "dirty", "function", "in_two", "log", "recorded",
+    )  # fmt: skip
+
     def __init__(self, conflicts: Conflicts, function: Any) -> None:
         self.conflicts = conflicts
         self.function = function
@@ -67,9 +71,8 @@ class _Forward:
     def forward(self, run: Callable[..., Any], *args: Any) -> Any:
         """``forward`` in place of torch's call of it."""
         self.args = args if self.in_two else args[1:]
-        self.log = WriteLog(
-            [arg for arg in self.args if isinstance(arg, torch.Tensor)], keep=unmarked.may_matter
-        )
+        inputs = [arg for arg in self.args if isinstance(arg, torch.Tensor)]
+        self.log = WriteLog(inputs, keep=unmarked.may_matter)
         result = self._watched(run, args)
         if self.in_two:
             self.awaits, _thread.applying = "setup_context", self
@@ -102,7 +105,7 @@ class _Forward:
     def _finish(self, result: Any) -> None:
         """What is on ``ctx`` now is what ``backward`` counts on."""
         outputs = result if isinstance(result, tuple) else (result,)
-        if _not_returned(self.dirty, outputs):
+        if self.dirty and _not_returned(self.dirty, outputs):
             error = RuntimeError(compat.NOT_RETURNED_SENTENCE)
             name, writes = self.function.__name__, self.writes_to_dirty()
             self.conflicts.on(DirtyNotReturned(error, name, writes, frames.of_program()))
@@ -181,10 +184,10 @@ class _Method(staticmethod):  # type: ignore[type-arg]
         self.name = name
         self.own = own
         """What the class had."""
+        self._bind = getattr(own, "__get__", None)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        bind = getattr(self.own, "__get__", None)
-        method = self.own if bind is None else bind(instance, owner)
+        method = self.own if self._bind is None else self._bind(instance, owner)
         call = _thread.applying
         if call is None or call.awaits != self.name or call.function is not owner:
             return method
@@ -196,11 +199,14 @@ _classes: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def _override(function: Any, name: str) -> None:
-    home = next(home for home in function.__mro__ if name in vars(home))
-    own = vars(home)[name]
-    if not isinstance(own, _Method):
-        setattr(home, name, _Method(name, own))
-        _classes.add(home)
+    for home in function.__mro__:
+        own = home.__dict__.get(name)
+        if own is None:
+            continue
+        if type(own) is not _Method:
+            setattr(home, name, _Method(name, own))
+            _classes.add(home)
+        return
 
 
 def _take_away() -> None:
