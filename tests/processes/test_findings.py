@@ -103,11 +103,15 @@ def test_strict(broken):
 
 
 def test_guard(broken):
-    """The program runs to its end with the gradient of the program as written; one line says what it took."""
+    """The program runs to its end with the gradient of the program as written; one line says what it took,
+    another which line made it necessary."""
     result = broken.unclobber("run", "--guard", "dies.py")
     assert result.stdout == "after tensor([2.7183, 2.7183, 2.7183])\n"
-    line = "guard: 1 overwritten value restored for backward (1 place), 12 bytes kept at peak\n"
-    assert (result.returncode, result.stderr) == (0, line)
+    lines = (
+        "guard: 1 overwritten value restored for backward (1 place), 12 bytes kept at peak\n"
+        "  dies.py:4 overwrites `y` (12 bytes), saved in dies.py:3: restored 1 time\n"
+    )
+    assert (result.returncode, result.stderr) == (0, lines)
 
 
 def test_guard_with_nothing_to_do(shell):
@@ -131,6 +135,19 @@ def test_json(broken):
     assert [finding["saved"]["line"], finding["writes"][0]["line"], finding["needed"]["line"]] == [3, 4, 5]
     assert result.stderr.startswith("Traceback (most recent call last):\n")
     assert "unclobber.InplaceError: one of the variables needed for gradient computation" in result.stderr
+
+
+def test_the_story_ends_in_the_edit(broken):
+    """The line to write stands in the text, and in JSON with place, diff and the command that proves it."""
+    told = broken.unclobber("run", "dies.py").stderr
+    assert "= help: write `y` into a new tensor, in line 4: `y = y.add(1)`\n" in told
+    assert "a candidate: `unclobber fix dies.py` proves it or finds another\n" in told
+    (finding,) = json.loads(broken.unclobber("run", "--format", "json", "dies.py").stdout)["findings"]
+    first = finding["fixes"][0]
+    (edit,) = first["edits"]
+    assert (edit["line"], edit["end_line"], edit["old"], edit["new"]) == (4, 4, "y.add_(1)", "y = y.add(1)")
+    assert (first["proved_by"], first["verified"]) == ("unclobber fix dies.py", False)
+    assert "+y = y.add(1)" in first["diff"]
 
 
 def test_json_of_guard(broken):

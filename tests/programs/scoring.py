@@ -56,6 +56,8 @@ def score(truth: Truth, report: Mapping[str, Any], source: str, name: str) -> li
         return []
     if not codes:
         return [Problem("wrong", "code", f"{f['code']} for an allowed program") for f in findings]
+    # The marks speak of what is refused first; what is told ahead of that, `property` holds against torch.
+    findings = [f for f in findings if not f.get("ahead")]
     problems = [
         Problem("wrong", "code", f"{f['code']}, expected {_or(codes)}")
         for f in findings

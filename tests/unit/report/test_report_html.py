@@ -21,6 +21,14 @@ EXAMPLES = examples()
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 
 
+def test_a_candidate():
+    """The line to write stands in a block of its own, with the command that proves it; no diff repeats it."""
+    page = render(Report("refused", (EXAMPLES["candidate"],)), "html")
+    assert "<code>f = torch.matmul(d.clone(), w2)</code>" in page
+    assert "a candidate: <code>unclobber fix train.py</code> proves it or finds another" in page
+    assert 'class="uc-diff"' not in page
+
+
 class Page(HTMLParser):
     """Elements with their attributes, the visible text, and tags that don't match."""
 
