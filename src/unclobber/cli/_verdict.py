@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..model import Finding, Report
 from ..model.text import plural, size
 from ..report.story import offending_write, place
+from ._places import places
 
 if TYPE_CHECKING:
     from ._program import ProgramEnd
@@ -17,12 +18,14 @@ _MOST_PLACES = 5
 
 
 def complete(report: Report, uncaught: Iterable[Finding], ending: ProgramEnd, *, exit_zero: bool) -> Report:
-    """Put the command's exit code into a session's report, and any finding that ended the program.
+    """Put the command's exit code into a session's report, and any finding that ended the program and is not
+    there: at the second time it may be told a little differently.
 
     A program's own failure, and a code of its own that isn't 0, stay. Findings make 1 of a 0; those that
     guard has repaired don't.
     """
-    missing = tuple(finding for finding in uncaught if finding not in report.findings)
+    there = {places(finding) for finding in report.findings}
+    missing = tuple(finding for finding in uncaught if places(finding) not in there)
     report = replace(report, findings=report.findings + missing)
     code = ending.exit_code
     if ending.refused and exit_zero:

@@ -173,12 +173,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
                 raise
         _fail_for_silent(item, session)
     finally:
-        found = session.unsuppressed
+        found, suppressed = session.told_apart()
         item.stash[_watched] = {
             "mode": mode,
             "codes": sorted(finding.code for finding in found),
             "repaired": sum(finding.repaired for finding in found),
-            "suppressed": len(session.findings) - len(found),
+            "suppressed": len(suppressed),
         }
     return result
 
@@ -191,7 +191,7 @@ def _fail_for_silent(item: pytest.Item, session: Session) -> None:
     """
     if session.strict:
         return
-    wrong = [f for f in session.unsuppressed if f.severity == "error" and not (f.repaired or f.harmless)]
+    wrong = [f for f in session.told_apart()[0] if f.severity == "error" and not (f.repaired or f.harmless)]
     silent = [f for f in wrong if f.torch_message is None and not f.ahead]
     if not silent:
         return

@@ -73,7 +73,7 @@ def _report_to_text(report: Report, options: RenderOptions) -> str:
         return "\n".join([f"no findings: {saves}, {writes} to saved memory", *said])
     met = [finding for finding in report.findings if not finding.ahead] or list(report.findings)
     whole = met if len(met) <= _MOST_STORIES else met[:_FIRST_STORIES]
-    stories = [to_text(f, **asdict(options)) for f in whole]
+    stories = [to_text(finding, **asdict(options)) for finding in whole]
     if left := met[len(whole) :]:
         stories.append(to_table(left))
     if others := [finding for finding in report.findings if finding not in met]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from ..model import Finding, Suppressed, SuppressedBy
-from ..settings import Suppression
+from ..model import Finding, SuppressedBy
+from ..settings import Suppression, can_be_suppressed
 
 T = TypeVar("T")
+
+_MOST_RAISED = 1000
+"""As many as a session keeps findings; a program that catches them all goes on for ever."""
 
 
 class Asked(Protocol):
@@ -28,8 +31,8 @@ class Suppressing:
     def __init__(self, suppression: Suppression | None, asked: Asked) -> None:
         self._suppression = suppression
         self._asked = asked
-        self._raised: set[int] = set()
-        """Identities of findings, all kept, that were raised although torch is silent."""
+        self._raised: dict[int, Finding] = {}
+        """Findings that were raised although torch is silent, by identity."""
 
     def forget(self) -> None:
         """The findings so far are another process's."""
@@ -37,7 +40,8 @@ class Suppressing:
 
     def raised(self, finding: Finding) -> None:
         """A finding is about to be raised, so it is told."""
-        self._raised.add(id(finding))
+        if can_be_suppressed(finding) and len(self._raised) < _MOST_RAISED:
+            self._raised[id(finding)] = finding
 
     def noted(self, finding: Finding) -> Finding:
         """The finding, with a note where somebody tries to suppress what can't be."""
@@ -47,13 +51,8 @@ class Suppressing:
         """Whether nobody is to be stopped or warned."""
         return self._look(lambda suppression: suppression.lets_pass(finding), False)
 
-    def split(self, findings: Iterable[Finding]) -> tuple[tuple[Finding, ...], tuple[Suppressed, ...]]:
-        """The findings that are told, and the others with what suppresses them."""
-        judged = [(finding, self._by(finding)) for finding in findings]
-        told = tuple(finding for finding, by in judged if by is None)
-        return told, tuple(Suppressed(finding, by) for finding, by in judged if by is not None)
-
-    def _by(self, finding: Finding) -> SuppressedBy | None:
+    def by(self, finding: Finding) -> SuppressedBy | None:
+        """What suppresses a finding; None where it is told."""
         if id(finding) in self._raised:
             return None
         nothing: SuppressedBy | None = None

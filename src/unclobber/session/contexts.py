@@ -57,7 +57,7 @@ class Watching(ContextDecorator):
     def findings(self) -> tuple[Finding, ...]:
         """What was found, oldest first; the same three places once. Without what a comment or the settings
         suppress."""
-        return () if self._last is None else self._last.told()
+        return () if self._last is None else self._last.told_apart()[0]
 
 
 class watch(Watching):  # noqa: N801  (a context manager that reads as a verb)

@@ -50,6 +50,7 @@ from ..model import (
     Report,
     SilentWriteWarning,
     Site,
+    Suppressed,
     Totals,
     UnclobberError,
     asked,
@@ -475,22 +476,20 @@ class Session:
             self.name_fault(fault_in(what, error))
         return otherwise
 
-    @property
-    def unsuppressed(self) -> tuple[Finding, ...]:
-        """The findings without what is suppressed."""
-        return self._suppressing.split(self.findings)[0]
-
-    def told(self) -> tuple[Finding, ...]:
-        """The findings without what is suppressed, each with how often it was met."""
-        return self._counted(self.unsuppressed)
-
-    def _counted(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    def told_apart(self) -> tuple[tuple[Finding, ...], tuple[Suppressed, ...]]:
+        """All findings so far, each with how often it was met; those that are suppressed by themselves."""
+        told: list[Finding] = []
+        suppressed: list[Suppressed] = []
         with self._lock:
-            times = {id(self.findings[at]): 1 + more for at, more in self._times.items()}
-            return tuple(
-                replace(finding, times=times[id(finding)]) if id(finding) in times else finding
-                for finding in findings
-            )
+            for at, finding in enumerate(self.findings):
+                by = self._suppressing.by(finding)
+                if at in self._times:
+                    finding = replace(finding, times=1 + self._times[at])
+                if by is None:
+                    told.append(finding)
+                else:
+                    suppressed.append(Suppressed(finding, by))
+        return tuple(told), tuple(suppressed)
 
     def report(self, *, exit_code: int = 0, script_failed: bool = False) -> Report:
         """All findings so far with the ledger's totals."""
@@ -511,10 +510,10 @@ class Session:
             conflicts=self.conflicts,
             kept_bytes=self.peak_bytes,
         )
-        findings, suppressed = self._suppressing.split(self.findings)
+        findings, suppressed = self.told_apart()
         return Report(
             outcome=outcome(findings, failed=script_failed),
-            findings=self._counted(findings),
+            findings=findings,
             suppressed=suppressed,
             totals=totals,
             torch_version=str(torch.__version__),

@@ -8,7 +8,7 @@ import pytest
 
 from unclobber.cli._program import ProgramEnd
 from unclobber.cli._verdict import complete, guard_line, unrepaired
-from unclobber.model import Finding, Report, Totals
+from unclobber.model import Finding, Need, Report, Totals
 
 FOUND = Finding("UC101", "`y` was overwritten")
 REPAIRED = replace(FOUND, repaired=True)
@@ -41,6 +41,9 @@ def test_the_finding_that_ended_the_program_is_in_the_report():
     ending = ProgramEnd(1, refused=True)
     assert complete(Report("refused"), [FOUND], ending, exit_zero=False).findings == (FOUND,)
     assert complete(Report("refused", (FOUND,)), [FOUND], ending, exit_zero=False).findings == (FOUND,)
+    again = replace(FOUND, needed=Need(None, nth=2), message="the same, met for the second time")
+    first = replace(FOUND, needed=Need(None, nth=1))
+    assert complete(Report("refused", (first,)), [again], ending, exit_zero=False).findings == (first,)
 
 
 def test_unrepaired():
