@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from . import _words as words
-from ._cells import Measured, clip_left, measure, width, wrap
+from ._cells import Measured, clean, clip_left, measure, width, wrap
 from ._rows import Row, link_to
 from ._sources import SourceRange, Sources
 
@@ -225,14 +225,14 @@ class _Block:
         if not mark.label:
             return [row]
         beside = self.room - end - 1
-        if beside >= min(width(mark.label), _INLINE):
+        if beside >= min(width(clean(mark.label)), _INLINE):
             first, *others = wrap(mark.label, beside)
             return [
                 [*row, (" " + first, style)],
                 *(self._row("", t, at=end + 1, style=style) for t in others),
             ]
         # Below the underline, as far right as the label still has room to be read.
-        start = max(0, min(start, self.room - min(width(mark.label), _BELOW)))
+        start = max(0, min(start, self.room - min(width(clean(mark.label)), _BELOW)))
         below = wrap(mark.label, self.room - start)
         return [row, *(self._row("", text, at=start, style=style) for text in below)]
 

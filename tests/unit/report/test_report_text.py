@@ -6,7 +6,7 @@ import dataclasses
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from sample_findings import SOURCES, examples
@@ -71,6 +71,7 @@ WORDS = st.text(st.sampled_from("ab `数.\t\n\x1b\u202e\xa0-e\u0301🙂"), max_s
 
 
 @given(message=WORDS, note=WORDS, title=WORDS, label=WORDS, diff=WORDS, width=st.integers(30, 130))
+@example(message="", note="", title="", label="\x1b", diff="", width=64)
 def test_any_words_fit(message, note, title, label, diff, width):
     """Whatever a finding says, no line is too wide and nothing acts on the terminal."""
     finding = dataclasses.replace(
