@@ -48,8 +48,8 @@ def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[Frame
     shape = tuple(saved.alias.shape)
     name = owners.owner_name(_as_it_is(saved), frames)
     # A checkpoint's inputs are asked for by whichever node comes first: they are not what that one saved.
-    innermost = next((code for code in saved.stack[::2] if not sites.is_ours(code)), None)
-    by_checkpoint = role is None and compat.keeps_checkpoint_inputs(innermost)
+    not_ours = [code for code in saved.stack[::2] if not sites.is_ours(code)]
+    by_checkpoint = role is None and compat.keeps_checkpoint_inputs(not_ours)
     node_name = None if node is None or by_checkpoint else reads.node_name(node)
     spelled = spelling.spell(site, node_name, role, saved.stack, shape=shape, name=name)
     expression, extent = spelled.expression, spelled.extent

@@ -118,9 +118,10 @@ def kernel_for(name: str, listeners: Listeners) -> tuple[str, Callable[..., Any]
         return None if is_torchs(name) else (compat.WRITE_KEY, _doubted_kernel(op, name, listeners))
     if has and (not is_torchs(name) or name in _BUILDING_BLOCKS_WITH_OUT):
         # `torch.library.custom_op` has a kernel there that bumps first and writes then: be before it
-        original = torch.library.get_kernel(name, compat.VERSION_KEY).call_boxed
-        kernel = _general_kernel(op, packet, listeners, written, bumps=is_torchs(name), original=original)
-        return compat.VERSION_KEY, kernel
+        original = compat.torchs_kernel(op, name, written.tensors)
+        if original is not None:
+            kernel = _general_kernel(op, packet, listeners, written, bumps=is_torchs(name), original=original)
+            return compat.VERSION_KEY, kernel
     if written.positions == (0,) and not written.names and has and is_tensor(op, 0):
         if packet in _BUILDING_BLOCKS:
             return compat.VERSION_KEY, _overriding_kernel(op, name, packet, listeners)
@@ -162,9 +163,9 @@ def _plain_kernel(op: Any, packet: str, listeners: Listeners) -> Callable[..., A
 def _overriding_kernel(op: Any, name: str, packet: str, listeners: Listeners) -> Callable[..., Any]:
     """A building block: laid over torch's own kernel, which it calls."""
     below = compat.below(op)
-    original = torch.library.get_kernel(name, compat.VERSION_KEY).call_boxed
+    original: Any = compat.torchs_kernel(op, name, Written((0,), ()).tensors)
     takes_tensor = bool(tensor_slots(op, (0,)))
-    lazy = compat.LAZY_MASK if packet == "copy_" else 0
+    may_be_lazy, conjugate, negative = packet == "copy_", compat.CONJUGATE, compat.NEGATIVE
 
     def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         for listener in listeners.now:
@@ -175,7 +176,8 @@ def _overriding_kernel(op: Any, name: str, packet: str, listeners: Listeners) ->
                 or (listener.follows_views and target.requires_grad)
             ):
                 listener.before_write(target, packet, True, (target, *args), kwargs)
-        if keyset.raw_repr() & lazy and compat.sees_writes():  # told already: see write_back_kernel
+        if may_be_lazy and (keyset.has(conjugate) or keyset.has(negative)) and compat.sees_writes():
+            # told already: see write_back_kernel
             compat.ignore_writes()
             try:
                 return original(keyset, target, *args, **kwargs)

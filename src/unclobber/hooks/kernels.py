@@ -131,7 +131,7 @@ class Kernels:
             if (namespace, key) not in libraries:
                 libraries[namespace, key] = torch.library.Library(namespace, "IMPL", key)
                 self._libraries.append(libraries[namespace, key])
-            libraries[namespace, key].impl(rest, kernel, with_keyset=True, allow_override=True)
+            compat.lay_over(libraries[namespace, key], rest, key, kernel)
 
         try:
             self._lay_for_good()
@@ -182,7 +182,10 @@ class Kernels:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # "overriding a previously registered kernel": meant
                 library = self._programs[name] = torch.library.Library(namespace, "IMPL", key)
-                library.impl(rest, kernel, with_keyset=True, allow_override=key == compat.VERSION_KEY)
+                if key == compat.VERSION_KEY:
+                    compat.lay_over(library, rest, key, kernel)
+                else:
+                    library.impl(rest, kernel, with_keyset=True)
         finally:
             self._registering = False
 

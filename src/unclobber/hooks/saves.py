@@ -70,6 +70,7 @@ class SavedTensorHooks:
             self.pack, self.unpack = self._with_prints(prints, self.pack, self.unpack)
         if ledger.saved_bytes is not None:
             self.pack = _counted(self.pack, ledger.saved_bytes)
+        self.unpack = compat.recognizable(self.unpack)
 
     def for_another_thread(self) -> SavedTensorHooks:
         """The same for a thread that the program started."""
@@ -162,7 +163,7 @@ class SavedTensorHooks:
             record = getattr(tensor, _HUNG, None)
             return tensor if record is None else ours.unpack(record)
 
-        return watched_pack, watched_unpack
+        return watched_pack, compat.recognizable(watched_unpack)
 
 
 def _shares_memory(kept: torch.Tensor, tensor: torch.Tensor) -> bool:
@@ -322,17 +323,26 @@ class _Patch:
             compat.DISABLE_HOOKS: self._disable_wrapper,
             compat.ENABLE_HOOKS: self._enable_wrapper,
         }
+        if not compat.TELLS_TOP_HOOKS:
+            wrappers[compat.POP_HOOKS] = self._pop_wrapper
         for name, wrapper in wrappers.items():
             self._originals[name] = getattr(home, name)
             patches.replace(home, name, wrapper)
         patches.at_undo(self._originals.clear)
+        patches.at_undo(compat.forget_pushed)
 
     def push(self, pack: Pack, unpack: Unpack) -> None:
         push = self._originals.get(compat.PUSH_HOOKS) or getattr(compat.HOOKS_HOME, compat.PUSH_HOOKS)
         push(pack, unpack)
+        if not compat.TELLS_TOP_HOOKS:
+            compat.pushed(pack, unpack)
 
     def pop(self) -> None:
         getattr(compat.HOOKS_HOME, compat.POP_HOOKS)()
+
+    def _pop_wrapper(self) -> None:
+        self._originals[compat.POP_HOOKS]()
+        compat.popped()
 
     def _push_wrapper(self, pack: Pack, unpack: Unpack) -> None:
         if _threads.hooks:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,8 @@ import torch
 # The documented way to see every operation of a thread, though its module's name is private
 # (docs: https://docs.pytorch.org/docs/stable/notes/extending.html#extending-torch-native-api).
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
+
+from ._tensors import increment_version
 
 # The dispatch key whose kernels bump version counters. The key's name is stable since 1.9.
 VERSION_KEY = "ADInplaceOrView"
@@ -27,12 +30,8 @@ after_write_key = torch._C._dispatch_keyset_full_after(_write_key)
 
 # The keys of tensors whose conjugation or negation is lazy (c10/core/DispatchKey.h).
 LAZY_KEYS = ("Conjugate", "Negative")
-LAZY_MASK = functools.reduce(
-    lambda mask, key: mask | torch._C.DispatchKeySet(torch._C._dispatch_key_parse(key)).raw_repr(),
-    LAZY_KEYS,
-    0,
-)
-"""Their bits in ``DispatchKeySet.raw_repr()``."""
+CONJUGATE, NEGATIVE = (torch._C._dispatch_key_parse(key) for key in LAZY_KEYS)
+"""The same as what ``DispatchKeySet.has`` takes."""
 
 
 def keys_after(key: str) -> Any:
@@ -182,13 +181,67 @@ def redispatcher(op: Any) -> Any:
     return op._handle.redispatch_boxed
 
 
+def torchs_kernel(op: Any, name: str, written: Callable[..., Any]) -> Callable[..., Any] | None:
+    """``call(keyset, *args, **kwargs)`` of the kernel that torch has for ``op`` at ``VERSION_KEY``.
+
+    ``torch.library.get_kernel`` came with 2.9. Before, what such a kernel does is done here: it runs the
+    operation below that key, and moves the counters of what is written
+    (torch/csrc/autograd/ADInplaceOrViewType, torch/_library/custom_ops.py). Delete with 2.8.
+
+    Args:
+        op: The operation.
+        name: Its full name.
+        written: From the arguments to the tensors that the operation writes.
+
+    Returns:
+        None where somebody else's kernel lies there, of which nothing is known.
+    """
+    get_kernel = getattr(torch.library, "get_kernel", None)
+    if get_kernel is not None:
+        kernel: Callable[..., Any] = get_kernel(name, VERSION_KEY).call_boxed
+        return kernel
+    from torch._library.custom_ops import OPDEFS
+
+    if not name.startswith("aten::") and name not in OPDEFS:
+        return None
+    redispatch, after = redispatcher(op), keys_after(VERSION_KEY)
+
+    def run_and_count(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        with below_adinplaceorview():
+            result = redispatch(keyset & after, *args, **kwargs)
+        increment_version(written(args, kwargs))
+        return result
+
+    return run_and_count
+
+
+_impl_overrides = "allow_override" in inspect.signature(torch.library.Library.impl).parameters
+
+
+def lay_over(library: torch.library.Library, name: str, key: str, kernel: Callable[..., Any]) -> None:
+    """Lay a kernel over torch's own; ``library._destroy()`` lets that one show again.
+
+    ``Library.impl(allow_override=)`` came with 2.8. Before, torch's Python refuses a second kernel from
+    Python, and what is below it does not. Delete with 2.7.
+    """
+    if _impl_overrides:
+        library.impl(name, kernel, with_keyset=True, allow_override=True)
+    else:
+        library.m.impl(name, key, kernel, True)  # type: ignore[union-attr]
+
+
 def fall_through_by_default(library: torch.library.Library) -> None:
     """Make every operation without a kernel of ours pass ``WRITE_KEY`` by.
+
+    ``Library.fallback`` came with 2.5; before, the same lies one step below. Delete with 2.4.
 
     Raises:
         RuntimeError: somebody else uses the key; ours must not get in their way.
     """
-    library.fallback(torch.library.fallthrough_kernel, WRITE_KEY)
+    if hasattr(library, "fallback"):
+        library.fallback(torch.library.fallthrough_kernel, WRITE_KEY)
+    else:
+        library.m.fallback_fallthrough(WRITE_KEY)
 
 
 # Ends a subclass's own __torch_function__ for what is asked of its tensors; documented in

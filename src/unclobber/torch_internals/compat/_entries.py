@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
 from types import CodeType
 from typing import Any
 
 import torch
+import torch.utils.checkpoint  # torch 2.6 and earlier don't import it themselves
 
 MODULE_HOOK = "BackwardHookFunction"
 """The Function that makes views for full backward hooks (torch/nn/modules/_functions.py)."""
@@ -31,8 +34,40 @@ DISABLE_HOOKS = "_saved_tensors_hooks_disable"
 ENABLE_HOOKS = "_saved_tensors_hooks_enable"
 
 
+TELLS_TOP_HOOKS = hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks")
+"""Whether torch can be asked for the innermost hooks (since 2.8). Where not, whoever pushes or pops hooks
+says so with ``pushed`` and ``popped``. Delete these with 2.7."""
+
+
+class _Pushed(threading.local):
+    def __init__(self) -> None:
+        self.pairs: list[tuple[Any, Any]] = []
+
+
+_pushed = _Pushed()
+
+
+def pushed(pack: Any, unpack: Any) -> None:
+    """A pair of hooks was pushed in this thread."""
+    _pushed.pairs.append((pack, unpack))
+
+
+def popped() -> None:
+    """The innermost pair was popped; one that was pushed before anybody said so is none of these."""
+    if _pushed.pairs:
+        _pushed.pairs.pop()
+
+
+def forget_pushed() -> None:
+    """From now on nobody says what is pushed, in no thread."""
+    global _pushed
+    _pushed = _Pushed()
+
+
 def top_hooks() -> tuple[Any, Any] | None:
     """The innermost pair of saved-tensor hooks of this thread."""
+    if not TELLS_TOP_HOOKS:
+        return _pushed.pairs[-1] if _pushed.pairs else None
     top = torch._C._autograd._top_saved_tensors_default_hooks(False)
     return None if top is None else (top[0], top[1])
 
@@ -84,9 +119,21 @@ def function_home() -> Any:
     return torch.autograd.function._SingleLevelFunction
 
 
-def keeps_checkpoint_inputs(code: CodeType | None) -> bool:
-    """Whether this code keeps the inputs of a non-reentrant checkpoint; their saves belong to no node."""
-    return code is not None and code.co_qualname.startswith("_CheckpointFrame.save_inputs")
+def keeps_checkpoint_inputs(codes: Sequence[CodeType]) -> bool:
+    """Whether these frames' code, innermost first, keeps the inputs of a non-reentrant checkpoint.
+
+    Until 2.11 they are saved by a custom Function of their own, which never runs backward; since 2.12 by a
+    method, and belong to no node. Delete the first with 2.11.
+    """
+    if codes and codes[0].co_qualname.startswith("_CheckpointFrame.save_inputs"):
+        return True
+    return [code.co_qualname for code in codes[:2]] == ["Function.apply", _CHECKPOINTS] and (
+        not _SAVES_BY_METHOD
+    )
+
+
+_CHECKPOINTS = "_checkpoint_without_reentrant_generator"
+_SAVES_BY_METHOD = hasattr(torch.utils.checkpoint._CheckpointFrame, "save_inputs")
 
 
 def checkpoint_home() -> tuple[Any, str]:
@@ -95,15 +142,11 @@ def checkpoint_home() -> tuple[Any, str]:
     ``checkpoint`` looks it up when it is called, so a ``from … import checkpoint`` made earlier
     goes through a replacement, too.
     """
-    import torch.utils.checkpoint
-
-    return torch.utils.checkpoint, "_checkpoint_without_reentrant_generator"
+    return torch.utils.checkpoint, _CHECKPOINTS
 
 
 def reentrant_checkpoint() -> Any:
     """The custom Function that is a reentrant checkpoint; its ``forward`` is given the code to run again."""
-    import torch.utils.checkpoint
-
     return torch.utils.checkpoint.CheckpointFunction
 
 

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
-# torch.autograd.graph.increment_version is public; this is what it calls, without its wrapper.
-increment_version = torch._C._increment_version
+
+def _one_after_another(tensors: Iterable[torch.Tensor]) -> None:
+    for tensor in tensors:
+        torch._C._increment_version(tensor)  # type: ignore[arg-type]
+
+
+def _increments_several() -> bool:
+    try:
+        torch._C._increment_version(())
+    except RuntimeError:
+        return False
+    return True
+
+
+# torch.autograd.graph.increment_version is public; this is what it calls, without its wrapper. torch 2.4
+# takes one tensor at a time: delete the rest with it.
+increment_version: Callable[[Iterable[torch.Tensor]], None] = (
+    torch._C._increment_version if _increments_several() else _one_after_another
+)
 
 
 def storage_key(tensor: torch.Tensor) -> int:
