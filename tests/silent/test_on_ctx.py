@@ -1,8 +1,12 @@
 """UC103: what a custom Function keeps on ctx, and what it marks dirty."""
 
+import textwrap
+
 import pytest
 import torch
 from _programs import Program, assert_told, corpus, watched
+
+import unclobber
 
 WRONG, HARMLESS = corpus("kept on ctx")
 
@@ -109,9 +113,122 @@ def test_of_two_dirty_tensors_none_is_blamed():
     assert told.findings[0].writes == ()
 
 
+SCALE = """\
+    class Scale(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, s):
+            ctx.s = s  # saved
+            return x * s
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.s, None
+    s = torch.full((4,), 2.0)
+    x = leaf()
+    y = Scale.apply(x, s)
+    s.fill_(3)  # write
+    y.sum().backward()  # needed
+    gradient = x.grad
+"""
+IN_TWO = """\
+    class Scale(torch.autograd.Function):
+        @staticmethod
+        def forward(x, s):
+            return x * s
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.s = inputs[1]  # saved
+"""
+SCALES = {
+    "in one": SCALE,
+    "set up apart": IN_TWO + SCALE[SCALE.index("        @staticmethod\n        def backward") :],
+}
+
+
+LEAF = "torch.ones(4, requires_grad=True)"
+
+
+@pytest.mark.parametrize("body", SCALES.values(), ids=SCALES)
+def test_apply_that_was_bound_before_the_session(body):
+    scope = {}
+    definition, use = body.replace("    s = torch", "|    s = torch").split("|")
+    exec(f"import torch\n{textwrap.dedent(definition)}", scope)
+    scope["apply"] = scope["Scale"].apply
+    text = textwrap.dedent(use).replace("leaf()", LEAF)
+    with unclobber.guard() as guard:
+        exec(text.replace("Scale.apply", "apply"), scope)
+    assert scope["gradient"].tolist() == [2.0] * 4
+    assert [finding.code for finding in guard.findings] == ["UC103"]
+
+
+@pytest.mark.parametrize("body", SCALES.values(), ids=SCALES)
+def test_a_class_has_its_own_methods_back_after_the_session(body):
+    scope = {}
+    exec(
+        f"import torch\n{textwrap.dedent(body).replace('leaf()', 'torch.ones(4, requires_grad=True)')}", scope
+    )
+    before = dict(vars(scope["Scale"]))
+    with unclobber.guard():
+        scope["Scale"].apply(scope["x"], scope["s"])
+        assert vars(scope["Scale"]) != before
+        assert scope["Scale"].forward is before["forward"].__func__
+    assert vars(scope["Scale"]) == before
+
+
+def test_a_forward_that_the_program_has_exchanged_meanwhile_stays():
+    x, s = torch.ones(4, requires_grad=True), torch.full((4,), 2.0)
+
+    class Scale(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, s):
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.s, None
+
+    def other(ctx, x, s):
+        ctx.s = s
+        return x * s
+
+    with unclobber.guard() as guard:
+        Scale.apply(x, s)
+        Scale.forward = staticmethod(other)
+        y = Scale.apply(x, s)
+        s.fill_(3)
+        y.sum().backward()
+    assert x.grad.tolist() == [2.0] * 4
+    assert [finding.code for finding in guard.findings] == ["UC103"]
+    assert Scale.forward is other
+
+
+def test_a_forward_that_calls_anothers_forward():
+    x, s = torch.ones(4, requires_grad=True), torch.full((4,), 2.0)
+
+    class Scale(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, s):
+            ctx.s = s
+            return x * s
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.s, None
+
+    class Twice(Scale):
+        @staticmethod
+        def forward(ctx, x, s):
+            return Scale.forward(ctx, x, s) + Scale.apply(x, s)
+
+    with unclobber.guard() as guard:
+        y = Twice.apply(x, s)
+        s.fill_(3)
+        y.sum().backward()
+    assert x.grad.tolist() == [2.0] * 4
+    assert [finding.code for finding in guard.findings] == ["UC103"]
+
+
 def test_functions_are_as_before_after_the_session():
     home = torch.autograd.function.BackwardCFunction
-    before = (home.apply, home.__setattr__, torch.Tensor.register_hook)
+    before = (home.__init__, home.apply, home.__setattr__, torch.Tensor.register_hook)
     watched(Program.whole(WRONG["UC103/overwritten"]))
-    assert (home.apply, home.__setattr__, torch.Tensor.register_hook) == before
-    assert "apply" not in vars(torch.autograd.function._SingleLevelFunction)
+    assert (home.__init__, home.apply, home.__setattr__, torch.Tensor.register_hook) == before

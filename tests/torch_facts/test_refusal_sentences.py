@@ -6,6 +6,7 @@ import torch
 from unclobber.evidence.refusals import kind_of
 from unclobber.judge.pages import page
 from unclobber.model import CODES
+from unclobber.torch_internals import compat
 
 
 def leaf() -> torch.Tensor:
@@ -102,3 +103,19 @@ def test_every_sentence_is_met():
         text = " ".join(page(code).text.split())
         for refusal in entry.refusals:
             assert (code, refusal.variant) in above or refusal.sentence in text
+
+
+class KeepsWhatItMarks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.clone()
+
+
+@pytest.mark.parametrize(
+    "of", [lambda: leaf() * 1, leaf, lambda: torch.ones(2)], ids=["node", "leaf", "none"]
+)
+def test_what_is_said_of_a_dirty_tensor_that_is_not_returned(of):
+    with pytest.raises(RuntimeError) as info:
+        KeepsWhatItMarks.apply(of())
+    assert str(info.value) == compat.NOT_RETURNED_SENTENCE

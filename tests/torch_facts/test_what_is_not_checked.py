@@ -38,19 +38,21 @@ def test_the_ctx_of_forward_is_the_node():
     assert list(y.grad_fn.__dict__) == ["s"]
 
 
-def test_apply_looks_at_the_class_between_function_and_cpp_even_if_bound_before(monkeypatch):
-    bound = Scale.apply
-    home = torch.autograd.function._SingleLevelFunction
-    assert "apply" not in vars(home)
-    called = []
+def test_apply_makes_a_ctx_and_then_asks_the_class_for_forward_even_if_bound_before(monkeypatch):
+    bound, asked = Scale.apply, []
+    home = torch.autograd.function.BackwardCFunction
+    assert "__init__" not in vars(home)
+    monkeypatch.setattr(home, "__init__", lambda ctx: asked.append(type(ctx)._forward_cls), raising=False)
 
-    def apply(cls, *args):
-        called.append(cls)
-        return super(home, cls).apply(*args)
+    class Forward:
+        def __get__(self, instance, owner):
+            asked.append("forward")
+            return forward
 
-    monkeypatch.setattr(home, "apply", classmethod(apply), raising=False)
+    forward = Scale.forward
+    monkeypatch.setattr(Scale, "forward", Forward())
     bound(leaf(), torch.ones(4))
-    assert called == [Scale]
+    assert asked[-2:] == [Scale, "forward"]
 
 
 def test_the_engine_calls_apply_of_the_node_class(monkeypatch):

@@ -5,11 +5,17 @@ never checks it. While a session is active, an attribute that is set during ``fo
 with its line, entered in the ledger when ``forward`` has ended (a buffer may be filled after it was
 put on ``ctx``), and looked at again when ``backward`` is about to run. Only programs with custom
 Functions pay.
+
+``apply`` is written in C, and a program may have bound it long ago (``f = MyFunction.apply``). Each call
+makes a ``ctx`` first, whose ``__init__`` is ours, and then asks the class for ``forward``: so the class has a
+descriptor there from then on that gives a watched one to that call, and the program's own to all others.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -28,8 +34,6 @@ from .write_log import WriteLog, Written
 _STASH = "_unclobber_stash"
 """Where on ``ctx`` our records lie; they die with the node."""
 
-_NOT_RETURNED = "Some elements marked as dirty during the forward method were not returned"
-
 
 class Stashed:
     """A tensor that ``forward`` left on ``ctx``, itself or inside of something."""
@@ -46,15 +50,47 @@ class Stashed:
 
 
 class _Forward:
-    """One running ``forward``."""
+    """One call of ``apply``, from its ``ctx`` to the end of ``forward`` and ``setup_context``."""
 
-    def __init__(self, conflicts: Conflicts, args: tuple[Any, ...]) -> None:
+    def __init__(self, conflicts: Conflicts, function: Any) -> None:
         self.conflicts = conflicts
-        self.inputs = [arg for arg in args if isinstance(arg, torch.Tensor)]
-        self.log = WriteLog(self.inputs, keep=unmarked.may_matter)
+        self.function = function
+        self.in_two = compat.has_setup_context(function)
+        """Whether ``ctx`` is given to ``setup_context``, which runs when ``forward`` has ended."""
+        self.recorded = torch.is_grad_enabled()  # asked here, as torch turns it off for `forward`
+        self.awaits = "forward"
+        """The method that torch calls next."""
         self.attributes: dict[int, tuple[Any, dict[str, Stack]]] = {}
         """By identity of the ctx: the ctx, and where each attribute was last set."""
         self.dirty: tuple[torch.Tensor, ...] = ()
+
+    def forward(self, run: Callable[..., Any], *args: Any) -> Any:
+        """``forward`` in place of torch's call of it."""
+        self.args = args if self.in_two else args[1:]
+        self.log = WriteLog(
+            [arg for arg in self.args if isinstance(arg, torch.Tensor)], keep=unmarked.may_matter
+        )
+        result = self._watched(run, args)
+        if self.in_two:
+            self.awaits, _thread.applying = "setup_context", self
+        else:
+            self._finish(result)
+        return result
+
+    def setup_context(self, run: Callable[..., Any], ctx: Any, inputs: Any, output: Any) -> Any:
+        """``setup_context`` in place of torch's call of it."""
+        result = self._watched(run, (ctx, inputs, output))
+        self._finish(output)
+        return result
+
+    def _watched(self, run: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        _thread.applying = None
+        _thread.forwards.append(self)
+        try:
+            with self.log:
+                return run(*args)
+        finally:
+            _thread.forwards.pop()
 
     def set(self, ctx: Any, name: str, value: Any) -> None:
         if name == "dirty_tensors":
@@ -63,8 +99,13 @@ class _Forward:
         elif type(value) not in _nested.ATOMS and name in ctx.__dict__:
             self.attributes.setdefault(id(ctx), (ctx, {}))[1][name] = frames.of_program()
 
-    def finish(self) -> None:
-        """``forward`` has returned: what is on ``ctx`` now is what ``backward`` counts on."""
+    def _finish(self, result: Any) -> None:
+        """What is on ``ctx`` now is what ``backward`` counts on."""
+        outputs = result if isinstance(result, tuple) else (result,)
+        if _not_returned(self.dirty, outputs):
+            error = RuntimeError(compat.NOT_RETURNED_SENTENCE)
+            name, writes = self.function.__name__, self.writes_to_dirty()
+            self.conflicts.on(DirtyNotReturned(error, name, writes, frames.of_program()))
         for tensor in self.dirty:
             self.conflicts.ledger.marked_dirty(tensor)
         for ctx, stacks in self.attributes.values():
@@ -74,6 +115,9 @@ class _Forward:
                 ctx.__dict__[_STASH] = [
                     Stashed(self.conflicts, one, file(one.tensor, stacks[one.attribute])) for one in found
                 ]
+        if self.log.writes and self.recorded:
+            name, stack = self.function.__name__, frames.of_program()
+            unmarked.note(self.conflicts, name, self.args, self.dirty, self.log, outputs, stack)
 
     def writes_to_dirty(self) -> list[Written]:
         """The writes to the one tensor that was marked dirty; none where it isn't one."""
@@ -83,9 +127,19 @@ class _Forward:
         return [write for write in self.log.writes if write.key == key]
 
 
+def _not_returned(dirty: tuple[torch.Tensor, ...], outputs: tuple[Any, ...]) -> bool:
+    """Whether torch is about to refuse that one is missing. It refuses to return a leaf before that."""
+    returned = {id(output) for output in outputs}
+    if any(id(one) in returned and one.requires_grad and not compat.has_history(one) for one in dirty):
+        return False
+    return any(id(one) not in returned for one in dirty)
+
+
 class _Thread(threading.local):
     def __init__(self) -> None:
         self.forwards: list[_Forward] = []
+        self.applying: _Forward | None = None
+        """The call of ``apply`` that is about to ask its class for a method."""
 
 
 _thread = _Thread()
@@ -93,42 +147,69 @@ _thread = _Thread()
 
 def install(patches: Patches) -> None:
     """Patch the methods that every custom Function goes through, however it was bound."""
-    # torch leaves the class without an `apply` of its own: calls go on to the C++ one above it
-    patches.replace(compat.function_home(), "apply", classmethod(_apply(compat.function_home())))
     context = compat.context_home()
+    patches.replace(context, "__init__", _begin(context.__init__))
     patches.replace(context, "__setattr__", _set_attribute(context.__setattr__))
     for name in compat.BACKWARD_METHODS:
         patches.replace(context, name, _run_backward(getattr(context, name)))
+    patches.at_undo(_take_away)
 
 
-def _apply(home: Any) -> Callable[..., Any]:
+def _begin(inherited: Callable[..., None]) -> Callable[..., None]:
+    """torch makes a ``ctx``: ``apply`` was called, and ``forward`` is next."""
 
-    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        run = super(home, cls).apply
+    def __init__(ctx: Any) -> None:  # noqa: N807
+        inherited(ctx)
         hooks = saves.innermost()
         conflicts = None if hooks is None else hooks.conflicts
-        if conflicts is None or compat.is_compilers_function(cls):
-            return run(*args, **kwargs)
-        forward = _Forward(conflicts, args)
-        _thread.forwards.append(forward)
-        try:
-            with forward.log:
-                result = run(*args, **kwargs)
-        except RuntimeError as error:
-            if _NOT_RETURNED in str(error):
-                writes = forward.writes_to_dirty()
-                conflicts.on(DirtyNotReturned(error, cls.__name__, writes, frames.of_program()))
-            raise
-        finally:
-            _thread.forwards.pop()
-        forward.finish()
-        if forward.log.writes and torch.is_grad_enabled():
-            unmarked.note(
-                conflicts, cls.__name__, args, forward.dirty, forward.log, result, frames.of_program()
-            )
-        return result
+        if conflicts is None or compat.is_compilers_function(type(ctx)):
+            return
+        function = type(ctx)._forward_cls
+        forward = _thread.applying = _Forward(conflicts, function)
+        _lay(function, "forward")
+        if forward.in_two:
+            _lay(function, "setup_context")
 
-    return apply
+    return __init__
+
+
+class _Method(staticmethod):  # type: ignore[type-arg]
+    """Lies in a Function's class where a method of the program's was; torch's own call gets a watched one."""
+
+    def __init__(self, name: str, own: Any) -> None:
+        super().__init__(own.__func__ if isinstance(own, staticmethod) else own)
+        self.name = name
+        self.own = own
+        """What lay in the class."""
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        bind = getattr(self.own, "__get__", None)
+        method = self.own if bind is None else bind(instance, owner)
+        call = _thread.applying
+        if call is None or call.awaits != self.name or call.function is not owner:
+            return method
+        return functools.partial(getattr(call, self.name), method)
+
+
+_classes: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Those that have a ``_Method``."""
+
+
+def _lay(function: Any, name: str) -> None:
+    home = next(home for home in function.__mro__ if name in vars(home))
+    own = vars(home)[name]
+    if not isinstance(own, _Method):
+        setattr(home, name, _Method(name, own))
+        _classes.add(home)
+
+
+def _take_away() -> None:
+    """Give the classes back what they had, where the program has put nothing else there meanwhile."""
+    for home in list(_classes):
+        for name, method in list(vars(home).items()):
+            if isinstance(method, _Method):
+                setattr(home, name, method.own)
+    _classes.clear()
 
 
 def _set_attribute(inherited: Callable[..., None]) -> Callable[..., None]:

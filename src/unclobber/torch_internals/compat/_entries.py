@@ -113,10 +113,17 @@ def context_home() -> Any:
     return torch.autograd.function.BackwardCFunction
 
 
-def function_home() -> Any:
-    """The class between ``autograd.Function`` and the C++ one: ``super().apply`` looks here first, so
-    an ``apply`` put here is found by ``f = MyFunction.apply``, too, whenever that ran."""
-    return torch.autograd.function._SingleLevelFunction
+def has_setup_context(function: Any) -> bool:
+    """Whether a custom Function has a ``setup_context`` of its own, which is given ``ctx`` instead of
+    ``forward`` (public since 2.0)."""
+    return function.setup_context is not torch.autograd.Function.setup_context
+
+
+NOT_RETURNED_SENTENCE = (
+    "Some elements marked as dirty during the forward method were not returned as output. The inputs that "
+    "are modified inplace must all be outputs of the Function."
+)
+"""torch/csrc/autograd/custom_function.cpp, ``_process_backward_mode_ad``."""
 
 
 def keeps_checkpoint_inputs(codes: Sequence[CodeType]) -> bool:
@@ -140,9 +147,11 @@ def checkpoint_home() -> tuple[Any, str]:
     """Where the function lies that takes what a non-reentrant checkpoint will run again.
 
     ``checkpoint`` looks it up when it is called, so a ``from … import checkpoint`` made earlier
-    goes through a replacement, too.
+    goes through a replacement, too. 2.14 gave the function another name, and the old one to a shim that
+    calls it; delete the old one with 2.13.
     """
-    return torch.utils.checkpoint, _CHECKPOINTS
+    home = torch.utils.checkpoint
+    return home, f"{_CHECKPOINTS}_impl" if hasattr(home, f"{_CHECKPOINTS}_impl") else _CHECKPOINTS
 
 
 def reentrant_checkpoint() -> Any:
