@@ -21,6 +21,7 @@ __all__ = [
     "gradients",
     "graph",
     "kernels",
+    "mechanisms",
     "module_hooks",
     "registrations",
     "rest",

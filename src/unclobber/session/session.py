@@ -7,6 +7,7 @@ story; ``guard`` hands back the value as it was saved; ``audit`` does that too a
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 import warnings
@@ -29,6 +30,7 @@ from ..hooks import (
     functions,
     gradients,
     kernels,
+    mechanisms,
     module_hooks,
     registrations,
     rest,
@@ -40,12 +42,23 @@ from ..hooks import (
 from ..hooks import saves as _saves
 from ..judge import judge, judge_untold, outcome
 from ..judge.refusals import judge_refusal
-from ..model import Finding, InplaceError, Report, SilentWriteWarning, Site, Totals, asked, culprit
+from ..model import (
+    Finding,
+    InplaceError,
+    Report,
+    SilentWriteWarning,
+    Site,
+    Totals,
+    UnclobberError,
+    asked,
+    culprit,
+)
 from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, SavedTensor, Standing, view_writes
 from ..source import compiled, sites
-from ..torch_internals import compat
+from ..torch_internals import compat, versions
 from ..torch_internals.patches import Patches
 from ._silent import UNSURE, SilentConflicts, unplaced
+from ._unseen import Unseen
 from .telling import Certain, error_of, fault_in, told
 
 Policy = Literal["watch", "guard", "audit"]
@@ -113,6 +126,8 @@ class Session:
         """Identities of the findings, all kept, that were warned of."""
         self.active = False
         self._hooks: _saves.SavedTensorHooks | None = None
+        self._unseen: Unseen | None = None
+        """Refuses what can't be seen on this torch."""
         self._lock = threading.RLock()
         self._silent = SilentConflicts(self)
         self.ledger.on_self_overlap = lambda operation, stack: self._silent.on(
@@ -128,6 +143,7 @@ class Session:
     # --- enter and leave ------------------------------------------------------------------------
 
     def __enter__(self) -> Session:
+        self._begin_where(_installation.off())
         _installation.acquire(self.ledger)
         self.backwards_before = backward.count()
         self._begun = compiled.now()
@@ -138,7 +154,19 @@ class Session:
             _installation.release(self.ledger)
             raise
         self.active = True
+        if self._unseen is not None:
+            self._unseen.enter(self._hooks)
         return self
+
+    def _begin_where(self, off: tuple[mechanisms.Off, ...]) -> None:
+        """Take account of the mechanisms that do not work on this torch."""
+        for one in off:
+            if self.policy == "guard" and one.ends_guard:
+                raise UnclobberError(one.sentence)
+            if self.warn:
+                _warn_once(one.sentence)
+        if off and self.policy == "guard":
+            self._unseen = Unseen(off)
 
     def __exit__(
         self,
@@ -148,6 +176,8 @@ class Session:
     ) -> None:
         self.active = False
         try:
+            if self._unseen is not None:
+                self._unseen.leave()
             if self._hooks is not None:
                 self._hooks.leave()
         finally:
@@ -421,7 +451,7 @@ class Session:
             torch_version=str(torch.__version__),
             command=self.command,
             exit_code=exit_code,
-            notices=(*said, *self._faults),
+            notices=(*_of_this_torch(), *said, *self._faults),
             bytes_by_line=by_line,
         )
 
@@ -448,7 +478,15 @@ class _Installation:
     def __init__(self) -> None:
         self._ledgers: tuple[Watcher, ...] = ()
         self._patches = Patches()
+        self._off: tuple[mechanisms.Off, ...] | None = None
         self._lock = threading.RLock()
+
+    def off(self) -> tuple[mechanisms.Off, ...]:
+        """The mechanisms that do not work on this torch; asked once per process."""
+        with self._lock:
+            if self._off is None:
+                self._off = mechanisms.off(self.acquire, self.release)
+            return self._off
 
     def acquire(self, ledger: Watcher) -> None:
         with self._lock:
@@ -524,6 +562,12 @@ class _Installation:
 _installation = _Installation()
 
 
+def _of_this_torch() -> tuple[str, ...]:
+    """One sentence for each thing that does not work on this torch, or that nobody has tried."""
+    untried = versions.untried()
+    return (*([] if untried is None else [untried]), *(one.sentence for one in _installation.off()))
+
+
 def told_of(error: BaseException) -> Finding | None:
     """The finding that an exception brings along, also from another process; None if it has none."""
     finding: Finding | None = (
@@ -557,6 +601,11 @@ def _warn(finding: Finding) -> None:
         warnings.warn(finding.message, SilentWriteWarning, stacklevel=2)
     else:
         warnings.warn_explicit(finding.message, SilentWriteWarning, site.path, site.line)
+
+
+@functools.cache
+def _warn_once(sentence: str) -> None:
+    warnings.warn(sentence, RuntimeWarning, stacklevel=5)
 
 
 def _blamed(finding: Finding) -> Site | None:

@@ -10,5 +10,6 @@ __all__ = [
     "inplace",
     "own_writes",
     "patches",
+    "versions",
     "views",
 ]

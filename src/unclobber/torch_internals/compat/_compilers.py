@@ -35,6 +35,11 @@ _CALLS_COMPILED = ("__compiled_fn_", "__resume_at_")
 resume_execution.py; seen since 2.0)."""
 
 
+def has_dynamo() -> bool:
+    """Whether Dynamo is imported."""
+    return _DYNAMO in sys.modules
+
+
 def is_compiled_code(code: CodeType) -> bool:
     """Whether Dynamo made this code object to stand in for a function that it has compiled."""
     return _DYNAMO in sys.modules and any(name.startswith(_CALLS_COMPILED) for name in code.co_names)

@@ -62,6 +62,15 @@ _allows_numbers = torch._C._should_allow_numbers_as_tensors
 # What foreach optimizers call; used by the self-test as an operation without a kernel at the key.
 foreach_add_ = torch._foreach_add_
 
+
+def fused_step(parameter: torch.Tensor, gradient: torch.Tensor) -> None:
+    """What ``SGD(lr=1, fused=True)`` runs on one parameter (on the CPU since 2.4); used by the self-test."""
+    torch._fused_sgd_(
+        [parameter], [gradient], [], weight_decay=0.0, momentum=0.0, lr=1.0, dampening=0.0,
+        nesterov=False, maximize=False, is_first_step=True,
+    )  # fmt: skip
+
+
 _dispatch_has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
 all_op_names = torch._C._dispatch_get_all_op_names
 

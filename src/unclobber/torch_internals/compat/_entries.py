@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any
 
 import torch
 import torch.utils.checkpoint  # torch 2.6 and earlier don't import it themselves
+
+from ._kept import raw_saved
 
 MODULE_HOOK = "BackwardHookFunction"
 """The Function that makes views for full backward hooks (torch/nn/modules/_functions.py)."""
@@ -157,6 +159,36 @@ def checkpoint_home() -> tuple[Any, str]:
 def reentrant_checkpoint() -> Any:
     """The custom Function that is a reentrant checkpoint; its ``forward`` is given the code to run again."""
     return torch.utils.checkpoint.CheckpointFunction
+
+
+def checkpoint_at_once() -> Callable[..., Any]:
+    """``checkpoint`` without what keeps Dynamo away from it, and imports Dynamo for that (a second)."""
+    import torch.utils.checkpoint
+
+    entry: Any = torch.utils.checkpoint.checkpoint
+    plain: Callable[..., Any] = getattr(entry, "__wrapped__", entry)
+    return plain
+
+
+def checkpoint_calls(name: str) -> bool:
+    """Whether ``checkpoint`` looks up a function of this name when it is called."""
+    code = getattr(checkpoint_at_once(), "__code__", None)
+    return code is not None and name in code.co_names
+
+
+def is_checkpoint(node: Any) -> bool:
+    """Whether a node is a reentrant checkpoint, or keeps what a non-reentrant one will compute again."""
+    import torch.utils.checkpoint
+
+    if isinstance(node, torch.utils.checkpoint.CheckpointFunction._backward_cls):
+        return True
+    return any(type(kept).__module__ == torch.utils.checkpoint.__name__ for _, kept in raw_saved(node))
+
+
+def is_programs_function(node: Any) -> bool:
+    """Whether a node is that of a custom Function which isn't torch's own."""
+    function = getattr(node, "_forward_cls", None)
+    return function is not None and not function.__module__.startswith("torch.")
 
 
 saving_without_nodes = frozenset(

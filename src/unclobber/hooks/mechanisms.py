@@ -1,0 +1,270 @@
+"""Is everything that a verdict rests on seen, on the torch that is installed? Asked once per process.
+
+Each program overwrites something behind one mechanism, and what was installed must tell of it. A release of
+torch that changes a mechanism would otherwise make ``guard`` hand out wrong values without a word.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple
+
+import torch
+
+from ..record import Ledger, SavedTensor
+from ..torch_internals import compat
+from . import backward
+from .conflicts import Conflict
+from .saves import SavedTensorHooks
+
+Name = Literal["hooks", "backward", "data", "optimizer", "functions", "checkpoint"]
+
+
+class Probe:
+    """Stands for a session: keeps what it is told of, and says nothing to anybody."""
+
+    repairs = False
+
+    def __init__(self) -> None:
+        self.ledger = Ledger(keeps_originals=False)
+        self.told: list[str] = []
+        """Who held something that has changed: ``saved``, ``ctx``, ``recompute``."""
+
+    def need(self, saved: SavedTensor) -> torch.Tensor:
+        standing = self.ledger.standing(saved)
+        if standing.changed:
+            self.told.append("saved")
+        return saved.alias if standing.value is None else standing.value
+
+    def stale(self, saved: SavedTensor, held: str) -> None:
+        if self.ledger.standing(saved).changed:
+            self.told.append(held)
+
+    def on(self, conflict: Conflict) -> None:
+        """None is expected."""
+
+
+class Off(NamedTuple):
+    """A mechanism that does not work on this torch."""
+
+    name: Name
+    sentence: str
+    """What is not seen and what follows, without its full stop."""
+
+    @property
+    def ends_guard(self) -> bool:
+        """Whether nothing that ``guard`` would give can be relied on."""
+        return self.name not in ("functions", "checkpoint")
+
+
+class _Mechanism(NamedTuple):
+    unseen: str
+    """What is not seen where it is off."""
+    refused: str
+    """What guard does then."""
+    programs: tuple[Callable[[Probe], str | None], ...]
+    """Each gives what is wrong, or None."""
+
+
+def off(acquire: Callable[[Ledger], None], release: Callable[[Ledger], None]) -> tuple[Off, ...]:
+    """The mechanisms that fail, in the order of the table below.
+
+    Args:
+        acquire: Installs everything that a session installs, for a ledger.
+        release: Takes it away again.
+    """
+    probe = Probe()
+    with _plain():
+        acquire(probe.ledger)
+        try:
+            hooks = SavedTensorHooks(probe.ledger, probe.need, probe)
+            hooks.enter()
+            try:
+                return tuple(_fails(probe))
+            finally:
+                hooks.leave()
+        finally:
+            probe.ledger.seal()
+            release(probe.ledger)
+
+
+def _fails(probe: Probe) -> Iterator[Off]:
+    for name, mechanism in _MECHANISMS.items():
+        for program in mechanism.programs:
+            problem = _tried(program, probe)
+            if problem is not None:
+                on = f"on torch {torch.__version__}"
+                yield Off(name, f"{mechanism.unseen} {on} ({problem}), so guard {mechanism.refused}")
+                break
+
+
+@contextlib.contextmanager
+def _plain() -> Iterator[None]:
+    """The program's own modes must not be in the way, nor see this."""
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autocast("cpu", enabled=False),
+        torch.autocast("cuda", enabled=False)
+        if torch.is_autocast_enabled("cuda")
+        else contextlib.nullcontext(),
+    ):
+        yield
+
+
+def _tried(program: Callable[[Probe], str | None], probe: Probe) -> str | None:
+    probe.told.clear()
+    try:
+        return program(probe)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+# --- the programs ---------------------------------------------------------------------------------
+
+
+def _leaf() -> torch.Tensor:
+    return torch.ones(2, device="cpu", dtype=torch.float32, requires_grad=True)
+
+
+def _constant(value: float) -> torch.Tensor:
+    return torch.full((2,), value, device="cpu", dtype=torch.float32)
+
+
+def _ends(probe: Probe, held: str, leaf: torch.Tensor, output: torch.Tensor, slope: float) -> str | None:
+    """Run backward: a change of what is ``held`` so is told, and the gradient is ``slope``."""
+    output.sum().backward()
+    if held not in probe.told:
+        return "a write was missed"
+    gradient = None if leaf.grad is None else leaf.grad.tolist()
+    return None if gradient == [slope] * 2 else f"a gradient is {gradient} and not {[slope] * 2}"
+
+
+def _saved(probe: Probe) -> str | None:
+    x, factor = _leaf(), _constant(2)
+    y = x * factor
+    factor.add_(1)
+    return _ends(probe, "saved", x, y, 2)
+
+
+def _saved_inside_other_hooks(probe: Probe) -> str | None:
+    x, factor = _leaf(), _constant(2)
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
+        y = x * factor
+    factor.add_(1)
+    return _ends(probe, "saved", x, y, 2)
+
+
+def _calls(probe: Probe) -> str | None:
+    x = _leaf()
+    before = backward.count()
+    (x * 1).sum().backward()
+    torch.autograd.grad((x * 1).sum(), x)
+    seen = backward.count() - before
+    return None if seen == 2 else f"{seen} of 2 calls were seen"
+
+
+def _exchanged(probe: Probe) -> str | None:
+    x, factor = _leaf(), _constant(2)
+    y = x * factor
+    factor.data = _constant(3)
+    return _ends(probe, "saved", x, y, 2)
+
+
+def _steps(step: Callable[[torch.Tensor, torch.Tensor], object]) -> Callable[[Probe], str | None]:
+    def program(probe: Probe) -> str | None:
+        x, weight = _leaf(), _constant(2).requires_grad_()
+        y = x * weight
+        with torch.no_grad():
+            step(weight, _constant(1))
+        return _ends(probe, "saved", x, y, 2)
+
+    return program
+
+
+class _Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+        ctx.factor = factor
+        return x * factor
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return gradients[0] * ctx.factor, None
+
+
+class _ScaleInTwo(_Scale):
+    @staticmethod
+    def forward(x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        return x * factor
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.factor = inputs[1]
+
+
+_bound: tuple[Any, ...] = (_Scale.apply, _ScaleInTwo.apply)
+"""Bound before any session."""
+
+
+def _on_ctx(function: Any, which: int) -> Callable[[Probe], str | None]:
+    def program(probe: Probe) -> str | None:
+        for apply in (function.apply, _bound[which]):
+            x, factor = _leaf(), _constant(2)
+            y = apply(x, factor)
+            factor.add_(1)
+            problem = _ends(probe, "ctx", x, y, 3)
+            if problem is not None:
+                return problem
+            probe.told.clear()
+        return None
+
+    return program
+
+
+def _recomputed(probe: Probe, reentrant: bool = False) -> str | None:
+    x, factor = _leaf(), _constant(2)
+    checkpoint = compat.checkpoint_at_once()
+    y = checkpoint(lambda v: v * factor, x, use_reentrant=reentrant, preserve_rng_state=False)
+    factor.add_(1)
+    return _ends(probe, "recompute", x, y, 3)
+
+
+def _recomputed_reentrantly(probe: Probe) -> str | None:
+    return _recomputed(probe, reentrant=True)
+
+
+def _named(probe: Probe) -> str | None:
+    """The other kind imports Dynamo, a second: unless that is there, a look at what it calls must do."""
+    if compat.has_dynamo():
+        return _recomputed(probe)
+    home, name = compat.checkpoint_home()
+    return None if compat.checkpoint_calls(name) else f"{home.__name__}.{name} is not what is called"
+
+
+_NO_GUARD = "refuses to begin"
+_MECHANISMS: dict[Name, _Mechanism] = {
+    "hooks": _Mechanism("what backward saves is not seen", _NO_GUARD, (_saved, _saved_inside_other_hooks)),
+    "backward": _Mechanism("calls of backward are not seen", _NO_GUARD, (_calls,)),
+    "data": _Mechanism("`tensor.data = other` is not seen", _NO_GUARD, (_exchanged,)),
+    "optimizer": _Mechanism(
+        "what optimizers write is not seen",
+        _NO_GUARD,
+        (
+            _steps(lambda weight, gradient: weight.add_(gradient)),
+            _steps(lambda weight, gradient: compat.foreach_add_([weight], [gradient])),
+            _steps(compat.fused_step),
+        ),
+    ),
+    "functions": _Mechanism(
+        "what custom Functions keep on `ctx` is not seen",
+        "refuses a backward through one",
+        (_on_ctx(_Scale, 0), _on_ctx(_ScaleInTwo, 1)),
+    ),
+    "checkpoint": _Mechanism(
+        "what a checkpoint computes again is not seen",
+        "refuses a backward through one",
+        (_named, _recomputed_reentrantly),
+    ),
+}

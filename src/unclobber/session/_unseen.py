@@ -1,0 +1,54 @@
+"""What ``guard`` refuses because it can't be seen on the torch that is installed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..hooks import saves
+from ..hooks.graph import reachable
+from ..hooks.mechanisms import Off
+from ..judge import judge_untold
+from ..torch_internals import compat
+from ..torch_internals.engine import EngineCall, engine
+from .telling import error_of
+
+_CODES = {"functions": "UC103", "checkpoint": "UC105"}
+
+
+class Unseen:
+    """Looks at the graph of each backward of one session's thread before it begins."""
+
+    def __init__(self, off: tuple[Off, ...]) -> None:
+        self._off = off
+        self._hooks: saves.SavedTensorHooks | None = None
+
+    def enter(self, hooks: saves.SavedTensorHooks | None) -> None:
+        """Begin to refuse where ``hooks`` are the innermost."""
+        self._hooks = hooks
+        engine.subscribe(self)
+
+    def leave(self) -> None:
+        engine.unsubscribe(self)
+
+    def begin(self, call: EngineCall) -> None:
+        """Refuse a backward that may go on with values which nobody knows to be right.
+
+        Raises:
+            InplaceError: it goes through what can't be seen, or its graph is too large to tell.
+        """
+        if call.in_transform or saves.innermost() is not self._hooks:
+            return
+        graph = reachable(call)
+        for one in self._off:
+            if graph is None or any(_rests_on(node, one) for node in graph.values()):
+                raise error_of(judge_untold(_CODES[one.name], one.sentence, message=_MESSAGE))
+
+    def end(self, begun: None, call: EngineCall) -> None:
+        """Nothing to put back."""
+
+
+_MESSAGE = "whether a tensor that backward needs was overwritten can't be known on this torch"
+
+
+def _rests_on(node: Any, one: Off) -> bool:
+    return compat.is_checkpoint(node) if one.name == "checkpoint" else compat.is_programs_function(node)

@@ -1,0 +1,39 @@
+"""Which versions of torch the whole suite of tests was run on; the one place that says so."""
+
+from __future__ import annotations
+
+import torch
+
+from ..model import UnclobberError
+
+TRIED = ((2, 11), (2, 12), (2, 13), (2, 14), (2, 15))
+"""Oldest first."""
+
+
+def parsed(version: str) -> tuple[int, int]:
+    """Major and minor number of ``2.15.0+cpu`` or ``2.16.0a0+git1234``."""
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
+
+
+def require() -> None:
+    """Say so where torch is too old to be worked with.
+
+    Raises:
+        UnclobberError: it is older than the oldest that was tried.
+    """
+    version = str(torch.__version__)
+    if parsed(version) < TRIED[0]:
+        raise UnclobberError(f"unclobber needs torch {_text(TRIED[0])} or newer, and this is {version}")
+
+
+def untried() -> str | None:
+    """One sentence, without its full stop, where torch is newer than the newest that was tried."""
+    version = str(torch.__version__)
+    if parsed(version) <= TRIED[-1]:
+        return None
+    return f"torch {version} is newer than {_text(TRIED[-1])}, the newest that unclobber was tried on"
+
+
+def _text(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
