@@ -106,8 +106,8 @@ _thread = _Thread()
 
 
 def _held(gradient: torch.Tensor, held_by_function: int) -> int:
-    """References to a gradient of which nobody waits: of running calls that were given it, and of custom
-    Functions that hand on what they were handed to a backward of their own, as a reentrant checkpoint does."""
+    """References to a gradient that are nobody's who waits for it: of running calls that were given it, and
+    of custom Functions that run a backward of their own with it, as a reentrant checkpoint does."""
     times = sum(one is gradient for handed in _thread.handed for one in handed)
     return _backward.times_given(gradient) + times * held_by_function
 
