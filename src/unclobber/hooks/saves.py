@@ -19,7 +19,7 @@ from ..record import Fingerprints, Ledger, Place, SavedBytes, SavedTensor, Unche
 from ..source import frames
 from ..torch_internals import compat
 from ..torch_internals.patches import Patches
-from . import _stale_reads, backward, kernels
+from . import _stale_reads, backward, fallback, kernels
 from ._calls import Calls
 from .conflicts import Conflicts, ContentChanged
 
@@ -79,6 +79,7 @@ class SavedTensorHooks:
     def enter(self) -> None:
         _patch.push(self.pack, self.unpack)
         _threads.hooks.append(self)
+        fallback.enter()
         self._see()
         if self._prints is not None:
             self._calls = Calls(self._prints)
@@ -88,6 +89,7 @@ class SavedTensorHooks:
         if self._calls is not None:
             self._calls.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         _threads.hooks.remove(self)
+        fallback.leave()
         if not self._set_aside:
             _patch.pop()
         if not _threads.hooks and not _looking.kept:
@@ -294,6 +296,10 @@ _looking = _Looking()
 def keep_looking(kept: bool) -> None:
     """Begin or end to look at writes in this thread and in new ones, with or without hooks of ours."""
     _looking.kept = kept
+    if kept:
+        fallback.enter()
+    else:
+        fallback.leave()
     if kept and kernels.installed():
         compat.see_writes()
     elif not kept and not _threads.hooks:

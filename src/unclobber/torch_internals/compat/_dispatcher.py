@@ -24,8 +24,16 @@ VERSION_KEY = "ADInplaceOrView"
 # own thread-local set includes it. Operations without a kernel there fall through at no cost.
 WRITE_KEY = "Fake"
 _write_key = torch._C._dispatch_key_parse(WRITE_KEY)
-_set_included = torch._C._dispatch_tls_set_dispatch_key_included
-_is_included = torch._C._dispatch_tls_is_dispatch_key_included
+
+
+def _stays(*_: Any) -> bool:
+    """Instead of a function that this torch has not: no thread's set can be changed, so none includes the
+    key. The self-test finds that our kernels see nothing, and writes are seen another way."""
+    return False
+
+
+_set_included = getattr(torch._C, "_dispatch_tls_set_dispatch_key_included", _stays)
+_is_included = getattr(torch._C, "_dispatch_tls_is_dispatch_key_included", _stays)
 after_write_key = torch._C._dispatch_keyset_full_after(_write_key)
 
 # The keys of tensors whose conjugation or negation is lazy (c10/core/DispatchKey.h).
@@ -57,7 +65,6 @@ def sees_writes() -> bool:
 
 # Number of active __torch_dispatch__ modes: with one active, kernels see other calling conventions.
 dispatch_modes = torch._C._len_torch_dispatch_stack
-_allows_numbers = torch._C._should_allow_numbers_as_tensors
 
 # What foreach optimizers call; used by the self-test as an operation without a kernel at the key.
 foreach_add_ = torch._foreach_add_
@@ -71,13 +78,21 @@ def fused_step(parameter: torch.Tensor, gradient: torch.Tensor) -> None:
     )  # fmt: skip
 
 
-_dispatch_has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-all_op_names = torch._C._dispatch_get_all_op_names
+def all_op_names() -> list[str]:
+    """The full names of all operations that are registered now: ``aten::add_.Tensor``."""
+    return list(torch._C._dispatch_get_all_op_names())
 
 
 def has_kernel(op_name: str, key: str = VERSION_KEY) -> bool:
     """Whether torch itself registered a kernel for ``op_name`` (``aten::add_.Tensor``) at ``key``."""
-    return bool(_dispatch_has_kernel(op_name, key))
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(op_name, key))
+
+
+def innermost_mode() -> Any:
+    """The dispatch mode of this thread that sees operations first; None where there is none."""
+    from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+    return _get_current_dispatch_mode()
 
 
 def view_overloads(name: str, kind: str) -> list[str]:
@@ -161,7 +176,7 @@ def below(op: Any) -> Any:
     in Python as a number. Only some operations take it back as one; the others get a 0-dim tensor.
     """
     run = op._op
-    if _allows_numbers(op._schema.name.partition("::")[2]):
+    if torch._C._should_allow_numbers_as_tensors(op._schema.name.partition("::")[2]):
 
         def call(*args: Any, **kwargs: Any) -> Any:
             with below_adinplaceorview():
