@@ -206,12 +206,12 @@ def _is_released(node: Any) -> bool | None:
         return False  # it fails in its own backward, if that reads what was saved
     if node.name().endswith("CopySlices"):
         return None  # what it wraps is out of sight
-    return any(compat.is_freed(node, name) for name in compat.raw_attributes(type(node)))
+    return any(compat.is_freed(node, name) for name in compat.raw_attributes(node))
 
 
 def freed_role(node: Any) -> str | None:
     """The node's name for what it saved, where it saved just one tensor."""
-    roles = [name for name in compat.raw_attributes(type(node)) if compat.is_freed(node, name)]
+    roles = [name for name in compat.raw_attributes(node) if compat.is_freed(node, name)]
     return roles[0].removeprefix("_raw_saved_") if len(roles) == 1 else None
 
 

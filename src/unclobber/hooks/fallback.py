@@ -22,7 +22,10 @@ def why() -> str | None:
     problem = selftest.why_kernels_fail()
     if problem is None:
         return None
-    return f"writes are seen in a slower way on this torch, by a dispatch mode ({problem})"
+    return (
+        "writes are seen in a slower way on this torch, by a dispatch mode, under which torch.compile "
+        f"compiles nothing ({problem})"
+    )
 
 
 def listen(listener: Listener) -> None:
@@ -41,8 +44,9 @@ def enter() -> None:
     if selftest.why_kernels_fail() is None:
         return
     if _thread.mode is None:
-        _thread.mode = WriteMode()
-        _thread.mode.__enter__()  # type: ignore[no-untyped-call]
+        mode: Any = WriteMode()
+        mode.__enter__()
+        _thread.mode = mode
     _thread.entered += 1
 
 
@@ -52,10 +56,11 @@ def leave() -> None:
         return
     _thread.entered -= 1
     if not _thread.entered:
-        mode, _thread.mode = _thread.mode, None
+        mode: Any = _thread.mode
+        _thread.mode = None
         mode.ended = True
         if compat.innermost_mode() is mode:  # else one of the program's lies over it, and would be taken away
-            mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            mode.__exit__(None, None, None)
 
 
 class WriteMode(compat.TorchDispatchMode):

@@ -32,8 +32,8 @@ def _stays(*_: Any) -> bool:
     return False
 
 
-_set_included = getattr(torch._C, "_dispatch_tls_set_dispatch_key_included", _stays)
-_is_included = getattr(torch._C, "_dispatch_tls_is_dispatch_key_included", _stays)
+_set_included: Callable[..., Any] = getattr(torch._C, "_dispatch_tls_set_dispatch_key_included", _stays)
+_is_included: Callable[..., bool] = getattr(torch._C, "_dispatch_tls_is_dispatch_key_included", _stays)
 after_write_key = torch._C._dispatch_keyset_full_after(_write_key)
 
 # The keys of tensors whose conjugation or negation is lazy (c10/core/DispatchKey.h).
@@ -265,7 +265,7 @@ def fall_through_by_default(library: torch.library.Library) -> None:
     if hasattr(library, "fallback"):
         library.fallback(torch.library.fallthrough_kernel, WRITE_KEY)
     else:
-        library.m.fallback_fallthrough(WRITE_KEY)
+        library.m.fallback_fallthrough(WRITE_KEY)  # type: ignore[union-attr]
 
 
 # Ends a subclass's own __torch_function__ for what is asked of its tensors; documented in

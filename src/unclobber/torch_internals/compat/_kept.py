@@ -34,7 +34,7 @@ def raw_saved(node: Any) -> Iterator[tuple[str, Any]]:
     "hooks for saved tensors"; freed ones raise RuntimeError and are left out. Before 2.10 so is what hooks
     keep that aren't ``recognizable``.
     """
-    for attribute in raw_attributes(type(node)):
+    for attribute in raw_attributes(node):
         role = attribute.removeprefix("_raw_saved_")
         if not _HANDS_OUT_DATA:
             yield from _asked_for(node, role)
@@ -69,9 +69,14 @@ def is_freed(node: Any, attribute: str) -> bool:
     return False
 
 
+def raw_attributes(node: Any) -> tuple[str, ...]:
+    """Names of the attributes under which a node keeps tensors: getters of its C type."""
+    kind: Any = type(node)
+    return _raw_attributes(kind)
+
+
 @functools.lru_cache(maxsize=512)  # bounded: a custom Function's class is the user's
-def raw_attributes(kind: Any) -> tuple[str, ...]:
-    """Names of the attributes under which nodes of a type keep tensors: getters of its C type."""
+def _raw_attributes(kind: Any) -> tuple[str, ...]:
     return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
 
 

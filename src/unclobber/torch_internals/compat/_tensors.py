@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,7 +12,7 @@ import torch
 
 def _one_after_another(tensors: Iterable[torch.Tensor]) -> None:
     for tensor in tensors:
-        torch._C._increment_version(tensor)  # type: ignore[arg-type]
+        torch._C._increment_version(tensor)
 
 
 def _increments_several() -> bool:
@@ -78,8 +80,12 @@ def holders(tensor: torch.Tensor) -> int:
     """
     try:
         count = int(_storage_holders(_storage_address(tensor)))
-        # Once somebody has asked for it, the storage's Python object lives as long as the storage.
-        return count if count == 1 else int(_storage_holders(tensor.untyped_storage()._cdata)) - 1
+        if count == 1:
+            return 1
+        # The storage's Python object counts as long as it lives: since 2.10 as long as the storage, once
+        # somebody has asked for it; before, as long as somebody has it, as we do here.
+        storage = tensor.untyped_storage()
+        return int(_storage_holders(storage._cdata)) - 1
     except (RuntimeError, ValueError):
         return 2
 
@@ -158,5 +164,15 @@ def use_count(tensor: torch.Tensor) -> int:
 
 def references_by_torch(tensor: torch.Tensor) -> int:
     """References to a tensor's Python object that are torch's own: one, while C++ owners hold the tensor, too
-    (torch/csrc/autograd/python_variable.cpp, seen in 2.13)."""
-    return int(use_count(tensor) > 1)
+    (torch/csrc/autograd/python_variable.cpp, since 2.10); none before."""
+    return int(_owners_refer() and use_count(tensor) > 1)
+
+
+@functools.cache
+def _owners_refer() -> bool:
+    """Whether an owner in C++ refers to the Python object, asked of a tensor that a view of it owns."""
+    with torch.inference_mode(False):
+        tensor = torch.zeros(1)
+        before = sys.getrefcount(tensor)
+        view = tensor[:]
+        return sys.getrefcount(tensor) > before and view._base is tensor
