@@ -9,6 +9,7 @@ import torch
 from torch._dynamo.utils import counters
 
 import unclobber
+from torch_words import quiet_script
 from unclobber.report import to_text
 from unclobber.source import sites
 
@@ -16,6 +17,7 @@ from unclobber.source import sites
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning"),
+    quiet_script,
 ]
 
 

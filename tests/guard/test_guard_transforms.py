@@ -6,6 +6,7 @@ from guarded_twins import assert_as_written, ramp
 from torch import nn
 
 import unclobber
+from torch_words import quiet_script
 
 
 def body(x):
@@ -16,7 +17,7 @@ def body(x):
     return (y**2).sum()
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")  # torch.func's own
+@quiet_script
 @pytest.mark.parametrize(
     "transform",
     [
@@ -45,7 +46,7 @@ def test_transforms_are_left_alone(transform):
     torch.testing.assert_close(w.grad, 2 * w.detach().exp() ** 2, rtol=1e-14, atol=0)
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+@quiet_script
 @pytest.mark.parametrize(
     "write",
     [

@@ -33,6 +33,7 @@ def _norm(a: Arguments) -> str:
 
 FORMULAS: dict[str, Callable[[Arguments], str]] = {
     "handle_r_to_c": lambda a: a[1],
+    "masked_fill_inplace_if_safe": lambda a: f"{a[0]}.masked_fill_({a[1]}, {a[2]})",  # since 2.14
     "maybe_multiply": lambda a: _scaled(a[0], a[1]),
     "mm_mat1_backward": lambda a: _scaled(f"{a[0]} @ {a[1]}.T", a[5]),
     "mm_mat2_backward": lambda a: _scaled(f"{a[1]}.T @ {a[0]}", a[5]),

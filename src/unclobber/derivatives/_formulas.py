@@ -101,7 +101,11 @@ _CLEAN = (
     (re.compile(r"\btrue\b"), "True"),
     (re.compile(r"\bfalse\b"), "False"),
     (re.compile(r"\bM_PI\b"), "pi"),
-    (re.compile(r"\bM_LN2\b"), "log(2)"),
+    (re.compile(r"\bM_LN(2|10)\b"), r"log(\1)"),
+    # these four since 2.14, and never behind a division
+    (re.compile(r"\bM_PI_([24])\b"), r"pi / \1"),
+    (re.compile(r"\bM_2_SQRTPI\b"), "2 / sqrt(pi)"),
+    (re.compile(r"\bM_SQRT2\b"), "sqrt(2)"),
     (re.compile(r"\.transpose\(1, 2\)"), ".mT"),
     (re.compile(r"\.t\(\)"), ".T"),
     (re.compile(r"\.mH\(\)"), ".mT"),

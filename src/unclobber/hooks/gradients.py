@@ -117,8 +117,8 @@ class _Shared(NamedTuple):
 
     gradient: torch.Tensor
     certain: bool
-    """False where the others may have other parts alone of what it is a view of, as ``cat``'s operands do:
-    then a change is undone where that can be, but never told."""
+    """False where the others may have other parts alone of what it is a view of, as ``cat``'s operands do, or
+    this torch doesn't count as it should: then a change is undone where that can be, but never told."""
 
 
 def _shared(gradients: Iterable[Any], alone: int | None) -> list[_Shared]:
@@ -126,17 +126,19 @@ def _shared(gradients: Iterable[Any], alone: int | None) -> list[_Shared]:
 
     Args:
         gradients: What a callback is handed.
-        alone: The reference count of one that nobody else waits for.
+        alone: The reference count of one that nobody else waits for; None where that is not known.
     """
     # With create_graph the nodes of the second graph hold gradients, too: the count says nothing.
-    held_by_function = unshared_counts().held_by_function
-    if alone is None or held_by_function is None or torch.is_grad_enabled():
+    if torch.is_grad_enabled():
         return []
+    held_by_function = unshared_counts().held_by_function
     found = []
     for gradient in gradients:
         if not isinstance(gradient, torch.Tensor):
             continue
-        if compat.use_count(gradient) > alone + _held(gradient, held_by_function):
+        if alone is None or held_by_function is None:
+            found.append(_Shared(gradient, False))
+        elif compat.use_count(gradient) > alone + _held(gradient, held_by_function):
             found.append(_Shared(gradient, True))
         elif _lies_in_shared(gradient, held_by_function):
             found.append(_Shared(gradient, not _is_a_part(gradient)))
@@ -209,7 +211,8 @@ def _separated(result: Any, gradient: torch.Tensor) -> Any:
 class Counts(NamedTuple):
     """The reference count of a gradient that nobody else waits for, by who is handed it.
 
-    None where this torch doesn't count as the probe expects: then nothing is ever said.
+    None where this torch doesn't count as the probe expects: then nothing is ever said, and where the session
+    repairs every change is undone for the others, if there are any.
     """
 
     hook: int | None

@@ -254,7 +254,7 @@ _MECHANISMS: dict[Name, _Mechanism] = {
         (
             _steps(lambda weight, gradient: weight.add_(gradient)),
             _steps(lambda weight, gradient: compat.foreach_add_([weight], [gradient])),
-            _steps(compat.fused_step),
+            _steps(lambda weight, gradient: compat.fused_step(weight, gradient)),
         ),
     ),
     "functions": _Mechanism(

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from torch_words import same
+
 
 @dataclass
 class Golden:
@@ -17,7 +19,7 @@ class Golden:
     update: bool = False
 
     def check(self, name: str, text: str) -> None:
-        """Fail with a diff unless the file holds exactly this text and one newline."""
+        """Fail with a diff unless the file holds exactly this text and one newline, in this torch's words."""
         path = self.folder / name
         if self.update:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -26,7 +28,7 @@ class Golden:
         if not path.exists():
             pytest.fail(f"{name} does not exist; --update-golden writes it", pytrace=False)
         kept = path.read_text(encoding="utf-8")
-        if kept != text + "\n":
+        if not same(text + "\n", kept):
             diff = difflib.unified_diff(
                 kept.splitlines(), (text + "\n").splitlines(), name, "now", lineterm=""
             )

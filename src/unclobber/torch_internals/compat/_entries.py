@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from types import CodeType
@@ -163,23 +164,28 @@ def reentrant_checkpoint() -> Any:
 
 def checkpoint_at_once() -> Callable[..., Any]:
     """``checkpoint`` without what keeps Dynamo away from it, and imports Dynamo for that (a second)."""
-    import torch.utils.checkpoint
-
     entry: Any = torch.utils.checkpoint.checkpoint
     plain: Callable[..., Any] = getattr(entry, "__wrapped__", entry)
     return plain
 
 
 def checkpoint_calls(name: str) -> bool:
-    """Whether ``checkpoint`` looks up a function of this name when it is called."""
-    code = getattr(checkpoint_at_once(), "__code__", None)
-    return code is not None and name in code.co_names
+    """Whether ``checkpoint``, or what it calls of its own module, looks up a function of this name there."""
+    entry = checkpoint_at_once()
+    home, seen = vars(sys.modules[entry.__module__]), set()
+    todo: list[Any] = [entry]
+    while todo:
+        code = getattr(todo.pop(), "__code__", None)
+        if code is not None and code not in seen:
+            seen.add(code)
+            if name in code.co_names:
+                return True
+            todo += [home.get(called) for called in code.co_names]
+    return False
 
 
 def is_checkpoint(node: Any) -> bool:
     """Whether a node is a reentrant checkpoint, or keeps what a non-reentrant one will compute again."""
-    import torch.utils.checkpoint
-
     if isinstance(node, torch.utils.checkpoint.CheckpointFunction._backward_cls):
         return True
     return any(type(kept).__module__ == torch.utils.checkpoint.__name__ for _, kept in raw_saved(node))
