@@ -3,6 +3,9 @@
 A dispatch mode sees every operation of its thread, mutating or not, below autograd and the version counters,
 as the kernels do: about twice as slow, and in the way of other modes. It is entered in each thread in which
 our hooks are.
+
+What an operation is made of moves no counters under a mode. So those of ``_foreach_mul_``, whose parts would
+move them, are moved here, and what a program's own operation does to its arguments is looked at in each run.
 """
 
 from __future__ import annotations
@@ -113,7 +116,7 @@ def _made(func: Any) -> Callable[..., Any] | None:
     if is_torchs(func._schema.name):
         return None
     run: Run = lambda _, args, kwargs: func(*args, **kwargs)  # noqa: E731
-    return doubted_kernel(func.name(), kernels.listeners, run)
+    return doubted_kernel(func.name(), kernels.listeners, run, every_run=True)
 
 
 def _telling(func: Any, packet: str, written: Written, bumps: bool) -> Callable[..., Any]:
@@ -125,12 +128,16 @@ def _telling(func: Any, packet: str, written: Written, bumps: bool) -> Callable[
         written: Its arguments that it writes.
         bumps: Whether the counter of each moves by one afterwards; False: look what happens.
     """
+    moves_by_parts = packet.startswith("_foreach_") and not bumps
 
     def call(_: Any, *args: Any, **kwargs: Any) -> Any:
         watched = tell(kernels.listeners.now, packet, bumps, written, args, kwargs)
         marks = () if bumps else [(t, t._version, log, log.bumps) for t, log in watched]
         try:
-            return func(*args, **kwargs)
+            result = func(*args, **kwargs)
+            if moves_by_parts:
+                compat.increment_version([t for t in written.tensors(args, kwargs) if not t.is_inference()])
+            return result
         finally:
             for tensor, version, log, before in marks:
                 log.settle(max(log.bumps, before + tensor._version - version), by_last_write=True)

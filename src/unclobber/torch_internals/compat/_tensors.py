@@ -168,6 +168,14 @@ def references_by_torch(tensor: torch.Tensor) -> int:
     return int(_owners_refer() and use_count(tensor) > 1)
 
 
+def python_owners() -> int:
+    """How many of the ``use_count`` of what a view is a view of are Python's for sure: one since 2.10.
+
+    Before, there is none once its owners in C++ have outlived its last name, which can't be told.
+    """
+    return int(_owners_refer())
+
+
 @functools.cache
 def _owners_refer() -> bool:
     """Whether an owner in C++ refers to the Python object, asked of a tensor that a view of it owns."""
