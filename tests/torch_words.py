@@ -25,8 +25,9 @@ quiet_script = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecat
 QUIET: tuple[tuple[str, tuple[int, int]], ...] = (
     ("Converting a tensor with requires_grad=True to a scalar", (2, 9)),
     ("`torch.cpu.amp.autocast", (2, 4)),
+    ("You are using `torch.load` with `weights_only=False`", (2, 5)),
 )
-"""Warnings that torch gives of its own code, or of what every program does, and the last version that does."""
+"""Warnings that torch gives of its own code or of what programs do, and the last version that gives them."""
 
 
 def quiet_filters(version: tuple[int, ...] = TORCH) -> list[str]:
@@ -60,7 +61,7 @@ def here(word: str, version: tuple[int, ...] = TORCH) -> str:
 
 def name_in_sentence(node: str, version: tuple[int, ...] = TORCH) -> str:
     """What torch's sentences call a node: ``Exp`` for ``ExpBackward0`` since 2.13, and its name before."""
-    return re.sub(r"Backward0?$", "", node) if version >= (2, 13) else node
+    return re.sub(r"Backward0?(\d*)$", r"\1", node) if version >= (2, 13) else node
 
 
 def same(text: str, expected: str, version: tuple[int, ...] = TORCH) -> bool:

@@ -147,6 +147,8 @@ class SavedTensorHooks:
         that tensor, and is asked when the inner unpack hands it out.
         """
         ours = self
+        if compat.detaches_twice(pack):
+            pack = _detached_once(pack)
 
         def watched_pack(tensor: torch.Tensor) -> Any:
             tensor = tensor.detach()  # a fresh object to hang the record on; no cycle with an output
@@ -166,6 +168,20 @@ class SavedTensorHooks:
             return tensor if record is None else ours.unpack(record)
 
         return watched_pack, compat.recognizable(watched_unpack)
+
+
+def _detached_once(pack: Pack) -> Pack:
+    """The same hook, to which a tensor that is detached already is its own alias: what it hands out later is
+    what it returns."""
+
+    def pack_itself(tensor: torch.Tensor) -> Any:
+        tensor.detach = lambda: tensor  # type: ignore[method-assign]
+        try:
+            return pack(tensor)
+        finally:
+            del tensor.detach
+
+    return pack_itself
 
 
 def _shares_memory(kept: torch.Tensor, tensor: torch.Tensor) -> bool:

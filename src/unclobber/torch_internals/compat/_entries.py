@@ -146,6 +146,17 @@ _CHECKPOINTS = "_checkpoint_without_reentrant_generator"
 _SAVES_BY_METHOD = hasattr(torch.utils.checkpoint._CheckpointFrame, "save_inputs")
 
 
+def detaches_twice(pack: Any) -> bool:
+    """Whether a pack hook is that of torch's recomputation, and keeps one alias and returns another.
+
+    So it was in 2.4. Later it keeps and returns what it is given, where that requires no grad.
+    """
+    code = getattr(pack, "__code__", None)
+    if code is None or not code.co_qualname.startswith("_recomputation_hook."):
+        return False
+    return "detach" in code.co_names and "requires_grad" not in code.co_names
+
+
 def checkpoint_home() -> tuple[Any, str]:
     """Where the function lies that takes what a non-reentrant checkpoint will run again.
 
