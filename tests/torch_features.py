@@ -16,6 +16,7 @@ class Feature(NamedTuple):
 
     there: bool
     since: str
+    """The oldest version that was tried and has it."""
     why: str
 
 
@@ -25,6 +26,17 @@ def _says_leaf_itself() -> bool:
     except RuntimeError as refusal:
         return not str(refusal).startswith("a view")
     return True
+
+
+def _packs_under_vmap() -> bool:
+    packed: list[torch.Tensor] = []
+    x = torch.ones(2, requires_grad=True)
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t) or t, lambda t: t):
+            torch.func.vmap(lambda u, v: u * v)(x, x.detach())
+    except RuntimeError:
+        return False
+    return bool(packed)
 
 
 FEATURES = {
@@ -39,6 +51,16 @@ FEATURES = {
         hasattr(torch._C._autograd, "_make_saved_tensor"),
         "2.12",
         "the test saves so, as checkpoints do since",
+    ),
+    "shape of a freed result": Feature(
+        hasattr(torch.zeros(1, requires_grad=True).exp().grad_fn, "_input_metadata"),
+        "2.6",
+        "of what is freed, torch tells no shape and no type before",
+    ),
+    "hooks under vmap": Feature(
+        _packs_under_vmap(),
+        "2.6",
+        "what is saved under vmap is shown to no hook before; torch checks it itself",
     ),
     "setitem of a whole leaf": Feature(
         _says_leaf_itself(), "2.10", "torch's sentence for `leaf[:] = 1` speaks of a view of the leaf before"

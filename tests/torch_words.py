@@ -64,6 +64,29 @@ def name_in_sentence(node: str, version: tuple[int, ...] = TORCH) -> str:
     return re.sub(r"Backward0?(\d*)$", r"\1", node) if version >= (2, 13) else node
 
 
+SENTENCES: tuple[tuple[str, str, tuple[int, int]], ...] = (
+    (r"(utput \d+ of \w+?)Backward0?(\d*)\b", r"\1\2", (2, 12)),
+    (r"set_detect_anomaly\(True\)\.$", "set_detect_anomaly(True, check_nan=False).", (2, 12)),
+    (
+        r"To work around you can make a clone to get a normal tensor and use it in autograd\.$",
+        "Please do not use Tensors created in inference mode in computation tracked by autograd. To work "
+        "around this, you can make a clone to get a normal tensor and use it in autograd, or use "
+        "`torch.no_grad()` instead of `torch.inference_mode()`.",
+        (2, 9),
+    ),
+)
+"""What torch's own messages said otherwise: a pattern, what stands there on ``WRITTEN_ON``, and the last
+version that says the other."""
+
+
+def as_written(message: str | None, version: tuple[int, ...] = TORCH) -> str | None:
+    """A message of the torch that is installed, in the words of ``WRITTEN_ON``."""
+    for pattern, words, last in SENTENCES if message is not None else ():
+        if version <= last:
+            message = re.sub(pattern, words, message)
+    return message
+
+
 def same(text: str, expected: str, version: tuple[int, ...] = TORCH) -> bool:
     """Whether ``text`` is the expected one, but for words of the table."""
     if text == expected:

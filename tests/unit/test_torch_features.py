@@ -4,7 +4,7 @@ import pytest
 
 import torch_features
 from torch_features import FEATURES, Feature, needs
-from torch_words import WRITTEN_ON, name_in_sentence, quiet_filters
+from torch_words import WRITTEN_ON, as_written, name_in_sentence, quiet_filters
 
 
 def test_nothing_is_skipped_where_the_tests_were_written():
@@ -35,3 +35,14 @@ def test_only_old_warnings_are_let_pass():
 def test_nodes_are_named_as_torch_names_them(version, name):
     assert name_in_sentence("ExpBackward0", version) == name
     assert name_in_sentence("PowBackward1", (2, 13)) == "Pow1"
+
+
+OLD = "version 1, which is output 0 of ExpBackward0, is at 1. Hint: set_detect_anomaly(True)."
+
+
+def test_an_older_message_is_read_in_the_words_of_the_tests():
+    new = "version 1, which is output 0 of Exp, is at 1. Hint: set_detect_anomaly(True, check_nan=False)."
+    assert as_written(OLD, (2, 12)) == new
+    assert as_written(OLD, WRITTEN_ON) == OLD
+    assert as_written(OLD.replace("version 1", "version 2"), (2, 12)) != new
+    assert as_written(None, (2, 4)) is None

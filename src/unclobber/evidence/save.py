@@ -116,20 +116,16 @@ def of_node(node: Any, stack: Stack, *, noted: bool = True) -> Save:
     name = reads.node_name(node)
     role = freed.freed_role(node)
     spelled = spelling.spell(site, name, role, stack, edges=spelling.edge_names(node))
-    shape, dtype = _result_of(node)
+    result = compat.result_of(node)
+    facts = UNKNOWN if result is None else of_kind(*result, math.prod(result[0]))
     return replace(
-        _derived(of_kind(shape, dtype, math.prod(shape)), spelled),
+        _derived(facts, spelled),
         site=site,
         node=name,
         role=role,
         expression=spelled.expression if noted else None,
         extent=spelled.extent if noted else None,
     )
-
-
-def _result_of(node: Any) -> tuple[tuple[int, ...], torch.dtype]:
-    described = node._input_metadata
-    return (tuple(described[0].shape), described[0].dtype) if described else ((), torch.float32)
 
 
 def _derived(facts: Save, spelled: spelling.Spelling) -> Save:

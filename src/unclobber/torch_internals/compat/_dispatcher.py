@@ -257,7 +257,7 @@ def lay_over(library: torch.library.Library, name: str, key: str, kernel: Callab
 def fall_through_by_default(library: torch.library.Library) -> None:
     """Make every operation without a kernel of ours pass ``WRITE_KEY`` by.
 
-    ``Library.fallback`` came with 2.5; before, the same lies one step below. Delete with 2.4.
+    ``Library.fallback`` is there in 2.6 and not in 2.4, where the same lies one step below. Delete with 2.4.
 
     Raises:
         RuntimeError: somebody else uses the key; ours must not get in their way.

@@ -176,6 +176,17 @@ is the operation's; the profiler joins forward and backward by it. Private, sinc
 """
 
 
+def result_of(node: Any) -> tuple[tuple[int, ...], torch.dtype] | None:
+    """Shape and type of what a node's operation has computed; None where torch does not tell: 2.4.
+
+    ``_input_metadata``, of the gradient that the node gets, is there in 2.6 and not in 2.4.
+    """
+    described = getattr(node, "_input_metadata", None)
+    if described is None:
+        return None
+    return (tuple(described[0].shape), described[0].dtype) if described else ((), torch.float32)
+
+
 def sequence_number(node: Any) -> int:
     """The number of a backward node; greater than any real one for ``AccumulateGrad``."""
     return int(node._sequence_nr())
