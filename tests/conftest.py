@@ -25,6 +25,14 @@ def _old_objects_out_of_the_way():
     gc.freeze()
 
 
+def pytest_configure(config):
+    """Warnings are errors, but for those that an older torch gives of itself."""
+    from torch_words import quiet_filters
+
+    for line in quiet_filters():
+        config.addinivalue_line("filterwarnings", line)
+
+
 def pytest_terminal_summary(terminalreporter):
     """One table for the programs of a sweep, whose parts ran in several processes."""
     counts: dict[str, Counter] = defaultdict(Counter)

@@ -88,4 +88,6 @@ def test_own_writes_on_two_processes(tmp_path):
         for rank in ranks:
             rank.kill()
             rank.wait()
-    assert [out for out, _ in ends] == ["right 0\n"] * 2, [error[-2000:] for _, error in ends]
+    # up to 2.10 Gloo prints of itself
+    told = [[line for line in out.splitlines() if not line.startswith("[Gloo]")] for out, _ in ends]
+    assert told == [["right 0"]] * 2, [error[-2000:] for _, error in ends]

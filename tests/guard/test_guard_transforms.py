@@ -6,6 +6,7 @@ from guarded_twins import assert_as_written, ramp
 from torch import nn
 
 import unclobber
+from torch_features import needs
 from torch_words import quiet_script
 
 
@@ -97,6 +98,7 @@ def test_write_while_a_graph_outside_the_transform_is_alive():
     assert_as_written(lambda x: run(x, True), lambda x: run(x, False), ramp(4))
 
 
+@needs("hooks under vmap")
 def test_vmap_with_gradients_outside():
     """``vmap`` inside an ordinary graph saves batched tensors; its operands are overwritten later."""
 

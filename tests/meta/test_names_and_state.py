@@ -25,7 +25,8 @@ STATE = {
         "cli.children._settings.following",
     },
     "one a thread, because torch's hooks, modes and backward calls are": {
-        "hooks.backward._thread", "hooks.fallback._modes", "hooks.functions._thread", "hooks.saves._threads",
+        "hooks.backward._thread", "hooks.fallback._modes", "hooks.functions._thread",
+        "hooks.gradients._thread", "hooks.saves._threads",
         "hooks._stale_reads._active", "source.frames.newest", "evidence.reads._asking",
         "record._undo._slab", "cli.ranks._termination._held", "report._cells._encoding",
     },

@@ -80,23 +80,23 @@ def run_plain(program: Path) -> Run:
     return _process([str(program)], program)
 
 
-def run_reported(program: Path) -> Run:
+def run_reported(program: Path, first: str = FIRST) -> Run:
     """The program under ``unclobber run``, with the JSON report."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "report.json"
         options = ["--format", "json", "--output", str(output)]
-        run = _process(["-m", "unclobber", "run", *options, str(program)], program)
+        run = _process(["-m", "unclobber", "run", *options, str(program)], program, first)
         report = json.loads(output.read_text()) if output.exists() else None
     return Run(run.exit_code, run.stdout, run.stderr, report)
 
 
-def run_guarded(program: Path) -> Run:
+def run_guarded(program: Path, first: str = FIRST) -> Run:
     """The program under ``unclobber run --guard``."""
-    return _process(["-m", "unclobber", "run", "--guard", str(program)], program)
+    return _process(["-m", "unclobber", "run", "--guard", str(program)], program, first)
 
 
-def _process(arguments: list[str], program: Path) -> Run:
-    done = warm.python(*arguments, cwd=program.parent, timeout=TIMEOUT, first=FIRST, brief=True)
+def _process(arguments: list[str], program: Path, first: str = FIRST) -> Run:
+    done = warm.python(*arguments, cwd=program.parent, timeout=TIMEOUT, first=first, brief=True)
     return Run(done.returncode, done.stdout, done.stderr)
 
 

@@ -4,6 +4,8 @@ import warnings
 
 import torch
 
+from torch_features import needs
+
 KEY = "ADInplaceOrView"
 
 
@@ -21,6 +23,7 @@ def test_most_mutating_operations_have_a_kernel_at_the_key():
     assert not has_kernel("aten::_fused_sgd_")
 
 
+@needs("get_kernel")
 def test_a_kernel_laid_over_the_key_sees_writes_that_torch_does_not_count():
     """``.data`` and ``no_grad`` are nothing special at this level."""
     seen = []

@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
+from torch_features import needs
+
 
 def itself(t):
     return t
@@ -81,6 +83,7 @@ def test_backward_releases_what_pack_returned():
     assert kept[0]() is None
 
 
+@needs("saved data")
 def test_the_current_node_names_the_role_in_unpack():
     """``_raw_saved_*`` of the node holds the very object that pack returned."""
     roles = []

@@ -5,6 +5,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
+from torch_features import needs
 from unclobber.record.content import digest, of_words
 
 
@@ -104,6 +105,7 @@ def test_a_checkpoint_recomputes_from_what_is_there_by_then():
     assert x.grad.tolist() == [3.0] * 4
 
 
+@needs("hash_tensor")
 def test_hash_tensor_misses_a_shuffle_and_even_counts():
     """Why our own hash: exclusive or forgets places, and what is there twice."""
     x = torch.arange(4.0)

@@ -7,7 +7,7 @@ import sys
 
 from ._errors import UsageError
 
-OLDEST = (2, 13)
+OLDEST = (2, 4)
 """The same as in ``pyproject.toml``."""
 
 

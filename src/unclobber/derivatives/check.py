@@ -142,7 +142,7 @@ class _PackedMemory:
 def _compare(op: Any, sample: Any, pick: Pick, *, in_place: bool) -> tuple[int, int, list[Disagreement]]:
     run = _inputs(sample, pick)
     call: Callable[..., Any] = op.inplace_variant if in_place else op
-    with saved_tensors_hooks(_PackedMemory, lambda kept: kept.tensor):
+    with saved_tensors_hooks(_PackedMemory, compat.recognizable(lambda kept: kept.tensor)):
         outputs = _tensors(call(run.first, *run.args, **run.kwargs))
     nodes = [node for node in _nodes(outputs) if node not in run.own]
     tried = 0

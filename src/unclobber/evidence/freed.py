@@ -206,24 +206,12 @@ def _is_released(node: Any) -> bool | None:
         return False  # it fails in its own backward, if that reads what was saved
     if node.name().endswith("CopySlices"):
         return None  # what it wraps is out of sight
-    return any(_is_freed(node, name) for name in dir(node) if name.startswith("_raw_saved_"))
-
-
-def _is_freed(node: Any, name: str) -> bool:
-    try:
-        raw = getattr(node, name)
-        if isinstance(raw, (tuple, list)) or raw.data is not None:
-            return False
-        # freed, or nothing was there to save: only the first refuses. No hook runs, nothing is packed.
-        getattr(node, name.replace("_raw_saved_", "_saved_", 1))
-    except RuntimeError as error:
-        return "second time" in str(error)
-    return False
+    return any(compat.is_freed(node, name) for name in compat.raw_attributes(node))
 
 
 def freed_role(node: Any) -> str | None:
     """The node's name for what it saved, where it saved just one tensor."""
-    roles = [name for name in dir(node) if name.startswith("_raw_saved_") and _is_freed(node, name)]
+    roles = [name for name in compat.raw_attributes(node) if compat.is_freed(node, name)]
     return roles[0].removeprefix("_raw_saved_") if len(roles) == 1 else None
 
 

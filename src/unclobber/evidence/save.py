@@ -48,8 +48,8 @@ def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[Frame
     shape = tuple(saved.alias.shape)
     name = owners.owner_name(_as_it_is(saved), frames)
     # A checkpoint's inputs are asked for by whichever node comes first: they are not what that one saved.
-    innermost = next((code for code in saved.stack[::2] if not sites.is_ours(code)), None)
-    by_checkpoint = role is None and compat.keeps_checkpoint_inputs(innermost)
+    not_ours = [code for code in saved.stack[::2] if not sites.is_ours(code)]
+    by_checkpoint = role is None and compat.keeps_checkpoint_inputs(not_ours)
     node_name = None if node is None or by_checkpoint else reads.node_name(node)
     spelled = spelling.spell(site, node_name, role, saved.stack, shape=shape, name=name)
     expression, extent = spelled.expression, spelled.extent
@@ -116,20 +116,16 @@ def of_node(node: Any, stack: Stack, *, noted: bool = True) -> Save:
     name = reads.node_name(node)
     role = freed.freed_role(node)
     spelled = spelling.spell(site, name, role, stack, edges=spelling.edge_names(node))
-    shape, dtype = _result_of(node)
+    result = compat.result_of(node)
+    facts = UNKNOWN if result is None else of_kind(*result, math.prod(result[0]))
     return replace(
-        _derived(of_kind(shape, dtype, math.prod(shape)), spelled),
+        _derived(facts, spelled),
         site=site,
         node=name,
         role=role,
         expression=spelled.expression if noted else None,
         extent=spelled.extent if noted else None,
     )
-
-
-def _result_of(node: Any) -> tuple[tuple[int, ...], torch.dtype]:
-    described = node._input_metadata
-    return (tuple(described[0].shape), described[0].dtype) if described else ((), torch.float32)
 
 
 def _derived(facts: Save, spelled: spelling.Spelling) -> Save:

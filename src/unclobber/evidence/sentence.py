@@ -75,13 +75,13 @@ def _of_version(standing: Standing, node: Any, role: str | None, goes_on: bool) 
     saved = _first_save(saved, unpacked)
     output = 0  # torch notes the number of an operation's own results alone
     if unpacked is not None and reads.is_result(unpacked, node, role):
-        shown, producer, output = saved.alias, forward_name(compat.grad_fn(unpacked)), unpacked.output_nr
+        shown, producer, output = saved.alias, _said(compat.grad_fn(unpacked)), unpacked.output_nr
     elif (history := _listed_result(saved, node)) is not None:
-        shown, producer, output = saved.alias, forward_name(node), history.output
+        shown, producer, output = saved.alias, _said(node), history.output
     elif (hidden := _operation_in_copy_slices(saved, node)) is not None:
-        shown, producer = saved.alias, "AsStrided" if _view_is_followed(saved, node) else hidden
+        shown, producer = saved.alias, _strided() if _view_is_followed(saved, node) else hidden
     elif (original := saved.origin()) is not None:
-        shown, producer = original, forward_name(_history_of(original, goes_on))
+        shown, producer = original, _said(_history_of(original, goes_on))
     else:
         shown, producer = saved.alias, _producer_of_dead(saved, unpacked)
     made = "" if producer is None else f", which is output {output} of {producer},"
@@ -158,7 +158,7 @@ def _operation_in_copy_slices(saved: SavedTensor, node: Any) -> str | None:
         return None
     nodes = {rule.node for rule in by_operation(name) if [kept.role for kept in rule.kept] == ["result"]}
     (one, *others) = nodes or {None}
-    return None if one is None or others else _forward_name(one)
+    return None if one is None or others else _said_of(one)
 
 
 def _innermost_call(stack: frames.Stack) -> syntax.Located | None:
@@ -189,8 +189,8 @@ def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str 
     A view's history is made anew where the counter that it shares with its base has moved.
     """
     node = None if unpacked is None else compat.grad_fn(unpacked)
-    producer = forward_name(node)
-    handed_on = frames.ran_below(saved.stack) and _VIEWS.fullmatch(producer or "") is not None
+    producer = _said(node)
+    handed_on = frames.ran_below(saved.stack) and _VIEWS.fullmatch(forward_name(node) or "") is not None
     if saved.base is None and not handed_on:
         return producer
     if unpacked is None or producer is None:
@@ -199,14 +199,14 @@ def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str 
         # a leaf may itself be a view, of a tensor without history
         base = None if saved.base is None else saved.base()
         follows = saved.requires_grad or (base is not None and base.requires_grad)
-        return "AsStrided" if follows else None
+        return _strided() if follows else None
     first = _before_views(node)
     if forward_name(first) in _SEVERAL_VIEWS:
         raise _AnotherError(f"Output {unpacked.output_nr} of {producer} {compat.STALE_VIEW_SENTENCE}")
     if first is None:  # a view that has no history of its own, though its base has one
         made = f"Output {unpacked.output_nr} of {producer} is a view of a view which was"
         raise _AnotherError(f"{made} {compat.NO_GRAD_VIEW_SENTENCE}")
-    return producer if producer in _NOT_STRIDES_ALONE else "AsStrided"
+    return producer if forward_name(node) in _NOT_STRIDES_ALONE else _strided()
 
 
 _NOT_STRIDES_ALONE = ("Conj", "NegView", "ViewAsReal", "ViewAsComplex")
@@ -229,9 +229,23 @@ def _before_views(node: Any) -> Any:
     return node
 
 
+def _said(node: Any) -> str | None:
+    """A node as torch's sentences call it; None for no node."""
+    return None if node is None else _said_of(node.name())
+
+
+def _said_of(name: str) -> str:
+    """``Exp`` for ``ExpBackward0``; the same as ``name`` where this torch says that."""
+    return _forward_name(name) if compat.names_forward_operations() else name
+
+
+def _strided() -> str:
+    return _said_of("AsStridedBackward0")
+
+
 def forward_name(node: Any) -> str | None:
-    """``Exp`` for ``ExpBackward0``, ``Pow1`` for ``PowBackward1``: a node as torch's sentences call it
-    (``Node::forward_op_name``, torch/csrc/autograd/node.cpp); None for no node."""
+    """``Exp`` for ``ExpBackward0``, ``Pow1`` for ``PowBackward1`` (``Node::forward_op_name``,
+    torch/csrc/autograd/node.cpp, since 2.13); None for no node."""
     return None if node is None else _forward_name(node.name())
 
 

@@ -32,6 +32,8 @@ from ._written import (
 )
 
 _SCALARS = (bool, int, float, complex)
+Run = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+"""Runs an operation, given the keys that are left, its arguments and those by name."""
 
 # What kernels inside of torch call on their temporaries; seen at ADInplaceOrView instead. None that
 # takes a number in a tensor's place: under torch.func no kernel in Python can be given one there.
@@ -107,26 +109,43 @@ def kernel_for(name: str, listeners: Listeners) -> tuple[str, Callable[..., Any]
     if op is None:
         return None
     if packet in UNDECLARED:
-        return compat.WRITE_KEY, _undeclared_kernel(op, packet, listeners)
+        positions, _ = UNDECLARED[packet]
+        told = _general_kernel(op, packet, listeners, WrittenArguments(positions, ()), bumps=False)
+        after, redispatch = compat.after_write_key, compat.redispatcher(op)
+
+        def plain(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+            return redispatch(keyset & after, *args, **kwargs)
+
+        kernel = undeclared_kernel(packet, listeners, plain, told, _private_kernel(op, listeners))
+        return compat.WRITE_KEY, kernel
     if name in _WORKING_IN_PRIVATE:
         return compat.WRITE_KEY, _private_kernel(op, listeners)
-    written = written_arguments(op)
-    if namespace == "c10d" and packet in COLLECTIVES:
-        written = WrittenArguments((0,), ())
-    if packet.startswith(FILLS_AFTER_SAVING):
-        written = WrittenArguments(written.positions[:-1], written.names)
+    written = written_by(op, namespace, packet)
     if not written.positions and not written.names:
-        return None if is_torchs(name) else (compat.WRITE_KEY, _unverified_kernel(op, name, listeners))
+        if is_torchs(name):
+            return None
+        return compat.WRITE_KEY, unverified_kernel(name, listeners, _below_write_key(op))
     if has and (not is_torchs(name) or name in _BUILDING_BLOCKS_WITH_OUT):
         # `torch.library.custom_op` has a kernel there that bumps first and writes then: be before it
-        original = torch.library.get_kernel(name, compat.VERSION_KEY).call_boxed
-        kernel = _general_kernel(op, packet, listeners, written, bumps=is_torchs(name), original=original)
-        return compat.VERSION_KEY, kernel
+        original = compat.torchs_kernel(op, name, written.tensors)
+        if original is not None:
+            kernel = _general_kernel(op, packet, listeners, written, bumps=is_torchs(name), original=original)
+            return compat.VERSION_KEY, kernel
     if written.positions == (0,) and not written.names and has and is_tensor(op, 0):
         if packet in _BUILDING_BLOCKS:
             return compat.VERSION_KEY, _overriding_kernel(op, name, packet, listeners)
         return compat.WRITE_KEY, _plain_kernel(op, packet, listeners)
     return compat.WRITE_KEY, _general_kernel(op, packet, listeners, written, bumps=has)
+
+
+def written_by(op: Any, namespace: str, packet: str) -> WrittenArguments:
+    """What an operation writes before anybody can read it, by its schema and by what that leaves out."""
+    if namespace == "c10d" and packet in COLLECTIVES:
+        return WrittenArguments((0,), ())
+    written = written_arguments(op)
+    if packet.startswith(FILLS_AFTER_SAVING):
+        return WrittenArguments(written.positions[:-1], written.names)
+    return written
 
 
 def _plain_kernel(op: Any, packet: str, listeners: Listeners) -> Callable[..., Any]:
@@ -163,9 +182,9 @@ def _plain_kernel(op: Any, packet: str, listeners: Listeners) -> Callable[..., A
 def _overriding_kernel(op: Any, name: str, packet: str, listeners: Listeners) -> Callable[..., Any]:
     """A building block: it overrides torch's own kernel, which it calls."""
     below = compat.below(op)
-    original = torch.library.get_kernel(name, compat.VERSION_KEY).call_boxed
+    original: Any = compat.torchs_kernel(op, name, WrittenArguments((0,), ()).tensors)
     takes_tensor = bool(tensor_slots(op, (0,)))
-    lazy = compat.LAZY_MASK if packet == "copy_" else 0
+    may_be_lazy, conjugate, negative = packet == "copy_", compat.CONJUGATE, compat.NEGATIVE
 
     def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         for listener in listeners.now:
@@ -176,7 +195,8 @@ def _overriding_kernel(op: Any, name: str, packet: str, listeners: Listeners) ->
                 or (listener.follows_views and target.requires_grad)
             ):
                 listener.before_write(target, packet, True, (target, *args), kwargs)
-        if keyset.raw_repr() & lazy and compat.sees_writes():  # told already: see write_back_kernel
+        if may_be_lazy and (keyset.has(conjugate) or keyset.has(negative)) and compat.sees_writes():
+            # told already: see write_back_kernel
             compat.ignore_writes()
             try:
                 return original(keyset, target, *args, **kwargs)
@@ -218,7 +238,7 @@ def _general_kernel(
     slots = tensor_slots(op, written.positions)
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        watched = _tell(listeners.now, packet, bumps, written, args, kwargs)
+        watched = tell(listeners.now, packet, bumps, written, args, kwargs)
         marks = () if bumps else [(t, t._version, log, log.bumps) for t, log in watched]
         compat.ignore_writes()
         try:
@@ -252,29 +272,37 @@ def _private_kernel(op: Any, listeners: Listeners) -> Callable[..., Any]:
     return kernel
 
 
-def _unverified_kernel(op: Any, name: str, listeners: Listeners) -> Callable[..., Any]:
-    """An operation that isn't torch's own and declares no write.
-
-    Not all schemas are true. Whether its inputs are the same afterwards is looked at in its 1st, 2nd,
-    4th, 8th … run, and in every one once it was found to write.
-    """
+def _below_write_key(op: Any) -> Run:
+    """Runs ``op`` with the keys that come after ours."""
     redispatch = compat.redispatcher(op)
     after = compat.after_write_key
     below = compat.below(op)
     slots = tensor_slots(op, ())
-    packet = name.partition("::")[2].partition(".")[0]
-    runs = itertools.count(1)
-    caught = listeners.caught
 
     def run(keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if any(slot < len(args) and isinstance(args[slot], _SCALARS) for slot in slots):
             return below(*args, **kwargs)
         return redispatch(keyset & after, *args, **kwargs)
 
+    return run
+
+
+def unverified_kernel(
+    name: str, listeners: Listeners, run: Run, *, every_run: bool = False
+) -> Callable[..., Any]:
+    """An operation that isn't torch's own and declares no write.
+
+    Not all schemas are true. Whether its inputs are the same afterwards is looked at in its 1st, 2nd,
+    4th, 8th … run, and in every one once it was found to write, or where it would move no counter.
+    """
+    packet = name.partition("::")[2].partition(".")[0]
+    runs = itertools.count(1)
+    caught = listeners.caught
+
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         nth = next(runs)
         unverified = []
-        if nth & (nth - 1) == 0 or name in caught:
+        if nth & (nth - 1) == 0 or name in caught or every_run:
             tensors: list[torch.Tensor] = []
             flatten([*args, *kwargs.values()], tensors)
             for listener in listeners.now:
@@ -308,28 +336,37 @@ def write_back_kernel(op: Any, key: str, listeners: Listeners) -> Callable[..., 
 
     def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if compat.sees_writes():
-            _tell(listeners.now, "copy_", True, written, (target, *args), kwargs)
+            tell(listeners.now, "copy_", True, written, (target, *args), kwargs)
         return redispatch(keyset & after, target, *args, **kwargs)
 
     return kernel
 
 
-def _undeclared_kernel(op: Any, packet: str, listeners: Listeners) -> Callable[..., Any]:
+def undeclared_kernel(
+    packet: str,
+    listeners: Listeners,
+    plain: Callable[..., Any],
+    told: Callable[..., Any],
+    untold: Callable[..., Any],
+) -> Callable[..., Any]:
     """batch_norm's running statistics.
 
     In training it saves them, updates them, and doesn't read them in backward: what it has just saved
     itself is put aside while its update is told. Where nobody else holds their memory, there is nobody
     to tell: a save holds it by an alias.
+
+    Args:
+        packet: The operation's name without namespace and overload.
+        listeners: Whom to tell.
+        plain: Runs it where it writes nothing.
+        told: Tells of its writes, and runs it.
+        untold: Runs it where there is nobody to tell.
     """
-    positions, flag = UNDECLARED[packet]
-    told = _general_kernel(op, packet, listeners, WrittenArguments(positions, ()), bumps=False)
-    untold = _private_kernel(op, listeners)
-    redispatch = compat.redispatcher(op)
-    after = compat.after_write_key
+    _, flag = UNDECLARED[packet]
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         if not args[flag]:
-            return redispatch(keyset & after, *args, **kwargs)
+            return plain(keyset, *args, **kwargs)
         written = undeclared(packet, args)
         others = sum(map(compat.holders, written)) - len(written)
         aside = []
@@ -358,7 +395,7 @@ def _records(args: tuple[Any, ...]) -> bool:
     return False
 
 
-def _tell(
+def tell(
     listeners: tuple[Listener, ...],
     packet: str,
     bumps: bool,

@@ -1,63 +1,145 @@
-"""Seeing writes by public means alone, where the kernels of ``kernels`` fail their self-test.
+"""Seeing writes without kernels of ours, where those of ``kernels`` fail their self-test.
 
-A dispatch mode sees every operation of its own thread, mutating or not: about twice as slow, and
-blind to other threads. The ledger can't tell the difference.
+A dispatch mode sees every operation of its thread, mutating or not, below autograd and the version counters,
+as the kernels do: about twice as slow, and in the way of other modes. It is entered in each thread in which
+our hooks are.
+
+What an operation is made of moves no counters under a mode. So those of ``_foreach_mul_``, whose parts would
+move them, are moved here, and what a program's own operation does to its arguments is looked at in each run.
 """
 
 from __future__ import annotations
 
 import threading
-import warnings
+from collections.abc import Callable
 from typing import Any
 
-from ..torch_internals.compat import TorchDispatchMode
-from . import kernels
+from ..torch_internals import compat
+from . import kernels, selftest
+from ._kernel_shapes import Listener, Run, tell, undeclared_kernel, unverified_kernel, written_by
+from ._written import UNDECLARED, WrittenArguments, is_torchs
 
 
-class _Modes(threading.local):
+def why() -> str | None:
+    """One sentence, without its full stop, where the kernels fail on this torch; None where they work."""
+    problem = selftest.why_kernels_fail()
+    if problem is None:
+        return None
+    return (
+        "writes are seen in a slower way on this torch, by a dispatch mode, under which torch.compile "
+        f"compiles nothing ({problem})"
+    )
+
+
+def listen(listener: Listener) -> None:
+    """Tell ``listener`` of writes: by the kernels, or else by the modes of the threads that ``enter``."""
+    if selftest.why_kernels_fail() is None:
+        kernels.listen(listener)
+    else:
+        kernels.listen_apart(listener)
+
+
+unlisten = kernels.unlisten
+
+
+def enter() -> None:
+    """See this thread's writes until ``leave`` was called as often; nothing where the kernels work."""
+    if selftest.why_kernels_fail() is None:
+        return
+    if _thread.mode is None:
+        mode: Any = WriteMode()
+        mode.__enter__()
+        _thread.mode = mode
+    _thread.entered += 1
+
+
+def leave() -> None:
+    """The end of one ``enter``."""
+    if _thread.mode is None:
+        return
+    _thread.entered -= 1
+    if not _thread.entered:
+        mode: Any = _thread.mode
+        _thread.mode = None
+        mode.ended = True
+        if compat.innermost_mode() is mode:  # else one of the program's lies over it, and would be taken away
+            mode.__exit__(None, None, None)
+
+
+class WriteMode(compat.TorchDispatchMode):
+    """Tells those who listen of each mutating operation before it runs."""
+
     def __init__(self) -> None:
-        self.entered: list[tuple[kernels.Listener, WriteMode]] = []
-
-
-_modes = _Modes()
-
-
-class WriteMode(TorchDispatchMode):
-    """Tells one listener of each mutating operation before it runs."""
-
-    def __init__(self, listener: kernels.Listener) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._listener = listener
+        self.ended = False
+        """Whether it is to see nothing any more."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        listener = self._listener
-        if func._schema.is_mutable and (listener.pending or listener.watched or listener.logs):
-            name = func._schema.name.partition("::")[2]
-            for tensor in kernels.written_tensors(func, args, kwargs):
-                listener.before_write(tensor, name, True, args, kwargs)
+        call = None if self.ended else _call_of(func)
+        return func(*args, **kwargs) if call is None else call(None, *args, **kwargs)
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.mode: WriteMode | None = None
+        self.entered = 0
+
+
+_thread = _Thread()
+_calls: dict[Any, Callable[..., Any] | None] = {}
+"""By operation, what runs it and tells of its writes; None for those that write nothing."""
+
+
+def _call_of(func: Any) -> Callable[..., Any] | None:
+    if func not in _calls:
+        _calls[func] = _made(func)
+    return _calls[func]
+
+
+def _made(func: Any) -> Callable[..., Any] | None:
+    if not hasattr(func, "_schema"):
+        return None
+    namespace, _, packet = func._schema.name.partition("::")
+
+    def plain(_: Any, *args: Any, **kwargs: Any) -> Any:
         return func(*args, **kwargs)
 
-
-def listen(listener: kernels.Listener, problem: str) -> None:
-    """Enter a mode for this thread, with a warning that says what is wrong with the better way."""
-    warnings.warn(
-        "unclobber falls back to a slower way of seeing writes on this torch, in this thread only: "
-        + problem,
-        RuntimeWarning,
-        stacklevel=4,
-    )
-    mode = WriteMode(listener)
-    mode.__enter__()  # type: ignore[no-untyped-call]
-    _modes.entered.append((listener, mode))
+    if packet in UNDECLARED:
+        told = _telling(func, packet, WrittenArguments(UNDECLARED[packet][0], ()), bumps=False)
+        return undeclared_kernel(packet, kernels.listeners, plain, told, plain)
+    written = written_by(func, namespace, packet)
+    if written.positions or written.names:
+        return _telling(func, packet, written, bumps=compat.has_kernel(func.name()))
+    if is_torchs(func._schema.name):
+        return None
+    run: Run = lambda _, args, kwargs: func(*args, **kwargs)  # noqa: E731
+    return unverified_kernel(func.name(), kernels.listeners, run, every_run=True)
 
 
-def unlisten(listener: kernels.Listener) -> None:
-    """Leave the mode that ``listen`` entered."""
-    for index, (other, mode) in enumerate(_modes.entered):
-        if other is listener:
-            del _modes.entered[index]
-            mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-            return
+def _telling(func: Any, packet: str, written: WrittenArguments, bumps: bool) -> Callable[..., Any]:
+    """Tells of what ``func`` writes, and runs it.
+
+    Args:
+        func: The operation.
+        packet: Its name without namespace and overload.
+        written: Its arguments that it writes.
+        bumps: Whether the counter of each moves by one afterwards; False: look what happens.
+    """
+    moves_by_parts = packet.startswith("_foreach_") and not bumps
+
+    def call(_: Any, *args: Any, **kwargs: Any) -> Any:
+        watched = tell(kernels.listeners.now, packet, bumps, written, args, kwargs)
+        marks = () if bumps else [(t, t._version, log, log.bumps) for t, log in watched]
+        try:
+            result = func(*args, **kwargs)
+            if moves_by_parts:
+                compat.increment_version([t for t in written.tensors(args, kwargs) if not t.is_inference()])
+            return result
+        finally:
+            for tensor, version, log, before in marks:
+                log.settle(max(log.bumps, before + tensor._version - version), by_last_write=True)
+
+    return call

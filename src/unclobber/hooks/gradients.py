@@ -9,9 +9,11 @@ is when nobody does.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -85,9 +87,29 @@ def _watched_module_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
 def watched(conflicts: Conflicts, backward: Callable[..., Any], gradients: tuple[Any, ...]) -> Any:
     """Run a custom Function's backward; writes to a shared incoming gradient are told."""
     shared = _shared(gradients, unshared_counts().function)
-    if not shared:
-        return backward(*gradients)
-    return _run_shared(conflicts, backward, gradients, shared, compat.current_node())
+    _thread.handed.append(gradients)
+    try:
+        if not shared:
+            return backward(*gradients)
+        return _run_shared(conflicts, backward, gradients, shared, compat.current_node())
+    finally:
+        _thread.handed.pop()
+
+
+class _HandedGradients(threading.local):
+    def __init__(self) -> None:
+        self.handed: list[tuple[Any, ...]] = []
+        """The gradients of each custom Function whose backward is running, outermost first."""
+
+
+_thread = _HandedGradients()
+
+
+def _held(gradient: torch.Tensor, held_by_function: int) -> int:
+    """References to a gradient that are nobody's who waits for it: of running calls that were given it, and
+    of custom Functions that run a backward of their own with it, as a reentrant checkpoint does."""
+    times = sum(one is gradient for handed in _thread.handed for one in handed)
+    return _backward.times_given(gradient) + times * held_by_function
 
 
 class _SharedGradient(NamedTuple):
@@ -109,26 +131,27 @@ def _shared(gradients: Iterable[Any], alone: int | None) -> list[_SharedGradient
     # With create_graph the nodes of the second graph hold gradients, too: the count says nothing.
     if torch.is_grad_enabled():
         return []
+    held_by_function = unshared_counts().held_by_function
     found = []
     for gradient in gradients:
         if not isinstance(gradient, torch.Tensor):
             continue
-        if alone is None:
+        if alone is None or held_by_function is None:
             found.append(_SharedGradient(gradient, False))
-        elif compat.use_count(gradient) > alone + _backward.times_given(gradient):
+        elif compat.use_count(gradient) > alone + _held(gradient, held_by_function):
             found.append(_SharedGradient(gradient, True))
-        elif _lies_in_shared(gradient):
+        elif _lies_in_shared(gradient, held_by_function):
             found.append(_SharedGradient(gradient, not _is_a_part(gradient)))
     return found
 
 
-def _lies_in_shared(gradient: torch.Tensor) -> bool:
+def _lies_in_shared(gradient: torch.Tensor, held_by_function: int) -> bool:
     """Whether it is a view of a gradient that somebody else is still to get, as ``sum`` hands on an expanded
     one."""
     base, alone = gradient._base, unshared_counts().base
     if base is None or alone is None or base.dtype is not gradient.dtype:
         return False  # views of another type hold their base more than once
-    return compat.use_count(base) > alone + _backward.times_given(base)
+    return compat.use_count(base) > alone + _held(base, held_by_function)
 
 
 def _is_a_part(gradient: torch.Tensor) -> bool:
@@ -202,32 +225,50 @@ class Counts(NamedTuple):
     """A module's full backward hook, as ``grad_input``."""
     base: int | None
     """What a gradient is a view of."""
+    held_by_function: int | None = 0
+    """How many references a custom Function itself holds to what it was handed, while its backward runs: 1
+    until 2.12, none since."""
 
 
 @functools.cache
 def unshared_counts() -> Counts:
     """The counts of this torch. Asked for the first time before anything of ours is installed, so that
     the probes run plain."""
+    function = _learnt(_probe_function)
     return Counts(
         _learnt(_probe_hook),
-        _learnt(_probe_function),
+        function,
         _learnt(lambda shared: _probe_module(shared, by_output=True)),
         _learnt(lambda shared: _probe_module(shared, by_output=False)),
         _learnt(_probe_base),
+        None if function is None else _learnt_within(function),
     )
 
 
 def _learnt(probe: Callable[[bool], int]) -> int | None:
     try:
-        with (
-            torch.inference_mode(False),
-            torch.enable_grad(),
-            torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach(), lambda t: t),
-        ):
+        with _plainly():
             alone, shared = probe(False), probe(True)
     except Exception:  # whatever torch changed, the answer is silence
         return None
     return alone if shared == alone + 1 else None
+
+
+def _learnt_within(alone: int) -> int | None:
+    """What a Function around another holds, besides what the call within was given."""
+    try:
+        with _plainly():
+            held = _probe_within() - alone - 1
+    except Exception:
+        return None
+    return held if held >= 0 else None
+
+
+@contextlib.contextmanager
+def _plainly() -> Iterator[None]:
+    hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach(), lambda t: t)
+    with torch.inference_mode(False), torch.enable_grad(), hooks:
+        yield
 
 
 def _probe_hook(shared: bool) -> int:
@@ -270,6 +311,27 @@ def _probe_function(shared: bool) -> int:
     p: Any = _Counting.apply(a)  # type: ignore[no-untyped-call]
     total = q + p if shared else p * 1.0
     (total * total).sum().backward()
+    return _Counting.counts[0]
+
+
+class _Around(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        with torch.enable_grad():
+            inner: Any = _Counting.apply(torch.ones(2, requires_grad=True))  # type: ignore[no-untyped-call]
+        torch.autograd.backward(inner, gradients[0])
+        return gradients[0]
+
+
+def _probe_within() -> int:
+    _Counting.counts = []
+    p: Any = _Around.apply(torch.ones(2, requires_grad=True))  # type: ignore[no-untyped-call]
+    p = p * 1.0
+    (p * p).sum().backward()
     return _Counting.counts[0]
 
 

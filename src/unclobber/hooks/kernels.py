@@ -72,6 +72,11 @@ class Kernels:
                 self._register_all()
             self.listeners.now = (*self.listeners.now, listener)
 
+    def listen_apart(self, listener: Listener) -> None:
+        """Have ``listener`` among those who are told of writes that somebody else sees; no kernel is laid."""
+        with self._lock:
+            self.listeners.now = (*self.listeners.now, listener)
+
     def unlisten(self, listener: Listener) -> None:
         """Stop; the last one takes the kernels away again."""
         with self._lock:
@@ -132,7 +137,7 @@ class Kernels:
             if (namespace, key) not in libraries:
                 libraries[namespace, key] = torch.library.Library(namespace, "IMPL", key)
                 self._libraries.append(libraries[namespace, key])
-            libraries[namespace, key].impl(rest, kernel, with_keyset=True, allow_override=True)
+            compat.lay_over(libraries[namespace, key], rest, key, kernel)
 
         try:
             self._register_to_stay()
@@ -183,7 +188,10 @@ class Kernels:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # "overriding a previously registered kernel": meant
                 library = self._programs[name] = torch.library.Library(namespace, "IMPL", key)
-                library.impl(rest, kernel, with_keyset=True, allow_override=key == compat.VERSION_KEY)
+                if key == compat.VERSION_KEY:
+                    compat.lay_over(library, rest, key, kernel)
+                else:
+                    library.impl(rest, kernel, with_keyset=True)
         finally:
             self._registering = False
 
@@ -197,19 +205,20 @@ class Kernels:
 
 
 _kernels = Kernels()
-_listeners = _kernels.listeners
+listeners = _kernels.listeners
 listen = _kernels.listen
+listen_apart = _kernels.listen_apart
 unlisten = _kernels.unlisten
 installed = _kernels.installed
 registered = _kernels.registered
 loaded = _kernels.loaded
-caught = _listeners.caught
+caught = listeners.caught
 
 
 def anyone_told_of(tensors: Iterable[torch.Tensor | None]) -> bool:
     """Whether a write to ``tensors`` could matter to a listener: something else holds their memory, as a
     save does by its alias, or a listener follows memory that it need not hold."""
-    for listener in _listeners.now:
+    for listener in listeners.now:
         if not listener.pending and (listener.watched or listener.logs):
             return True
     for tensor in tensors:  # noqa: SIM110  (a generator costs as much as the rest)

@@ -7,6 +7,7 @@ torch that changes a mechanism would otherwise make ``guard`` hand out wrong val
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -101,8 +102,10 @@ def _fails(probe: StandInSession) -> Iterator[Off]:
 
 @contextlib.contextmanager
 def _plain() -> Iterator[None]:
-    """The program's own modes must not be in the way, nor see this."""
+    """The program's own modes must not be in the way, nor see this; nor do its warning filters, for torch's
+    own warnings of torch are nobody's business here."""
     with (
+        warnings.catch_warnings(action="ignore"),
         torch.inference_mode(False),
         torch.enable_grad(),
         torch.autocast("cpu", enabled=False),

@@ -123,7 +123,8 @@ def _may_hold_gradients(saves: Iterable[SavedTensor]) -> bool:
     gradient is held by its leaf, too: the same tensor object, or, where ``.data`` of it was saved, another.
     """
     memory: dict[int, dict[int, torch.Tensor]] = {}
-    views: dict[int, int] = {}
+    owners: dict[int, int] = {}
+    of_base = compat.python_owners()
     for saved in saves:
         alias = saved.alias
         if not (alias.is_floating_point() or alias.is_complex()):
@@ -137,13 +138,13 @@ def _may_hold_gradients(saves: Iterable[SavedTensor]) -> bool:
         base = None if saved.base is None else saved.base()
         if base is not None:
             known[id(base)] = base
-            if origin is not None and id(origin) not in known:
-                views[id(base)] = views.get(id(base), 0) + 1
+            of_views = owners.get(id(base), of_base)
+            owners[id(base)] = of_views + (origin is not None and id(origin) not in known)
         if origin is not None:
             known[id(origin)] = origin
     return any(
         compat.holders(next(iter(known.values()))) > len(known)
-        or any(compat.use_count(tensor) > 1 + views.get(one, 0) for one, tensor in known.items())
+        or any(compat.use_count(tensor) > owners.get(one, 1) for one, tensor in known.items())
         for known in memory.values()
     )
 

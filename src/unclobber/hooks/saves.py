@@ -19,7 +19,7 @@ from ..record import Fingerprints, Ledger, ProgramPoint, SavedBytes, SavedTensor
 from ..source import frames
 from ..torch_internals import compat
 from ..torch_internals.patches import Patches
-from . import _stale_reads, backward, kernels
+from . import _stale_reads, backward, fallback, kernels
 from ._calls import CallWatcher
 from .conflicts import Conflicts, ContentChanged
 
@@ -70,6 +70,7 @@ class SavedTensorHooks:
             self.pack, self.unpack = self._with_prints(prints, self.pack, self.unpack)
         if ledger.saved_bytes is not None:
             self.pack = _counted(self.pack, ledger.saved_bytes)
+        self.unpack = compat.recognizable(self.unpack)
 
     def for_another_thread(self) -> SavedTensorHooks:
         """The same for a thread that the program started."""
@@ -79,6 +80,7 @@ class SavedTensorHooks:
         compat.lies_over_programs_hooks(self.pack)
         _hook_stack.push(self.pack, self.unpack)
         _threads.hooks.append(self)
+        fallback.enter()
         self._see()
         if self._prints is not None:
             self._calls = CallWatcher(self._prints)
@@ -88,6 +90,7 @@ class SavedTensorHooks:
         if self._calls is not None:
             self._calls.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         _threads.hooks.remove(self)
+        fallback.leave()
         if not self._set_aside:
             _hook_stack.pop()
         compat.lies_over_nothing(self.pack)
@@ -147,6 +150,8 @@ class SavedTensorHooks:
         that tensor, and is asked when the inner unpack hands it out.
         """
         ours = self
+        if compat.detaches_twice(pack):
+            pack = _detached_once(pack)
 
         def watched_pack(tensor: torch.Tensor) -> Any:
             tensor = tensor.detach()  # a fresh object to hang the record on; no cycle with an output
@@ -165,9 +170,24 @@ class SavedTensorHooks:
             record = getattr(tensor, _HUNG, None)
             return tensor if record is None else ours.unpack(record)
 
+        entered_unpack = compat.recognizable(watched_unpack)
         if compat.is_checkpoints_hook(pack):
-            return _WithAttributes(watched_pack, pack), watched_unpack
-        return watched_pack, watched_unpack
+            return _WithAttributes(watched_pack, pack), entered_unpack
+        return watched_pack, entered_unpack
+
+
+def _detached_once(pack: Pack) -> Pack:
+    """The same hook, to which a tensor that is detached already is its own alias: what it hands out later is
+    what it returns."""
+
+    def pack_itself(tensor: torch.Tensor) -> Any:
+        tensor.detach = lambda: tensor  # type: ignore[method-assign]
+        try:
+            return pack(tensor)
+        finally:
+            del tensor.detach
+
+    return pack_itself
 
 
 class _WithAttributes:
@@ -314,6 +334,10 @@ _observation = _Observation()
 def observe_always(always: bool) -> None:
     """Begin or end to observe writes in this thread and in new ones, with or without hooks of ours."""
     _observation.always = always
+    if always:
+        fallback.enter()
+    else:
+        fallback.leave()
     if always and kernels.installed():
         compat.see_writes()
     elif not always and not _threads.hooks:
@@ -343,17 +367,26 @@ class _HookStack:
             compat.DISABLE_HOOKS: self._disable_wrapper,
             compat.ENABLE_HOOKS: self._enable_wrapper,
         }
+        if not compat.TELLS_TOP_HOOKS:
+            wrappers[compat.POP_HOOKS] = self._pop_wrapper
         for name, wrapper in wrappers.items():
             self._originals[name] = getattr(home, name)
             patches.replace(home, name, wrapper)
         patches.at_undo(self._originals.clear)
+        patches.at_undo(compat.forget_pushed)
 
     def push(self, pack: Pack, unpack: Unpack) -> None:
         push = self._originals.get(compat.PUSH_HOOKS) or getattr(compat.HOOKS_HOME, compat.PUSH_HOOKS)
         push(pack, unpack)
+        if not compat.TELLS_TOP_HOOKS:
+            compat.pushed(pack, unpack)
 
     def pop(self) -> None:
         getattr(compat.HOOKS_HOME, compat.POP_HOOKS)()
+
+    def _pop_wrapper(self) -> None:
+        self._originals[compat.POP_HOOKS]()
+        compat.popped()
 
     def _push_wrapper(self, pack: Pack, unpack: Unpack) -> None:
         if _threads.hooks:

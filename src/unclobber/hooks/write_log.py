@@ -16,7 +16,7 @@ import torch
 from ..source import Stack, frames
 from ..torch_internals import compat
 from ..torch_internals.patches import Patches
-from . import kernels
+from . import fallback
 from .kernels import Listener
 
 
@@ -141,6 +141,6 @@ _follower = _Follower()
 
 
 def install(patches: Patches) -> None:
-    """Begin to hear of writes; the kernels of ``_writes`` (or its fallback) must be there already."""
-    kernels.listen(_follower)
-    patches.at_undo(lambda: kernels.unlisten(_follower))
+    """Begin to hear of writes."""
+    fallback.listen(_follower)
+    patches.at_undo(lambda: fallback.unlisten(_follower))

@@ -79,7 +79,7 @@ class MemoryRecorder(compat.TorchDispatchMode):
         self._modules: list[str] = []
         self._names: dict[int, tuple[weakref.ref[Any], str]] = {}
         self._handles: list[Any] = []
-        self._hooks = saved_tensors_hooks(self._pack, self._unpack)
+        self._hooks = saved_tensors_hooks(self._pack, compat.recognizable(self._unpack))
         self._calls = FunctionCalls(self._call_begins, self._call_ends)
         self._asked: list[tuple[bool, int]] = []
         self._step_began: int | None = None

@@ -36,7 +36,6 @@ from ..hooks import (
     module_hooks,
     pause,
     registrations,
-    selftest,
     undispatched,
     unmarked,
     write_log,
@@ -175,6 +174,9 @@ class Session:
 
     def _begin_where(self, off: tuple[mechanisms.Off, ...]) -> None:
         """Take account of the mechanisms that do not work on this torch."""
+        slower = fallback.why()
+        if slower is not None and self.warn:
+            _warn_once(slower)
         for one in off:
             if self.policy == "guard" and one.ends_guard:
                 raise UnclobberError(one.sentence)
@@ -560,11 +562,7 @@ class _Installation:
     def acquire(self, ledger: Watcher) -> None:
         with self._lock:
             gradients.unshared_counts()
-            problem = selftest.why_kernels_fail()
-            if problem is not None:
-                fallback.listen(ledger, problem)
-            else:
-                kernels.listen(ledger)
+            fallback.listen(ledger)
             if not self._ledgers:
                 patches = self._patches
                 # what is told of backward calls first hears of them last: see `Engine`
@@ -592,10 +590,7 @@ class _Installation:
             self._ledgers = tuple(other for other in self._ledgers if other is not ledger)
             if not self._ledgers:
                 self._patches.undo()
-            if selftest.why_kernels_fail() is not None:
-                fallback.unlisten(ledger)
-            else:
-                kernels.unlisten(ledger)
+            fallback.unlisten(ledger)
 
     def _saves(self) -> list[SavedTensor]:
         return list(itertools.chain.from_iterable(ledger.saves() for ledger in self._ledgers))
@@ -633,8 +628,8 @@ _installation = _Installation()
 
 def _of_this_torch() -> tuple[str, ...]:
     """One sentence for each thing that does not work on this torch, or that nobody has tried."""
-    untried = versions.untried()
-    return (*([] if untried is None else [untried]), *(one.sentence for one in _installation.off()))
+    said = [sentence for sentence in (versions.untried(), fallback.why()) if sentence is not None]
+    return (*said, *(one.sentence for one in _installation.off()))
 
 
 def told_of(error: BaseException) -> Finding | None:

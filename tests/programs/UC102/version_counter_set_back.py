@@ -6,8 +6,9 @@ def leaf(n=4):
     return torch.linspace(0.1, 1.0, n).requires_grad_()
 x = leaf()
 y = x.exp()  # saved
+counter = torch.autograd._unsafe_preserve_version_counter(y)
 with torch.no_grad():
     y.zero_()  # write
-torch._C._autograd._unsafe_set_version_counter((y,), (0,))
+counter.__exit__()
 y.sum().backward()  # needed
 gradient = x.grad

@@ -12,6 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
+from torch_features import needs
 from unclobber.session.session import Session
 from unclobber.source import frames, sites
 
@@ -146,6 +147,7 @@ def test_threads_have_their_own(stacks):
     assert sorted(lines(stacks(both))) == ["kept.append(x.exp())", "kept.append(x.sin())"]
 
 
+@needs("saves without a node")
 def test_a_save_without_a_node(stacks):
     """As a checkpoint keeps its inputs: in the same frame as the operation before."""
     x = torch.ones(3, requires_grad=True)

@@ -15,4 +15,5 @@ from ._compilers import *
 from ._dispatcher import *
 from ._entries import *
 from ._graph import *
+from ._kept import *
 from ._tensors import *

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,8 @@ import torch
 # (docs: https://docs.pytorch.org/docs/stable/notes/extending.html#extending-torch-native-api).
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 
+from ._tensors import increment_version
+
 # The dispatch key whose kernels bump version counters. The key's name is stable since 1.9.
 VERSION_KEY = "ADInplaceOrView"
 
@@ -21,18 +24,22 @@ VERSION_KEY = "ADInplaceOrView"
 # own thread-local set includes it. Operations without a kernel there fall through at no cost.
 WRITE_KEY = "Fake"
 _write_key = torch._C._dispatch_key_parse(WRITE_KEY)
-_set_included = torch._C._dispatch_tls_set_dispatch_key_included
-_is_included = torch._C._dispatch_tls_is_dispatch_key_included
+
+
+def _stays(*_: Any) -> bool:
+    """Instead of a function that this torch has not: no thread's set can be changed, so none includes the
+    key. The self-test finds that our kernels see nothing, and writes are seen another way."""
+    return False
+
+
+_set_included: Callable[..., Any] = getattr(torch._C, "_dispatch_tls_set_dispatch_key_included", _stays)
+_is_included: Callable[..., bool] = getattr(torch._C, "_dispatch_tls_is_dispatch_key_included", _stays)
 after_write_key = torch._C._dispatch_keyset_full_after(_write_key)
 
 # The keys of tensors whose conjugation or negation is lazy (c10/core/DispatchKey.h).
 LAZY_KEYS = ("Conjugate", "Negative")
-LAZY_MASK = functools.reduce(
-    lambda mask, key: mask | torch._C.DispatchKeySet(torch._C._dispatch_key_parse(key)).raw_repr(),
-    LAZY_KEYS,
-    0,
-)
-"""Their bits in ``DispatchKeySet.raw_repr()``."""
+CONJUGATE, NEGATIVE = (torch._C._dispatch_key_parse(key) for key in LAZY_KEYS)
+"""The same as what ``DispatchKeySet.has`` takes."""
 
 
 def keys_after(key: str) -> Any:
@@ -58,7 +65,6 @@ def sees_writes() -> bool:
 
 # Number of active __torch_dispatch__ modes: with one active, kernels see other calling conventions.
 dispatch_modes = torch._C._len_torch_dispatch_stack
-_allows_numbers = torch._C._should_allow_numbers_as_tensors
 
 # What foreach optimizers call; used by the self-test as an operation without a kernel at the key.
 foreach_add_ = torch._foreach_add_
@@ -72,13 +78,21 @@ def fused_step(parameter: torch.Tensor, gradient: torch.Tensor) -> None:
     )  # fmt: skip
 
 
-_dispatch_has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-all_op_names = torch._C._dispatch_get_all_op_names
+def all_op_names() -> list[str]:
+    """The full names of all operations that are registered now: ``aten::add_.Tensor``."""
+    return list(torch._C._dispatch_get_all_op_names())
 
 
 def has_kernel(op_name: str, key: str = VERSION_KEY) -> bool:
     """Whether torch itself registered a kernel for ``op_name`` (``aten::add_.Tensor``) at ``key``."""
-    return bool(_dispatch_has_kernel(op_name, key))
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(op_name, key))
+
+
+def innermost_mode() -> Any:
+    """The dispatch mode of this thread that sees operations first; None where there is none."""
+    from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+    return _get_current_dispatch_mode()
 
 
 def view_overloads(name: str, kind: str) -> list[str]:
@@ -162,7 +176,7 @@ def below(op: Any) -> Any:
     in Python as a number. Only some operations take it back as one; the others get a 0-dim tensor.
     """
     run = op._op
-    if _allows_numbers(op._schema.name.partition("::")[2]):
+    if torch._C._should_allow_numbers_as_tensors(op._schema.name.partition("::")[2]):
 
         def call(*args: Any, **kwargs: Any) -> Any:
             with below_adinplaceorview():
@@ -191,13 +205,67 @@ def redispatcher(op: Any) -> Any:
     return op._handle.redispatch_boxed
 
 
+def torchs_kernel(op: Any, name: str, written: Callable[..., Any]) -> Callable[..., Any] | None:
+    """``call(keyset, *args, **kwargs)`` of the kernel that torch has for ``op`` at ``VERSION_KEY``.
+
+    ``torch.library.get_kernel`` came with 2.9. Before, what such a kernel does is done here: it runs the
+    operation below that key, and moves the counters of what is written
+    (torch/csrc/autograd/ADInplaceOrViewType, torch/_library/custom_ops.py). Delete with 2.8.
+
+    Args:
+        op: The operation.
+        name: Its full name.
+        written: From the arguments to the tensors that the operation writes.
+
+    Returns:
+        None where somebody else's kernel lies there, of which nothing is known.
+    """
+    get_kernel = getattr(torch.library, "get_kernel", None)
+    if get_kernel is not None:
+        kernel: Callable[..., Any] = get_kernel(name, VERSION_KEY).call_boxed
+        return kernel
+    from torch._library.custom_ops import OPDEFS
+
+    if not name.startswith("aten::") and name not in OPDEFS:
+        return None
+    redispatch, after = redispatcher(op), keys_after(VERSION_KEY)
+
+    def run_and_count(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        with below_adinplaceorview():
+            result = redispatch(keyset & after, *args, **kwargs)
+        increment_version(written(args, kwargs))
+        return result
+
+    return run_and_count
+
+
+_impl_overrides = "allow_override" in inspect.signature(torch.library.Library.impl).parameters
+
+
+def lay_over(library: torch.library.Library, name: str, key: str, kernel: Callable[..., Any]) -> None:
+    """Lay a kernel over torch's own; ``library._destroy()`` lets that one show again.
+
+    ``Library.impl(allow_override=)`` came with 2.8. Before, torch's Python refuses a second kernel from
+    Python, and what is below it does not. Delete with 2.7.
+    """
+    if _impl_overrides:
+        library.impl(name, kernel, with_keyset=True, allow_override=True)
+    else:
+        library.m.impl(name, key, kernel, True)  # type: ignore[union-attr]
+
+
 def fall_through_by_default(library: torch.library.Library) -> None:
     """Make every operation without a kernel of ours pass ``WRITE_KEY`` by.
+
+    ``Library.fallback`` is there in 2.6 and not in 2.4, where the same lies one step below. Delete with 2.4.
 
     Raises:
         RuntimeError: somebody else uses the key; ours must not get in their way.
     """
-    library.fallback(torch.library.fallthrough_kernel, WRITE_KEY)
+    if hasattr(library, "fallback"):
+        library.fallback(torch.library.fallthrough_kernel, WRITE_KEY)
+    else:
+        library.m.fallback_fallthrough(WRITE_KEY)  # type: ignore[union-attr]
 
 
 # Ends a subclass's own __torch_function__ for what is asked of its tensors; documented in

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any
 
 import torch
+import torch.utils.checkpoint  # torch 2.6 and earlier don't import it themselves
 
-from ._graph import raw_saved
+from ._kept import raw_saved
 
 MODULE_HOOK = "BackwardHookFunction"
 """The Function that makes views for full backward hooks (torch/nn/modules/_functions.py)."""
@@ -35,8 +37,40 @@ DISABLE_HOOKS = "_saved_tensors_hooks_disable"
 ENABLE_HOOKS = "_saved_tensors_hooks_enable"
 
 
+TELLS_TOP_HOOKS = hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks")
+"""Whether torch can be asked for the innermost hooks (since 2.8). Where not, whoever pushes or pops hooks
+says so with ``pushed`` and ``popped``. Delete these with 2.7."""
+
+
+class _Pushed(threading.local):
+    def __init__(self) -> None:
+        self.pairs: list[tuple[Any, Any]] = []
+
+
+_pushed = _Pushed()
+
+
+def pushed(pack: Any, unpack: Any) -> None:
+    """A pair of hooks was pushed in this thread."""
+    _pushed.pairs.append((pack, unpack))
+
+
+def popped() -> None:
+    """The innermost pair was popped; one that was pushed before anybody said so is none of these."""
+    if _pushed.pairs:
+        _pushed.pairs.pop()
+
+
+def forget_pushed() -> None:
+    """From now on nobody says what is pushed, in no thread."""
+    global _pushed
+    _pushed = _Pushed()
+
+
 def top_hooks() -> tuple[Any, Any] | None:
     """The innermost pair of saved-tensor hooks of this thread."""
+    if not TELLS_TOP_HOOKS:
+        return _pushed.pairs[-1] if _pushed.pairs else None
     top = torch._C._autograd._top_saved_tensors_default_hooks(False)
     return None if top is None else (top[0], top[1])
 
@@ -116,9 +150,32 @@ NOT_RETURNED_SENTENCE = (
 """torch/csrc/autograd/custom_function.cpp, ``_process_backward_mode_ad``."""
 
 
-def keeps_checkpoint_inputs(code: CodeType | None) -> bool:
-    """Whether this code keeps the inputs of a non-reentrant checkpoint; their saves belong to no node."""
-    return code is not None and code.co_qualname.startswith("_CheckpointFrame.save_inputs")
+def keeps_checkpoint_inputs(codes: Sequence[CodeType]) -> bool:
+    """Whether these frames' code, innermost first, keeps the inputs of a non-reentrant checkpoint.
+
+    Until 2.11 they are saved by a custom Function of their own, which never runs backward; since 2.12 by a
+    method, and belong to no node. Delete the first with 2.11.
+    """
+    if codes and codes[0].co_qualname.startswith("_CheckpointFrame.save_inputs"):
+        return True
+    return [code.co_qualname for code in codes[:2]] == ["Function.apply", _CHECKPOINTS] and (
+        not _SAVES_BY_METHOD
+    )
+
+
+_CHECKPOINTS = "_checkpoint_without_reentrant_generator"
+_SAVES_BY_METHOD = hasattr(torch.utils.checkpoint._CheckpointFrame, "save_inputs")
+
+
+def detaches_twice(pack: Any) -> bool:
+    """Whether a pack hook is that of torch's recomputation, and keeps one alias and returns another.
+
+    So it was in 2.4. Later it keeps and returns what it is given, where that requires no grad.
+    """
+    code = getattr(pack, "__code__", None)
+    if code is None or not code.co_qualname.startswith("_recomputation_hook."):
+        return False
+    return "detach" in code.co_names and "requires_grad" not in code.co_names
 
 
 def checkpoint_home() -> tuple[Any, str]:
@@ -128,24 +185,17 @@ def checkpoint_home() -> tuple[Any, str]:
     goes through a replacement, too. 2.14 gave the function another name, and the old one to a shim that
     calls it; delete the old one with 2.13.
     """
-    import torch.utils.checkpoint
-
     home = torch.utils.checkpoint
-    name = "_checkpoint_without_reentrant_generator"
-    return home, f"{name}_impl" if hasattr(home, f"{name}_impl") else name
+    return home, f"{_CHECKPOINTS}_impl" if hasattr(home, f"{_CHECKPOINTS}_impl") else _CHECKPOINTS
 
 
 def reentrant_checkpoint() -> Any:
     """The custom Function that is a reentrant checkpoint; its ``forward`` is given the code to run again."""
-    import torch.utils.checkpoint
-
     return torch.utils.checkpoint.CheckpointFunction
 
 
 def checkpoint_at_once() -> Callable[..., Any]:
     """``checkpoint`` without what keeps Dynamo away from it, and imports Dynamo for that (a second)."""
-    import torch.utils.checkpoint
-
     entry: Any = torch.utils.checkpoint.checkpoint
     plain: Callable[..., Any] = getattr(entry, "__wrapped__", entry)
     return plain
@@ -168,8 +218,6 @@ def checkpoint_calls(name: str) -> bool:
 
 def is_checkpoint(node: Any) -> bool:
     """Whether a node is a reentrant checkpoint, or keeps what a non-reentrant one will compute again."""
-    import torch.utils.checkpoint
-
     if isinstance(node, torch.utils.checkpoint.CheckpointFunction._backward_cls):
         return True
     return any(type(kept).__module__ == torch.utils.checkpoint.__name__ for _, kept in raw_saved(node))

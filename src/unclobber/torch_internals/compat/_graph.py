@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from ._tensors import is_functorch_wrapper
+from ._tensors import increment_version, is_functorch_wrapper
 
 # The node whose backward runs in this thread, None outside. Until a public one exists.
 current_node = torch._C._current_autograd_node
@@ -99,6 +99,23 @@ def renewed_grad_fn(tensor: torch.Tensor) -> Any:
         return None
 
 
+@functools.cache
+def names_forward_operations() -> bool:
+    """Whether torch's sentences say ``Unbind`` for ``UnbindBackward0``, as they do since 2.13.
+
+    Asked of a view that torch refuses to follow; nothing is written. Delete with 2.12.
+    """
+    with torch.inference_mode(False), torch.enable_grad():
+        leaf = torch.zeros(1, requires_grad=True)
+        (one,) = leaf.unbind()
+        increment_version((leaf,))
+        try:
+            _ = one.grad_fn
+        except RuntimeError as error:
+            return "Backward" not in str(error)
+    raise AssertionError("torch refuses one of several views whose memory was written")
+
+
 def why_unusable(view: torch.Tensor) -> str | None:
     """torch's sentence, if it refuses to use a view because its memory was written since; changes nothing."""
     if view._base is None or _creation(view) == _ORDINARY:
@@ -115,29 +132,6 @@ def in_transform(outputs: Sequence[Any]) -> bool:
     is a part of one operation of the program, of which no saved tensor comes to us."""
     first = outputs[0] if outputs else None
     return isinstance(first, torch.Tensor) and is_functorch_wrapper(first)
-
-
-def raw_saved(node: Any) -> Iterator[tuple[str, Any]]:
-    """What a backward node keeps: pairs of role (``self``, ``result``, ``tensors[0]``) and the object
-    that the pack hook returned.
-
-    The ``_raw_saved_*`` attributes are described in torch/autograd/graph.py and the notebook
-    "hooks for saved tensors"; freed ones raise RuntimeError and are left out.
-    """
-    kind: Any = type(node)
-    for attribute in _raw_saved_attributes(kind):
-        role = attribute.removeprefix("_raw_saved_")
-        try:
-            value = getattr(node, attribute)
-        except RuntimeError:
-            continue
-        many = isinstance(value, (list, tuple))
-        for index, saved in enumerate(value if many else (value,)):
-            try:
-                data = None if saved is None else saved.data
-            except RuntimeError:
-                continue
-            yield (f"{role}[{index}]" if many else role), data
 
 
 def saved_by(node: Any, role: str) -> torch.Tensor:
@@ -166,12 +160,6 @@ def tells_nothing_saved(node: Any) -> bool:
     return type(node).__name__ == "CppFunction"
 
 
-@functools.lru_cache(maxsize=512)  # bounded: a custom Function's class is the user's
-def _raw_saved_attributes(kind: Any) -> tuple[str, ...]:
-    """Names of the attributes, which are getters of the node's C type."""
-    return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
-
-
 def trains(node: Any) -> bool:
     """Whether a backward node is a batch norm's that ran in training mode (``_saved_*``: see
     torch/csrc/autograd/generated; stable since 1.9)."""
@@ -186,6 +174,17 @@ next_sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # typ
 An operation's node is made just before its kernel is dispatched, so that the number before this one
 is the operation's; the profiler joins forward and backward by it. Private, since 1.7.
 """
+
+
+def result_of(node: Any) -> tuple[tuple[int, ...], torch.dtype] | None:
+    """Shape and type of what a node's operation has computed; None where torch does not tell: 2.4.
+
+    ``_input_metadata``, of the gradient that the node gets, is there in 2.6 and not in 2.4.
+    """
+    described = getattr(node, "_input_metadata", None)
+    if described is None:
+        return None
+    return (tuple(described[0].shape), described[0].dtype) if described else ((), torch.float32)
 
 
 def sequence_number(node: Any) -> int:

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import sys
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
-# torch.autograd.graph.increment_version is public; this is what it calls, without its wrapper.
-increment_version = torch._C._increment_version
+
+def _one_after_another(tensors: Iterable[torch.Tensor]) -> None:
+    for tensor in tensors:
+        torch._C._increment_version(tensor)
+
+
+def _increments_several() -> bool:
+    try:
+        torch._C._increment_version(())
+    except RuntimeError:
+        return False
+    return True
+
+
+# torch.autograd.graph.increment_version is public; this is what it calls, without its wrapper. torch 2.4
+# takes one tensor at a time: delete the rest with it.
+increment_version: Callable[[Iterable[torch.Tensor]], None] = (
+    torch._C._increment_version if _increments_several() else _one_after_another
+)
 
 
 def storage_key(tensor: torch.Tensor) -> int:
@@ -61,8 +80,12 @@ def holders(tensor: torch.Tensor) -> int:
     """
     try:
         count = int(_storage_holders(_storage_address(tensor)))
-        # Once somebody has asked for it, the storage's Python object lives as long as the storage.
-        return count if count == 1 else int(_storage_holders(tensor.untyped_storage()._cdata)) - 1
+        if count == 1:
+            return 1
+        # The storage's Python object counts as long as it lives: since 2.10 as long as the storage, once
+        # somebody has asked for it; before, as long as somebody has it, as we do here.
+        storage = tensor.untyped_storage()
+        return int(_storage_holders(storage._cdata)) - 1
     except (RuntimeError, ValueError):
         return 2
 
@@ -141,5 +164,23 @@ def use_count(tensor: torch.Tensor) -> int:
 
 def references_by_torch(tensor: torch.Tensor) -> int:
     """References to a tensor's Python object that are torch's own: one, while C++ owners hold the tensor, too
-    (torch/csrc/autograd/python_variable.cpp, seen in 2.13)."""
-    return int(use_count(tensor) > 1)
+    (torch/csrc/autograd/python_variable.cpp, since 2.10); none before."""
+    return int(_owners_refer() and use_count(tensor) > 1)
+
+
+def python_owners() -> int:
+    """How many of the ``use_count`` of what a view is a view of are Python's for sure: one since 2.10.
+
+    Before, there is none once its owners in C++ have outlived its last name, which can't be told.
+    """
+    return int(_owners_refer())
+
+
+@functools.cache
+def _owners_refer() -> bool:
+    """Whether an owner in C++ refers to the Python object, asked of a tensor that a view of it owns."""
+    with torch.inference_mode(False):
+        tensor = torch.zeros(1)
+        before = sys.getrefcount(tensor)
+        view = tensor[:]
+        return sys.getrefcount(tensor) > before and view._base is tensor

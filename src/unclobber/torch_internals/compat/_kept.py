@@ -1,0 +1,186 @@
+"""What a backward node keeps, without running anybody's unpack hook.
+
+Since 2.10 torch hands out what the pack hook returned (``SavedTensor.data``). Before, it can only be asked
+for the tensor, and calls the unpack hook: our own then says what it was given and hands out another tensor,
+and every other is stopped before its first line, for it may be a checkpoint's, which would run the program's
+code.
+Delete the second way with 2.9.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import torch
+
+from ._dispatcher import unseen_by_torch
+from ._tensors import storage_key_or_none
+
+_HANDS_OUT_DATA = hasattr(torch._C._autograd.SavedTensor, "data")
+
+Unpack = Callable[[Any], torch.Tensor]
+
+
+def raw_saved(node: Any) -> Iterator[tuple[str, Any]]:
+    """What a backward node keeps: pairs of role (``self``, ``result``, ``tensors[0]``) and the object
+    that the pack hook returned.
+
+    The ``_raw_saved_*`` attributes are described in torch/autograd/graph.py and the notebook
+    "hooks for saved tensors"; freed ones raise RuntimeError and are left out. Before 2.10 so is what hooks
+    keep that aren't ``recognizable``.
+    """
+    for attribute in raw_attributes(node):
+        role = attribute.removeprefix("_raw_saved_")
+        if not _HANDS_OUT_DATA:
+            yield from _asked_for(node, role)
+            continue
+        try:
+            value = getattr(node, attribute)
+        except RuntimeError:
+            continue
+        many = isinstance(value, (list, tuple))
+        for index, saved in enumerate(value if many else (value,)):
+            try:
+                data = None if saved is None else saved.data
+            except RuntimeError:
+                continue
+            yield (f"{role}[{index}]" if many else role), data
+
+
+def is_freed(node: Any, attribute: str) -> bool:
+    """Whether a node has given up what it kept under one of its ``raw_attributes``."""
+    role = attribute.removeprefix("_raw_saved_")
+    try:
+        if _HANDS_OUT_DATA:
+            raw = getattr(node, attribute)
+            if isinstance(raw, (tuple, list)) or raw.data is not None:
+                return False
+            # freed, or nothing was there to save: only the first refuses. No hook runs, nothing is packed.
+            getattr(node, f"_saved_{role}")
+        else:
+            _unpacked(node, role, {})
+    except RuntimeError as error:
+        return "second time" in str(error)
+    return False
+
+
+def raw_attributes(node: Any) -> tuple[str, ...]:
+    """Names of the attributes under which a node keeps tensors: getters of its C type."""
+    kind: Any = type(node)
+    return _raw_attributes(kind)
+
+
+@functools.lru_cache(maxsize=512)  # bounded: a custom Function's class is the user's
+def _raw_attributes(kind: Any) -> tuple[str, ...]:
+    return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
+
+
+# --- before 2.10 ----------------------------------------------------------------------------------------
+
+
+_Answers = dict[int | None, tuple[torch.Tensor, Any]]
+"""By the storage of the tensor that was handed out instead: that tensor, and what the hook was given."""
+
+
+class _Asking(threading.local):
+    answers: _Answers | None = None
+
+
+_asking = _Asking()
+
+
+def recognizable(unpack: Unpack) -> Unpack:
+    """The same hook, which ``raw_saved`` can ask what it was given instead of running it."""
+    if _HANDS_OUT_DATA:
+        return unpack
+
+    def recognized(kept: Any) -> torch.Tensor:
+        answers = _asking.answers
+        if answers is None:
+            return unpack(kept)
+        with unseen_by_torch():
+            instead = torch.empty(1)
+        answers[storage_key_or_none(instead)] = instead, kept
+        return instead
+
+    global _recognized
+    _recognized = recognized.__code__  # one constant, whatever it encloses
+    return recognized
+
+
+_recognized: Any = None
+
+
+class _SomebodyElsesError(Exception):
+    """An unpack hook was about to run that is not one of ours."""
+
+
+def _asked_for(node: Any, role: str) -> Iterator[tuple[str, Any]]:
+    """What a node keeps under a role: what our hooks were given, or tensors that no hook packed."""
+    answers: _Answers = {}
+    try:
+        value = _unpacked(node, role, answers)
+    except RuntimeError:
+        return
+    many = isinstance(value, (list, tuple))
+    for index, one in enumerate(value if many else (value,)):
+        key = storage_key_or_none(one) if isinstance(one, torch.Tensor) else None
+        kept = answers[key][1] if key in answers else one
+        yield (f"{role}[{index}]" if many else role), kept
+
+
+def _unpacked(node: Any, role: str, answers: _Answers) -> Any:
+    """What torch hands out for a role.
+
+    Raises:
+        RuntimeError: it was freed, or a hook that is not ours keeps it.
+    """
+    before, _asking.answers = _asking.answers, answers
+    try:
+        with _NobodysHooks():
+            if isinstance(node, torch.autograd.function.BackwardCFunction):
+                of_functions: Any = torch._C._FunctionBase.saved_tensors
+                return of_functions.__get__(node)
+            return getattr(node, f"_saved_{role}")
+    except _SomebodyElsesError:
+        raise RuntimeError("kept by a hook that is not ours") from None
+    finally:
+        _asking.answers = before
+
+
+class _NobodysHooks:
+    """Stop every Python function that C++ calls in this thread, but for ``recognizable`` hooks.
+
+    A profiler is told of each call before its first line, and what it raises ends the call. Where one runs
+    already that can't be put back, nothing is asked.
+    """
+
+    __slots__ = ("_depth", "_inside", "_profiler")
+
+    def __enter__(self) -> None:
+        self._profiler = sys.getprofile()
+        if self._profiler is not None and not hasattr(self._profiler, "__code__"):
+            raise _SomebodyElsesError  # cProfile's, which sys.setprofile would not take back
+        self._inside: FrameType | None = None
+        self._depth = sys._getframe(1)
+        sys.setprofile(self._event)
+
+    def _event(self, frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and self._inside is None:
+            if frame.f_code is _recognized:
+                self._inside = frame
+            elif frame.f_back is self._depth and frame.f_code is not _EXIT:
+                raise _SomebodyElsesError
+        elif event == "return" and frame is self._inside:
+            self._inside = None
+
+    def __exit__(self, *error: Any) -> None:
+        sys.setprofile(self._profiler)
+
+
+_EXIT = _NobodysHooks.__exit__.__code__

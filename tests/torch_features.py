@@ -1,0 +1,74 @@
+"""What the installed torch has, and older ones have not: the only reasons to skip a test there.
+
+Nothing of ours may be the reason. What a version can't do for its users stands in ``docs/limits.md``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+import torch
+
+
+class Feature(NamedTuple):
+    """Something of torch's that a test is about."""
+
+    there: bool
+    since: str
+    """The oldest version that was tried and has it."""
+    why: str
+
+
+def _says_leaf_itself() -> bool:
+    try:
+        torch.ones(1, requires_grad=True)[:] = 1
+    except RuntimeError as refusal:
+        return not str(refusal).startswith("a view")
+    return True
+
+
+def _packs_under_vmap() -> bool:
+    packed: list[torch.Tensor] = []
+    x = torch.ones(2, requires_grad=True)
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t) or t, lambda t: t):
+            torch.func.vmap(lambda u, v: u * v)(x, x.detach())
+    except RuntimeError:
+        return False
+    return bool(packed)
+
+
+FEATURES = {
+    "get_kernel": Feature(
+        hasattr(torch.library, "get_kernel"), "2.9", "the test itself calls torch's kernel by it"
+    ),
+    "saved data": Feature(
+        hasattr(torch._C._autograd.SavedTensor, "data"), "2.10", "the test is about `SavedTensor.data`"
+    ),
+    "hash_tensor": Feature(hasattr(torch, "hash_tensor"), "2.9", "the test is about `torch.hash_tensor`"),
+    "saves without a node": Feature(
+        hasattr(torch._C._autograd, "_make_saved_tensor"),
+        "2.12",
+        "the test saves so, as checkpoints do since",
+    ),
+    "shape of a freed result": Feature(
+        hasattr(torch.zeros(1, requires_grad=True).exp().grad_fn, "_input_metadata"),
+        "2.6",
+        "of what is freed, torch tells no shape and no type before",
+    ),
+    "hooks under vmap": Feature(
+        _packs_under_vmap(),
+        "2.6",
+        "what is saved under vmap is shown to no hook before; torch checks it itself",
+    ),
+    "setitem of a whole leaf": Feature(
+        _says_leaf_itself(), "2.10", "torch's sentence for `leaf[:] = 1` speaks of a view of the leaf before"
+    ),
+}
+
+
+def needs(name: str) -> pytest.MarkDecorator:
+    """Skip a test where torch lacks a feature of the table."""
+    feature = FEATURES[name]
+    return pytest.mark.skipif(not feature.there, reason=f"{name}, since torch {feature.since}: {feature.why}")
