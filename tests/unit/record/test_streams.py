@@ -52,7 +52,7 @@ def test_a_value_waits_for_the_writes_of_other_streams(on):
     main, first, second = Stream(), Stream(), Stream()
     written(on, first, tensor[:10], log)
     written(on, second, tensor[:10], log)
-    undo_log, position = save.filing.undo_log, save.filing.position
+    undo_log, position = save.entry.undo_log, save.entry.position
     used = on(main)
     assert undo_log.value_at(position).tolist() == torch.arange(1000.0).tolist()
     assert set(main.waited) == {first, second}
@@ -67,7 +67,7 @@ def test_one_stream_waits_for_nothing(on):
     main = Stream()
     written(on, main, tensor[:10], log)
     used = on(main)
-    save.filing.undo_log.value_at(save.filing.position)
+    save.entry.undo_log.value_at(save.entry.position)
     assert (main.waited, used) == ([], [])
 
 
