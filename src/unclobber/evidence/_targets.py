@@ -11,7 +11,7 @@ import torch
 
 from ..source.places import Level
 from ..source.sites import is_library
-from ..source.syntax import Located, locate, text_of
+from ..source.syntax import Located, inlined_names, locate, text_of
 from ..source.values import UNKNOWN, is_in_place, value_of
 from ._live import user_depth
 
@@ -133,7 +133,7 @@ def _called(node: ast.Call, located: Located, level: Level) -> WriteTarget | Non
     if out is not None:
         return _as_view(out, located, level, name)
     if isinstance(node.func, ast.Attribute) and is_in_place(name):
-        receiver = value_of(node.func.value, level.frame)
+        receiver = _value(node.func.value, located, level)
         if not isinstance(receiver, (type(torch), type)):
             return _as_view(node.func.value, located, level, name)
     if node.args and not isinstance(node.args[0], ast.Starred):
@@ -146,9 +146,11 @@ def _as_view(
 ) -> WriteTarget | None:
     """The target with its tensor; where the line itself makes a view, the tensor that it is a view of."""
     text = text_of(node, located.source)
-    value = value_of(node, level.frame)
+    value = _value(node, located, level)
     if isinstance(value, torch.Tensor):
         return WriteTarget(operation, depth, node, text, value, node)
+    if isinstance(node, ast.Name):
+        return WriteTarget(operation, depth, node, text, base=node)  # a name makes no view
     base: Any = node
     while True:
         if isinstance(base, (ast.Subscript, ast.Attribute)):
@@ -157,11 +159,19 @@ def _as_view(
             base = base.func.value
         else:
             return WriteTarget(operation, depth, node, text)
-        value = value_of(base, level.frame)
+        value = _value(base, located, level)
         if isinstance(value, torch.Tensor):
             return WriteTarget(operation, depth, node, text, value, base)
         if value is not UNKNOWN and not isinstance(value, torch.Tensor):
             return WriteTarget(operation, depth, node, text)
+
+
+def _value(node: ast.expr, located: Located, level: Level) -> Any:
+    """What the expression was when the line ran; ``UNKNOWN`` where the frame no longer has it."""
+    gone = inlined_names(located)
+    if gone and any(isinstance(one, ast.Name) and one.id in gone for one in ast.walk(node)):
+        return UNKNOWN
+    return value_of(node, level.frame)
 
 
 def _assigned(statement: ast.stmt, level: Level) -> str:

@@ -143,11 +143,16 @@ def _step(finder: Finder, node: ast.expr, place: Place, element: tuple[int, ...]
 
 # --- variables --------------------------------------------------------------------------------------
 def _of_name(finder: Finder, name: str, place: Place, element: tuple[int, ...]) -> Step:
-    if name in place.inner or (element and not _keeps_elements(finder, name, place)):
+    if element and not _keeps_elements(finder, name, place):
         return None
+    if name in place.inner:
+        live = place.depth is not None and place == finder.place(place.depth)
+        return _of_comprehension(finder, name, place, place) if live else None
     scope = scope_of(place.source.tree, place.code)
     if scope is None:
-        return _of_comprehension(finder, name, place)
+        inside = place.depth is not None and place.code.co_name in COMPREHENSIONS
+        outer = finder.place(place.depth + 1) if inside and place.depth is not None else None
+        return None if outer is None else _of_comprehension(finder, name, place, outer)
     if name in place.code.co_freevars:
         return _of_enclosing(finder, name, place, element)
     if not is_local(name, scope):
@@ -232,12 +237,11 @@ def _keeps_elements(finder: Finder, name: str, place: Place) -> bool:
     return type(now) is tuple or isinstance(now, torch.Tensor) or only_read(name, place)
 
 
-def _of_comprehension(finder: Finder, name: str, place: Place) -> Step:
-    """``row`` in ``[row.add_(1) for row in x]``: what is iterated over, in the frame around it."""
-    inside = place.depth is not None and place.code.co_name in COMPREHENSIONS
-    outer = finder.place(place.depth + 1) if inside and place.depth is not None else None
-    if outer is None:
-        return None
+def _of_comprehension(finder: Finder, name: str, place: Place, outer: Place) -> Step:
+    """``row`` in ``[row.add_(1) for row in x]``: what is iterated over, in the frame around it.
+
+    That may be the same one: ``inlined_names``.
+    """
     ways = [
         part.iter
         for node in ast.walk(place.at)

@@ -12,7 +12,7 @@ import torch
 
 from ._definitions import Definition, is_local, reaching, scope_of
 from .operands import bind_code
-from .syntax import ParsedSource, Span, locate, span_of
+from .syntax import ParsedSource, Span, inlined_names, locate, span_of
 from .values import UNKNOWN, value_of
 
 COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
@@ -56,10 +56,12 @@ class LiveValues:
         level = self.levels[depth]
         code = level.frame.f_code
         located = locate(code, level.lasti)
-        return None if located is None else Place(code, located.source, located.statement, depth)
+        if located is None:
+            return None
+        return Place(code, located.source, located.statement, depth, inner=inlined_names(located))
 
     def value(self, node: ast.expr, place: Place) -> Any:
-        """What the expression is now; ``UNKNOWN`` where its frame is gone."""
+        """What the expression is now; ``UNKNOWN`` where its frame is gone, or a comprehension was left."""
         if place.depth is None or any(
             isinstance(one, ast.Name) and one.id in place.inner for one in ast.walk(node)
         ):

@@ -8,6 +8,7 @@ program runs would otherwise put today's text under yesterday's line numbers.
 from __future__ import annotations
 
 import ast
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -123,6 +124,28 @@ def locate(code: CodeType, lasti: int) -> Located | None:
     if best is None or statement is None or not _text_is_node(source, span, best):
         return None
     return Located(best, statement, source, span)
+
+
+def inlined_names(located: Located) -> frozenset[str]:
+    """Variables of the comprehensions around a node that run in the node's frame.
+
+    Those of lists, sets and dicts do since Python 3.12. Once an exception has left one, the frame holds
+    what the variables were before, so their values there are not those that the node read.
+    """
+    todo: list[tuple[ast.AST, frozenset[str]]] = [(located.statement, frozenset())]
+    while todo and sys.version_info >= (3, 12):
+        node, names = todo.pop()
+        if node is located.node:
+            return names
+        inside = names
+        if isinstance(node, (ast.Lambda, ast.GeneratorExp)):
+            inside = frozenset()  # these have frames of their own
+        elif isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp)):
+            targets = [one for part in node.generators for one in ast.walk(part.target)]
+            inside |= {one.id for one in targets if isinstance(one, ast.Name)}
+            todo.append((node.generators[0].iter, names))  # found last, so looked at first: it lies outside
+        todo[:0] = [(child, inside) for child in ast.iter_child_nodes(node)]
+    return frozenset()
 
 
 def statement_at(code: CodeType, lasti: int) -> tuple[ast.stmt, ParsedSource] | None:
