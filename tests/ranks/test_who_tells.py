@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timeout(60)
 
 PROGRAM = """
 import os, signal, sys, time
-from unclobber.cli._program import Ending
+from unclobber.cli._program import ProgramEnd
 from unclobber.cli.ranks import Ranks
 from unclobber.cli.ranks import _gather
 from unclobber.model import Finding, Report
@@ -38,7 +38,7 @@ try:
 except SystemExit as exit_:
     print(exit_.code)
 ranks.ended(())
-tell(Ending(0))
+tell(ProgramEnd(0))
 """
 
 
