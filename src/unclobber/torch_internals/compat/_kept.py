@@ -10,6 +10,7 @@ Delete the second way with 2.9.
 from __future__ import annotations
 
 import functools
+import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -157,10 +158,10 @@ class _NobodysHooks:
     """Stop every Python function that C++ calls in this thread, but for ``recognizable`` hooks.
 
     A profiler is told of each call before its first line, and what it raises ends the call. Where one runs
-    already that can't be put back, nothing is asked.
+    already that can't be put back, nothing is asked. Meanwhile no garbage is collected: finalizers are calls.
     """
 
-    __slots__ = ("_depth", "_inside", "_profiler")
+    __slots__ = ("_collects", "_depth", "_inside", "_profiler")
 
     def __enter__(self) -> None:
         self._profiler = sys.getprofile()
@@ -168,6 +169,8 @@ class _NobodysHooks:
             raise _SomebodyElsesError  # cProfile's, which sys.setprofile would not take back
         self._inside: FrameType | None = None
         self._depth = sys._getframe(1)
+        self._collects = gc.isenabled()
+        gc.disable()
         sys.setprofile(self._event)
 
     def _event(self, frame: FrameType, event: str, _: Any) -> None:
@@ -181,6 +184,8 @@ class _NobodysHooks:
 
     def __exit__(self, *error: Any) -> None:
         sys.setprofile(self._profiler)
+        if self._collects:
+            gc.enable()
 
 
 _EXIT = _NobodysHooks.__exit__.__code__
