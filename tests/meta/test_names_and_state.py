@@ -25,14 +25,18 @@ STATE = {
         "cli.children._settings.following",
     },
     "one a thread, because torch's hooks, modes and backward calls are": {
-        "hooks.backward._thread", "hooks.fallback._modes", "hooks.functions._thread",
+        "hooks.backward._thread", "hooks.fallback._thread", "hooks.functions._thread",
         "hooks.gradients._thread", "hooks.saves._threads",
         "hooks._stale_reads._active", "source.frames.newest", "evidence.reads._asking",
         "record._undo._slab", "cli.ranks._termination._held", "report._cells._encoding",
+        "torch_internals.compat._entries._pushed", "torch_internals.compat._kept._asking",
     },
     "read by the unpack hook at each saved tensor": {"hooks.backward.marker"},
     "holds only what is alive elsewhere": {"hooks.unmarked._alive", "hooks.functions._classes"},
-    "a cache": {"source.sites._known"},
+    "a cache": {"source.sites._known", "hooks.fallback._calls"},
+    "functions of torch's, found by name": {
+        "torch_internals.compat._dispatcher._set_included", "torch_internals.compat._dispatcher._is_included",
+    },
     "a lock": {
         "hooks.unmarked._lock", "torch_internals.patches._lock", "parsing.texts._lock",
         "derivatives.torch_table._lock",

@@ -323,7 +323,7 @@ class _Around(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> Any:
         with torch.enable_grad():
             inner: Any = _Counting.apply(torch.ones(2, requires_grad=True))  # type: ignore[no-untyped-call]
-        torch.autograd.backward(inner, gradients[0])
+        compat.run_backward(inner, gradients[0])
         return gradients[0]
 
 

@@ -42,9 +42,16 @@ TELLS_TOP_HOOKS = hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks"
 says so with ``pushed`` and ``popped``. Delete these with 2.7."""
 
 
-class _Pushed(threading.local):
+class _PushedHere(threading.local):
     def __init__(self) -> None:
         self.pairs: list[tuple[Any, Any]] = []
+
+
+class _Pushed:
+    """What was pushed in each thread since somebody says so."""
+
+    def __init__(self) -> None:
+        self.here = _PushedHere()
 
 
 _pushed = _Pushed()
@@ -52,25 +59,24 @@ _pushed = _Pushed()
 
 def pushed(pack: Any, unpack: Any) -> None:
     """A pair of hooks was pushed in this thread."""
-    _pushed.pairs.append((pack, unpack))
+    _pushed.here.pairs.append((pack, unpack))
 
 
 def popped() -> None:
     """The innermost pair was popped; one that was pushed before anybody said so is none of these."""
-    if _pushed.pairs:
-        _pushed.pairs.pop()
+    if _pushed.here.pairs:
+        _pushed.here.pairs.pop()
 
 
 def forget_pushed() -> None:
     """From now on nobody says what is pushed, in no thread."""
-    global _pushed
-    _pushed = _Pushed()
+    _pushed.here = _PushedHere()
 
 
 def top_hooks() -> tuple[Any, Any] | None:
     """The innermost pair of saved-tensor hooks of this thread."""
     if not TELLS_TOP_HOOKS:
-        return _pushed.pairs[-1] if _pushed.pairs else None
+        return _pushed.here.pairs[-1] if _pushed.here.pairs else None
     top = torch._C._autograd._top_saved_tensors_default_hooks(False)
     return None if top is None else (top[0], top[1])
 
@@ -130,6 +136,13 @@ def backward_homes() -> tuple[tuple[Any, str], ...]:
 BACKWARD_METHODS = tuple(
     name for name in ("apply", "apply_boxed") if hasattr(torch.autograd.function.BackwardCFunction, name)
 )
+
+
+def run_backward(output: torch.Tensor, gradient: torch.Tensor) -> None:
+    """``output.backward(gradient)`` without torch's check of the gradient's shape, for which it imports sympy
+    (half a second)."""
+    run: Any = torch.autograd.graph._engine_run_backward
+    run((output,), (gradient,), False, False, (), allow_unreachable=True, accumulate_grad=True)
 
 
 def context_home() -> Any:

@@ -88,11 +88,11 @@ _Answers = dict[int | None, tuple[torch.Tensor, Any]]
 """By the storage of the tensor that was handed out instead: that tensor, and what the hook was given."""
 
 
-class _Asking(threading.local):
+class _NodeQuestion(threading.local):
     answers: _Answers | None = None
 
 
-_asking = _Asking()
+_asking = _NodeQuestion()
 
 
 def recognizable(unpack: Unpack) -> Unpack:
@@ -109,12 +109,15 @@ def recognizable(unpack: Unpack) -> Unpack:
         answers[storage_key_or_none(instead)] = instead, kept
         return instead
 
-    global _recognized
-    _recognized = recognized.__code__  # one constant, whatever it encloses
     return recognized
 
 
-_recognized: Any = None
+def _nothing(kept: Any) -> torch.Tensor:
+    raise AssertionError(f"nobody asks for {kept}")
+
+
+_RECOGNIZED = recognizable(_nothing).__code__
+"""One constant, whatever a recognizable hook encloses."""
 
 
 class _SomebodyElsesError(Exception):
@@ -175,7 +178,7 @@ class _NobodysHooks:
 
     def _event(self, frame: FrameType, event: str, _: Any) -> None:
         if event == "call" and self._inside is None:
-            if frame.f_code is _recognized:
+            if frame.f_code is _RECOGNIZED:
                 self._inside = frame
             elif frame.f_back is self._depth and frame.f_code is not _EXIT:
                 raise _SomebodyElsesError
