@@ -8,7 +8,7 @@ import pytest
 from page_blocks import DOCS, differences, kinds, matches, pages, recorded, steps
 
 PAGES = pages()
-NOT_RUN = {"yaml", "sh"}
+NOT_RUN = {"toml", "yaml", "sh"}
 """Settings for other tools, and commands that install."""
 DIRECTIVES = re.compile(r"\{(include|literalinclude|raw|toctree|container|eval-rst)\}( \S+)?")
 

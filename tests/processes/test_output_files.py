@@ -12,14 +12,19 @@ from unclobber.cli._output import OutputFile
 
 
 def test_json_of_a_clean_run(shell):
-    """A clean run is reported as such; the program's own output comes first on stdout."""
+    """A clean run is reported as such; the program's own output comes first on stdout, and a line
+    on stderr says so."""
     shell.write(
         "clean.py", "import torch\nprint('loss', 1)\ntorch.ones(1, requires_grad=True).exp().backward()\n"
     )
     result = shell.unclobber("run", "--format", "json", "clean.py", "--lr", "1")
     head, _, document = result.stdout.partition("\n")
     report = json.loads(document)
-    assert (result.returncode, head, result.stderr) == (0, "loss 1", "")
+    assert (result.returncode, head) == (0, "loss 1")
+    assert result.stderr == (
+        "unclobber: the json report follows the program's own output on standard output; "
+        "--output FILE keeps them apart\n"
+    )
     assert (report["outcome"], report["exit_code"], report["findings"]) == ("clean", 0, [])
     assert report["command"] == ["clean.py", "--lr", "1"]
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from unclobber.settings import ProjectSettings, SettingsError
-from unclobber.settings.pyproject import settings_for
+from unclobber.settings.pyproject import _READERS, settings_for
 
 
 def project(folder, text):
@@ -134,3 +137,12 @@ def test_globs(glob, matched):
     paths = ["/p/train.py", "/p/old/train.py", "/p/old/deep/a.py"]
     assert [path for path in paths if settings.leaves_out("UC102", path)] == matched
     assert not any(settings.leaves_out("UC101", path) for path in paths)
+
+
+def test_the_documented_table_is_one(tmp_path):
+    """The page's example is read as it stands there, and shows every key."""
+    page = (Path(__file__).parents[3] / "docs" / "settings.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"^```toml\n(.*?)^```$", page, re.M | re.S)
+    found = settings_for(str(project(tmp_path, text)))
+    assert found.per_file_ignores == (("tests/*", ("UC102",)),)
+    assert [key for key in _READERS if key not in text] == []
