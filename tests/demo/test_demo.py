@@ -37,8 +37,9 @@ def test_story_names_lines_and_parameters(shown):
 
 
 def test_fits_a_page(shown):
-    """80 columns; only the lines that are made for grep may be longer."""
-    lines = [line for line in shown.stdout.splitlines() if not line.startswith(("SUMMARY:", "guard:"))]
+    """80 columns; only the lines that are made for grep may be longer: the last ones, and guard's places."""
+    grepped = ("SUMMARY:", "guard:", "  demo/")
+    lines = [line for line in shown.stdout.splitlines() if not line.startswith(grepped)]
     assert max(map(len, lines)) <= 80
 
 

@@ -231,7 +231,8 @@ def test_fresh_interpreters(shell):
     result = shell.unclobber("run", "--guard", "fresh.py", limit=150)
     assert result.stdout == "spawn [] True\nforkserver [] True\n"
     assert result.returncode == 1
-    guarded, *story = result.stderr.splitlines()
+    guarded, place, *story = result.stderr.splitlines()
+    assert place.endswith("overwrites `y` (12 bytes), saved in fresh.py:8: restored 2 times")
     assert guarded == "guard: 2 overwritten values restored for backward (1 place), 24 bytes kept at peak"
     assert story[0].startswith("error[UC201] leaf-written: ")
     assert "Traceback" not in result.stderr
