@@ -15,6 +15,7 @@ import click
 from ..model import VERSION, UnclobberError
 from ._errors import InternalError
 from ._program import is_the_programs
+from ._terminal import HELP
 
 _COMPLETE = "_UNCLOBBER_COMPLETE"
 """What a shell's completion sets; click writes its script and its answers."""
@@ -64,7 +65,7 @@ def _no_command(given: str) -> str:
     return f"No such command '{given}'. {meant}"
 
 
-@click.command(cls=_Table, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=_Table, no_args_is_help=True, context_settings={"help_option_names": HELP})
 @click.version_option(VERSION, prog_name="unclobber")
 def group() -> None:
     """In-place operations under PyTorch autograd: explained, guarded and repaired."""

@@ -7,6 +7,9 @@ from typing import TextIO
 
 from ..report import RenderOptions
 
+HELP = ["-h", "--help"]
+"""The options that show a command's help, also where it is invoked by itself."""
+
 
 def options_for(stream: TextIO | None) -> RenderOptions:
     """The width, colour and links of a terminal; 80 columns without colour for anything else.

@@ -12,13 +12,13 @@ from ..settings import codes
 from ._completion import one_of
 from ._errors import UsageError
 from ._output import write_text
-from ._terminal import options_for
+from ._terminal import HELP, options_for
 
 _WIDEST = 100
 """Longer lines are no easier to read."""
 
 
-@click.command(context_settings={"max_content_width": 100})
+@click.command(context_settings={"max_content_width": 100, "help_option_names": HELP})
 @click.argument("code", required=False, metavar="[CODE]", shell_complete=one_of(CODES))
 def command(*, code: str | None) -> int:
     """Explain a code: a program that fails, what torch says, why, and the repaired program.

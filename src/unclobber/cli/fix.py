@@ -15,7 +15,7 @@ from ._completion import a_file
 from ._errors import UsageError
 from ._output import write_document
 from ._progress import said
-from ._terminal import options_for
+from ._terminal import HELP, options_for
 from ._torch import require_torch
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class _FixCommand(click.Command):
 
 @click.command(
     cls=_FixCommand,
-    context_settings={"allow_interspersed_args": False, "max_content_width": 100},
+    context_settings={"allow_interspersed_args": False, "max_content_width": 100, "help_option_names": HELP},
     epilog="""
     Exit code: 0 nothing to fix, or --write has written a proved fix; 1 there is something to fix that
     was not written; 2 wrong use, a script that fails for its own reasons, or a fault of unclobber

@@ -14,7 +14,7 @@ from ._errors import ReportError, UsageError
 from ._output import OutputFile, usable, write_document, write_text
 from ._program import die_interrupted, run
 from ._target import Target, target_of
-from ._terminal import options_for
+from ._terminal import HELP, options_for
 from ._torch import require_torch
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class _MemoryCommand(click.Command):
 
 @click.command(
     cls=_MemoryCommand,
-    context_settings={"allow_interspersed_args": False, "max_content_width": 100},
+    context_settings={"allow_interspersed_args": False, "max_content_width": 100, "help_option_names": HELP},
     epilog="""
     The program is stopped at the end of the recorded backward. Under --fake it must make its model and its
     data itself, and may not look at values (`.item()`, `if tensor > 0`, NumPy).

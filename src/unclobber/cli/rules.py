@@ -13,7 +13,7 @@ from ._completion import a_file, one_of
 from ._errors import UsageError
 from ._output import OutputFile, write_document, write_text
 from ._progress import progress
-from ._terminal import options_for
+from ._terminal import HELP, options_for
 from ._torch import require_torch
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json", "markdown")
 
 
-@click.command(context_settings={"max_content_width": 100})
+@click.command(context_settings={"max_content_width": 100, "help_option_names": HELP})
 @click.option("--all", "everything", is_flag=True, help="Every differentiable operation of this torch.")
 @click.option(
     "--check",

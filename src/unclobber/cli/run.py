@@ -16,6 +16,7 @@ from ._errors import InternalError
 from ._program import ProgramEnd, die_interrupted, run, wait_for_children, wait_for_threads
 from ._suppression import RunSuppression
 from ._target import target_of
+from ._terminal import HELP
 from ._torch import require_torch
 from ._verdict import complete, unrepaired
 from .ranks import Ranks
@@ -44,7 +45,7 @@ class _RunCommand(click.Command):
 
 @click.command(
     cls=_RunCommand,
-    context_settings={"allow_interspersed_args": False, "max_content_width": 100},
+    context_settings={"allow_interspersed_args": False, "max_content_width": 100, "help_option_names": HELP},
     epilog="""
     Exit code: 0 clean, 1 findings, 2 wrong use or a fault of unclobber itself; a program that fails for its
     own reasons keeps its own traceback and its own code.
