@@ -91,14 +91,23 @@ def _changed_tables(tree: ast.Module) -> set[str]:
     return {name for name in found if name.isupper()}
 
 
-def test_a_class_name_stands_for_one_thing():
-    """Also with and without an underscore."""
+def _doubled(trees: dict[str, ast.Module]) -> dict[str, list[str]]:
+    """Class names that are given more than once, also with and without an underscore; with their modules."""
     homes = defaultdict(list)
-    for module, tree in TREES.items():
+    for module, tree in trees.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 homes[node.name.lstrip("_")].append(module)
-    assert {name: set(where) for name, where in homes.items() if len(where) > 1} == SHARED_NAMES
+    return {name: where for name, where in homes.items() if len(where) > 1}
+
+
+def test_a_class_name_stands_for_one_thing():
+    assert {name: set(where) for name, where in _doubled(TREES).items()} == SHARED_NAMES
+
+
+def test_a_doubled_class_name_is_found():
+    planted = {"record": ast.parse("class Save: ..."), "report": ast.parse("def f():\n class _Save: ...")}
+    assert _doubled(planted) == {"Save": ["record", "report"]}
 
 
 def test_state_of_modules_is_listed():
@@ -107,10 +116,16 @@ def test_state_of_modules_is_listed():
     assert found == set().union(*STATE.values())
 
 
+def _rebinding(trees: dict[str, ast.Module]) -> list[str]:
+    return [module for module, tree in trees.items() for n in ast.walk(tree) if isinstance(n, ast.Global)]
+
+
 def test_nothing_is_rebound():
-    assert [
-        module for module, tree in TREES.items() for n in ast.walk(tree) if isinstance(n, ast.Global)
-    ] == []
+    assert _rebinding(TREES) == []
+
+
+def test_a_rebound_name_is_found():
+    assert _rebinding({"hooks": ast.parse("def f():\n    global on\n    on = 1")}) == ["hooks"]
 
 
 def test_tables_stay_as_they_are():
