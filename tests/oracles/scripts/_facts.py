@@ -96,6 +96,11 @@ class Facts:
         return self.plain.error is not None and not same(self.plain.kept, self.truth.ending.kept)
 
     @property
+    def runs_again_otherwise(self) -> bool:
+        """A checkpoint's code changes what it reads again, if too little for a gradient to show."""
+        return self.checkpointed and self.script.uses("spectral_norm(")
+
+    @property
     def silently_wrong(self) -> bool:
         """Plain torch gives other gradients, and more than rounding makes them so."""
         found = difference(self.plain.kept, self.truth.ending.kept, tolerance=self.rounding)

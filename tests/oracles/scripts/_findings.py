@@ -34,7 +34,7 @@ class _Check:
             self.blame("findings", "false alarm: plain torch raises nothing")
         if code in ("UC102", "UC103") and self.finding.saved is not None and not facts.anything_changed:
             self.blame("findings", "false alarm: nothing changed")
-        if code in ("UC104", "UC105") and facts.right_already:
+        if code in ("UC104", "UC105") and facts.right_already and not facts.runs_again_otherwise:
             self.blame("findings", "false alarm: the gradients are right")
         if code in ("UC101", "UC102", "UC103"):
             self._check_conflict()

@@ -169,14 +169,16 @@ class _Judge:
         if self.facts.past_torch:
             return  # nobody can have such a value back
         if ended.error is not None:
-            if _is_recomputation(guarded.error) and self.facts.wrong_before_the_end:
+            spoilt = self.facts.wrong_before_the_end or self.facts.runs_again_otherwise
+            if spoilt and _is_recomputation(guarded.error):
                 self.judgement.counts["guard refused a recomputation"] += 1
             elif guarded.sentence != ended.sentence:
                 self.blame("guard", "sentence", "another one", f"{ended.sentence}\n{guarded.sentence}")
             return
         if guarded.error is not None:
             # what a checkpoint's code reads again by itself can't be handed to it
-            if not self.facts.checkpointed or self.facts.right_already:
+            right = self.facts.right_already and not self.facts.runs_again_otherwise
+            if right or not self.facts.checkpointed:
                 self.blame("guard", "verdict", "refused", repr(guarded.error)[:600])
             else:
                 self.judgement.counts["guard refused a recomputation"] += 1
