@@ -8,6 +8,7 @@ import os
 from collections import Counter, defaultdict
 
 import pytest
+from hypothesis import settings
 
 for _name in (
     "BUILD_NUMBER", "CI", "GITHUB_ACTIONS", "GITHUB_WORKSPACE",  # a CI job's: pytest then cuts no line
@@ -15,6 +16,9 @@ for _name in (
     "PYTEST_ADDOPTS",
 ):  # fmt: skip
     os.environ.pop(_name, None)
+
+settings.register_profile("unhurried", deadline=None)  # a busy machine is no fault of what is tested
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="module", autouse=True)
