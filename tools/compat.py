@@ -89,14 +89,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Environment:
-    """An interpreter with some torch, and what must be set for it to find us."""
+    """An interpreter with some torch."""
 
     python: Path
     torch: str
     version: str
     """Of Python, such as ``3.12``."""
-    ours: bool
-    """Whether we made it, and may install into it."""
 
 
 # --- the table -------------------------------------------------------------------------------------
@@ -219,7 +217,7 @@ def made(torch: str, wanted: str | None) -> Environment:
                 shutil.rmtree(folder)  # half of one serves nobody
             raise
         stamp.write_text("\n".join(needed), encoding="utf-8")
-    return Environment(own, torch, version, ours=True)
+    return Environment(own, torch, version)
 
 
 def _see_room(folder: Path) -> None:
@@ -273,21 +271,31 @@ def given(torch: str, folder: Path) -> Environment:
     code = (
         "import importlib.metadata as m, importlib.util as u, json, sys\n"
         "missing = [n for n in sys.argv[1:] if u.find_spec(n) is None]\n"
-        "print(json.dumps(['%d.%d' % sys.version_info[:2], m.version('torch'), missing]))"
+        "ours = u.find_spec('unclobber')\n"
+        "print(json.dumps(['%d.%d' % sys.version_info[:2], m.version('torch'), "
+        "missing, ours and ours.origin]))"
     )
-    needed = ("pytest", "xdist", "pytest_timeout", "hypothesis", "jsonschema", "click", "rich", "libcst")
+    needed = (
+        "pytest", "xdist", "pytest_timeout", "hypothesis", "jsonschema", "click", "rich", "libcst",
+        "pre_commit",
+    )  # fmt: skip
     if not python.exists():
         raise CompatError(f"compat: {folder} is no environment: it has no bin/python.")
     command = [str(python), "-c", code, "torch", *needed]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
     if done.returncode:
         raise CompatError(f"compat: {folder} holds no torch: {done.stderr.strip().splitlines()[-1]}")
-    version, there, missing = json.loads(done.stdout)
+    version, there, missing, ours = json.loads(done.stdout)
     if there.partition("+")[0] != torch:
         raise CompatError(f"compat: {folder} holds torch {there}, not {torch}.")
     if missing:
         raise CompatError(f"compat: {folder} lacks {', '.join(missing)}, which the tests need.")
-    return Environment(python, torch, version, ours=False)
+    if ours is None or not Path(ours).is_relative_to(ROOT / "src"):
+        raise CompatError(
+            f"compat: {folder} does not hold this checkout. Install it there, for its command and its pytest "
+            f"plugin: {python} -m pip install --no-deps --editable {ROOT}"
+        )
+    return Environment(python, torch, version)
 
 
 # --- the runs --------------------------------------------------------------------------------------
@@ -341,16 +349,13 @@ def tells_the_first_program(environment: Environment, installed: Path, folder: P
     return right
 
 
-def test(environment: Environment, installed: Path, report: Path, workers: str, words: list[str]) -> int:
+def test(environment: Environment, report: Path, workers: str, words: list[str]) -> int:
     """Run the tests with ``src`` in that environment; pytest's exit code."""
     paths = [f"tests/{name}" for name in TESTS]
     if any((ROOT / word.partition("::")[0]).exists() for word in words):
         paths = []
-    settings = _surroundings()
-    if not environment.ours:  # the metadata with the entry points comes from the wheel, the code from here
-        settings["PYTHONPATH"] = os.pathsep.join((str(ROOT / "src"), str(installed)))
     command = [str(environment.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", workers]
-    done = subprocess.run([*command, f"--junitxml={report}", *paths, *words], cwd=ROOT, env=settings)
+    done = subprocess.run([*command, f"--junitxml={report}", *paths, *words], cwd=ROOT, env=_surroundings())
     return done.returncode
 
 
@@ -412,7 +417,7 @@ def run(options: argparse.Namespace) -> int:
         say(f"the wheel {'tells' if wheel else 'does not tell'} what the README says of {PROGRAM}")
         report = folder / "report.xml"
         start = time.monotonic()
-        code = test(environment, installed, report, options.workers, shlex.split(options.part))
+        code = test(environment, report, options.workers, shlex.split(options.part))
         seconds = round(time.monotonic() - start)
         if code not in (0, 1):
             raise CompatError(f"compat: pytest ended with code {code}; nothing is written down.")

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -154,6 +155,14 @@ def test_an_environment_with_another_torch(tmp_path):
         compat.given("2.15.0", tmp_path)
     with pytest.raises(compat.CompatError, match=r"holds torch \S+, not 1\.0\.0"):
         compat.given("1.0.0", Path(sys.prefix))
+
+
+def test_an_environment_with_another_checkout(tmp_path, monkeypatch):
+    torch = metadata.version("torch").partition("+")[0]
+    assert compat.given(torch, Path(sys.prefix)).torch == torch
+    monkeypatch.setattr(compat, "ROOT", tmp_path)
+    with pytest.raises(compat.CompatError, match="does not hold this checkout"):
+        compat.given(torch, Path(sys.prefix))
 
 
 def test_a_version_is_asked_for():
