@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     __version__: str
     from .derivatives.rules import rules
+    from .integrations.always_on import install, uninstall
     from .model import Finding, InplaceError, Report, SilentWriteWarning, UnclobberError
     from .session.contexts import audit, guard, watch
     from .session.freeze import freeze, frozen
@@ -39,7 +40,9 @@ __all__ = [
     "freeze",
     "frozen",
     "guard",
+    "install",
     "rules",
+    "uninstall",
     "watch",
 ]
 
@@ -53,7 +56,9 @@ _HOME = {
     "freeze": "session.freeze",
     "frozen": "session.freeze",
     "guard": "session.contexts",
+    "install": "integrations.always_on",
     "rules": "derivatives.rules",
+    "uninstall": "integrations.always_on",
     "watch": "session.contexts",
 }
 """Where each public name lives; read by ``__getattr__`` so that importing stays cheap."""

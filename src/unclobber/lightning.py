@@ -39,7 +39,8 @@ class UnclobberCallback(WatchesTraining, *(package.Callback for package in _LIGH
     """Run ``trainer.fit()`` under ``watch()`` or ``guard()``.
 
     What backward refuses leaves ``fit()`` as ``InplaceError``, with the story. When ``fit()`` has ended,
-    however it ended, nothing is watched any more, and ``findings`` has what was found.
+    however it ended, nothing is watched any more, and ``findings`` has what was found. A guarded training
+    says then on standard error what was restored, and for which lines.
 
     Args:
         mode: ``"watch"``, ``"guard"``, or ``"strict"``, which is ``watch(strict=True)``. None: as the

@@ -33,7 +33,8 @@ class UnclobberCallback(WatchesTraining, TrainerCallback):
     """Run ``trainer.train()`` under ``watch()`` or ``guard()``.
 
     What backward refuses leaves ``train()`` as ``InplaceError``, with the story. When ``train()`` has
-    ended, however it ended, nothing is watched any more, and ``findings`` has what was found.
+    ended, however it ended, nothing is watched any more, and ``findings`` has what was found. A guarded
+    training says then on standard error what was restored, and for which lines.
 
     Args:
         mode: ``"watch"``, ``"guard"``, or ``"strict"``, which is ``watch(strict=True)``. None: as the

@@ -27,7 +27,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "session": ("model", "settings", "torch_internals", "source", "record", "hooks", "evidence", *_TELLING),
     "repair": (*_FACTS, "main_module", "derivatives", "source", "record", "session"),
     "memory": (*_FACTS, "derivatives", "source"),
-    "integrations": ("model", "settings", "session", "report"),
+    "integrations": ("model", "main_module", "settings", "report", "source", "session", "repair"),
     "cli": ("model", "main_module", "settings", "derivatives", *_TELLING, "session", "repair", "memory"),
 }
 """For each room the rooms that it may import; each of them stands above it."""

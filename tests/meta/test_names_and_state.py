@@ -22,7 +22,7 @@ STATE = {
         "hooks.saves._observation", "hooks.backward._calls", "hooks.write_log._follower",
         "session.freeze._keeper", "torch_internals.engine.engine", "torch_internals.patches.installed",
         "hooks.functions._classes", "lightning._fits", "transformers._train",
-        "cli.children._settings.following",
+        "cli.children._settings.following", "integrations.always_on._installed",
     },
     "one a thread, because torch's hooks, modes and backward calls are": {
         "hooks.backward._thread", "hooks.fallback._thread", "hooks.functions._thread",
@@ -32,8 +32,13 @@ STATE = {
         "torch_internals.compat._entries._pushed", "torch_internals.compat._kept._asking",
     },
     "read by the unpack hook at each saved tensor": {"hooks.backward.marker"},
-    "holds only what is alive elsewhere": {"hooks.unmarked._alive", "hooks.functions._classes"},
+    "holds only what is alive elsewhere": {
+        "hooks.unmarked._alive", "hooks.functions._classes", "integrations.notebook._magics",
+    },
     "a cache": {"source.sites._known", "hooks.fallback._calls"},
+    "what was warned of, as in Python's own registries": {
+        "session._warning._told", "session._warning._registries",
+    },
     "functions of torch's, found by name": {
         "torch_internals.compat._dispatcher._set_included", "torch_internals.compat._dispatcher._is_included",
     },

@@ -41,6 +41,18 @@ CELLS = {
     "guarded by settings": "%%unclobber\ny = w.sigmoid()\ny.data.zero_()\ny.sum().backward()",
     "strict by settings": "%%unclobber --no-guard\ny = w.sigmoid()\ny.data.zero_()\ny.sum().backward()",
     "home": "os.chdir(home)",
+    "on": "%unclobber on",
+    "on, built": "y = w.exp()\nloss = y.sum()",
+    "on, clean": "(w * 2).sum().backward()",
+    "on, written": "y += 1\nloss.backward()",
+    "on, silent": "y = w.sigmoid()\ny.data.zero_()\ny.sum().backward()",
+    "on, leaf": "w.normal_()",
+    "on, own": "1 / 0",
+    "on, guarded": "%unclobber on --guard",
+    "on, restored": "w.grad = None\nforward(w).backward()\nbool((w.grad == w.exp()).all())",
+    "off": "%unclobber off",
+    "off, written": "forward(w).backward()",
+    "switch": "%unclobber off now",
     "unload": "%unload_ext unclobber\n%unclobber",
 }
 
@@ -101,10 +113,34 @@ def test_the_last_report_again(cells):
 
 
 def test_a_clean_cell_shows_its_value(cells):
-    """The last expression is displayed as ever, and a line says that it was watched."""
-    text = text_of(cells["clean"])
-    assert "6.0" in text
-    assert "no findings: " in text
+    """The last expression is displayed as ever, and nothing else."""
+    assert text_of(cells["clean"]) == "6.0"
+
+
+def test_every_cell_is_watched(cells):
+    """After ``%unclobber on`` a graph of one cell, overwritten in another one, has its story there."""
+    assert [cells[name] for name in ("on", "on, built", "on, clean")] == [[], [], []]
+    assert "overwritten here" in text_of(cells["on, written"])
+    name, traceback = error_of(cells["on, written"])
+    assert (name, len(traceback.splitlines())) == ("InplaceError", 1)
+    assert re.fullmatch(r"InplaceError: UC101 saved-overwritten In\[\d+\]:1 overwrites what .*", traceback)
+    silent = text_of(cells["on, silent"])
+    assert "error[UC102]" in silent
+    assert "UC101" not in silent  # each finding is shown once
+    assert "error[UC201]" in text_of(cells["on, leaf"])
+    assert error_of(cells["on, leaf"])[0] == "InplaceError"
+    name, traceback = error_of(cells["on, own"])
+    assert name == "ZeroDivisionError"
+    assert "unclobber" not in traceback
+
+
+def test_every_cell_is_guarded_until_it_is_off(cells):
+    """The second ``on`` replaces the first; after ``off`` torch's own error comes through."""
+    assert "True" in text_of(cells["on, restored"])
+    assert "guard handed backward the value" in text_of(cells["on, restored"])
+    assert error_of(cells["off, written"])[0] == "RuntimeError"
+    (answer,) = cells["switch"]
+    assert "%unclobber off: what is 'now'?" in str(answer)
 
 
 def test_guard_repairs(cells):

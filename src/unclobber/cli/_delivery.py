@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from typing import TextIO
 
 from ..model import Report
-from ..report import FORMATS, RenderOptions, suppressed_line
+from ..report import FORMATS, RenderOptions, guard_line, guard_places, options_for, suppressed_line
 from ..session.telling import rendered
 from ._errors import ReportError, UsageError
 from ._output import OutputFile, usable, write_document, write_text
-from ._terminal import options_for
-from ._verdict import guard_line, guard_places, unrepaired
+from ._verdict import unrepaired
 
 
 @dataclass(frozen=True)

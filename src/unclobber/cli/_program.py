@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import NoReturn
 
+from ..main_module import is_default_hook
 from ._errors import UsageError
 from ._target import Target
-from ._tracebacks import is_default_hook, show
+from ._tracebacks import show
 
 _PROGRAMS = "the watched program was interrupted"
 

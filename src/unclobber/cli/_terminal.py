@@ -1,42 +1,6 @@
-"""What a stream can show."""
+"""What all commands know."""
 
 from __future__ import annotations
 
-import os
-from typing import TextIO
-
-from ..report import RenderOptions
-
 HELP = ["-h", "--help"]
 """The options that show a command's help, also where it is invoked by itself."""
-
-
-def options_for(stream: TextIO | None) -> RenderOptions:
-    """The width, colour and links of a terminal; 80 columns without colour for anything else.
-
-    ``COLUMNS`` sets the width of any stream. A ``NO_COLOR`` that isn't empty (https://no-color.org) and
-    ``TERM=dumb`` turn colour off, a ``FORCE_COLOR`` that isn't empty (https://force-color.org) turns it on
-    for whatever stream; ``NO_COLOR`` beats it. Only a terminal gets links.
-    """
-    columns = os.environ.get("COLUMNS", "")
-    width = int(columns) if columns.isdecimal() and int(columns) > 0 else 0
-    if stream is None or getattr(stream, "closed", False):
-        return RenderOptions(width=width or 80)
-    encoding = getattr(stream, "encoding", None)
-    no_colour, forced = bool(os.environ.get("NO_COLOR")), bool(os.environ.get("FORCE_COLOR"))
-    if not _is_terminal(stream):
-        return RenderOptions(width=width or 80, colour=forced and not no_colour, encoding=encoding)
-    if not width:
-        try:
-            width = os.get_terminal_size(stream.fileno()).columns
-        except (OSError, ValueError, AttributeError):
-            width = 0
-    able = os.environ.get("TERM") != "dumb"
-    colour = (able or forced) and not no_colour
-    return RenderOptions(width=width or 80, colour=colour, links=colour and able, encoding=encoding)
-
-
-def _is_terminal(stream: TextIO) -> bool:
-    # A program may have put an object of its own in place of its standard streams.
-    isatty = getattr(stream, "isatty", None)
-    return bool(isatty and isatty())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from types import FrameType, TracebackType
-from typing import Any
 
 from ..model import PACKAGE
 
@@ -32,15 +31,6 @@ def show(error: BaseException) -> int | None:
         print("\nOriginal exception was:", file=sys.stderr)
         sys.__excepthook__(type(error), error, error.__traceback__)
     return None
-
-
-def is_default_hook(hook: Any) -> bool:
-    """Whether a ``sys.excepthook`` is the interpreter's, or torch's that puts the rank before its lines."""
-    if hook is sys.__excepthook__:
-        return True
-    if not str(getattr(hook, "__module__", "")).startswith("torch.distributed."):
-        return False
-    return any(cell.cell_contents is sys.__excepthook__ for cell in hook.__closure__ or ())
 
 
 def without_our_frames(error: BaseException) -> None:

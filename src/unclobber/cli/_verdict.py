@@ -7,14 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..model import Finding, Report
-from ..model.text import plural, size
-from ..report.story import offending_write, place
 from ._places import places
 
 if TYPE_CHECKING:
     from ._program import ProgramEnd
-
-_MOST_PLACES = 5
 
 
 def complete(report: Report, uncaught: Iterable[Finding], ending: ProgramEnd, *, exit_zero: bool) -> Report:
@@ -38,48 +34,3 @@ def complete(report: Report, uncaught: Iterable[Finding], ending: ProgramEnd, *,
 def unrepaired(report: Report) -> tuple[Finding, ...]:
     """The findings that leave a gradient wrong or missing."""
     return tuple(finding for finding in report.findings if not finding.repaired)
-
-
-def guard_line(report: Report) -> str:
-    """What guard did, in one line: how often backward was given a value back, and what it took.
-
-    Example:
-        >>> guard_line(Report("clean"))
-        'guard: nothing had to be restored, nothing was kept'
-    """
-    overwritten = [finding for finding in report.findings if finding.entry.stage == "backward"]
-    places = sum(finding.repaired for finding in overwritten)
-    most = size(report.totals.kept_bytes) if report.totals.kept_bytes else ""
-    kept = f", {most} kept at peak" if most else ", nothing kept"
-    if not overwritten:
-        restored = "nothing had to be restored"
-        kept = f" ({most} kept in case)" if most else ", nothing was kept"
-    elif places < len(overwritten):
-        # The ledger counts conflicts of both kinds together, so how often each was met is not known.
-        restored = f"overwritten values restored at {places} of {plural(len(overwritten), 'place')}"
-    else:
-        times = plural(max(report.totals.conflicts, places), "overwritten value")
-        restored = f"{times} restored for backward ({plural(places, 'place')})"
-    return f"guard: {restored}{kept}"
-
-
-def guard_places(report: Report) -> list[str]:
-    """Which lines made restoring necessary, those first that did so most often; one line each."""
-    repaired = [finding for finding in report.findings if finding.repaired]
-    repaired.sort(key=lambda finding: -finding.times)
-    lines = [f"  {_restored(finding)}" for finding in repaired[:_MOST_PLACES]]
-    if more := len(repaired) - len(lines):
-        lines.append(f"  and {plural(more, 'more place')}: --format json names them all")
-    return lines
-
-
-def _restored(finding: Finding) -> str:
-    saved, write = finding.saved, offending_write(finding)
-    times = plural(finding.times, "time")
-    if saved is None:
-        return f"{place(None if write is None else write.site)} overwrites a gradient: restored {times}"
-    name = saved.name or saved.expression
-    what = f"`{name}` ({size(saved.bytes)})" if name else f"a tensor of {size(saved.bytes)}"
-    if write is None:
-        return f"{what} of {place(saved.site)}: restored {times}"
-    return f"{place(write.site)} overwrites {what}, saved in {place(saved.site)}: restored {times}"

@@ -8,11 +8,12 @@ import click
 
 from ..judge.pages import page, pages, to_plain
 from ..model import CODES
+from ..report import options_for
 from ..settings import codes
 from ._completion import one_of
 from ._errors import UsageError
 from ._output import write_text
-from ._terminal import HELP, options_for
+from ._terminal import HELP
 
 _WIDEST = 100
 """Longer lines are no easier to read."""

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..model import UnclobberError
+from ..report import options_for
 from ._completion import a_file
 from ._errors import UsageError
 from ._output import write_document
 from ._progress import said
-from ._terminal import HELP, options_for
+from ._terminal import HELP
 from ._torch import require_torch
 
 if TYPE_CHECKING:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..report import options_for
 from ._completion import a_file, one_of
 from ._errors import ReportError, UsageError
 from ._output import OutputFile, usable, write_document, write_text
 from ._program import die_interrupted, run
 from ._target import Target, target_of
-from ._terminal import HELP, options_for
+from ._terminal import HELP
 from ._torch import require_torch
 
 if TYPE_CHECKING:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from ..model import UnclobberError
+from ..report import options_for
 from ._completion import a_file, one_of
 from ._errors import UsageError
 from ._output import OutputFile, write_document, write_text
 from ._progress import progress
-from ._terminal import HELP, options_for
+from ._terminal import HELP
 from ._torch import require_torch
 
 if TYPE_CHECKING:

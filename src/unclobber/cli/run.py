@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..model import UnclobberError
+from ..repair.edits import with_edits
 from ..report import FORMATS
 from ..settings.pyproject import settings_for
 from ._completion import a_file, one_of
@@ -18,11 +19,11 @@ from ._suppression import RunSuppression
 from ._target import target_of
 from ._terminal import HELP
 from ._torch import require_torch
-from ._verdict import complete, unrepaired
+from ._verdict import complete
 from .ranks import Ranks
 
 if TYPE_CHECKING:
-    from ..model import Finding, Report
+    from ..model import Finding
 
 
 class _RunCommand(click.Command):
@@ -165,7 +166,7 @@ def command(
         report = complete(report, (), ending, exit_zero=exit_zero)
         whole = report if ranks is None else ranks.gather(report, ending)
         if whole is not None and not ending.terminated:
-            whole = _with_candidates(whole, script)
+            whole = with_edits(whole, script)
         if whole is not None:
             whole = suppression.finished(whole, loaded.of_program(), ending)
             delivery.deliver(whole, guarded=guard, fallback_code=ending.exit_code)
@@ -193,14 +194,3 @@ def command(
     if ending.interrupted:
         die_interrupted()
     return code
-
-
-def _with_candidates(report: Report, script: str | None) -> Report:
-    """The report with edits that may be right; as it is where there is nothing to edit, or no LibCST."""
-    if not unrepaired(report):
-        return report
-    try:
-        from ..repair.candidates import with_candidates
-    except ImportError:
-        return report
-    return with_candidates(report, script)

@@ -1,10 +1,11 @@
-"""Where others run the program: pytest, notebooks, Lightning, Transformers.
+"""Where others run the program: pytest, notebooks, Lightning, Transformers, or the interpreter itself.
 
 Each opens a session there; ``trainers`` is what the two trainers' callbacks share. Nothing is imported with
 the package, because pytest loads its plugin in every project.
 """
 
 __all__ = [
+    "always_on",
     "notebook",
     "pytest_plugin",
     "trainers",

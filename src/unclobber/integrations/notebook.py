@@ -7,9 +7,10 @@
     loss.backward()
 
 ``%unclobber [options] statement`` does the same for one line, and ``%unclobber`` alone shows the last
-report again. Findings are displayed with the cells' own source; a cell that fails with one shows the
-story in place of torch's traceback. Graphs are watched from the cell that builds them: put ``%%unclobber``
-there, not only on the cell with the backward. ``await`` at the top level of such a cell isn't supported.
+report again. ``%unclobber on [options]`` watches every cell from then on, ``%unclobber off`` none any
+more. Findings are displayed with the cells' own source; a cell that fails with one shows the story in place
+of torch's traceback. Graphs are watched from the cell that builds them: put ``%%unclobber`` there, not only
+on the cell with the backward. ``await`` at the top level of such a cell isn't supported.
 
 Nothing here is imported, IPython neither, until the extension is loaded.
 """
@@ -19,6 +20,7 @@ from __future__ import annotations
 import ast
 import linecache
 import os
+import weakref
 from dataclasses import dataclass, fields, is_dataclass, replace
 from types import TracebackType
 from typing import Any, TypeVar
@@ -32,6 +34,7 @@ from ..session.session import Session
 from ..session.telling import error_of, line_of
 from ..settings import ProjectSettings, SettingsError, Suppression
 from ..settings.pyproject import settings_for
+from ._every_cell import EveryCell
 
 Shell = Any
 """An ``InteractiveShell``. Its methods have no types, or those of their decorators."""
@@ -40,11 +43,13 @@ T = TypeVar("T")
 
 _HERE = PACKAGE + os.sep
 _USAGE = "%%unclobber [--guard] [--strict] [--fingerprint[=RATE]]"
+_SWITCH = "%unclobber on [--guard] [--strict] [--fingerprint[=RATE]], or %unclobber off"
 
 
 def load(shell: Shell) -> None:
     """Define the magics, and let findings and reports display themselves."""
     magics = Magics(shell)
+    _magics[shell] = magics
     shell.register_magic_function(magics.run, magic_kind="line_cell", magic_name="unclobber")
     html, text = (shell.display_formatter.formatters[kind] for kind in ("text/html", "text/plain"))
     for kind in (Finding, Report):
@@ -53,12 +58,19 @@ def load(shell: Shell) -> None:
 
 
 def unload(shell: Shell) -> None:
-    """Take back what :func:`load` defined."""
+    """Take back what :func:`load` defined, and ``%unclobber on``."""
+    magics = _magics.pop(shell, None)
+    if magics is not None:
+        magics.off()
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("unclobber", None)
     for kind in ("text/html", "text/plain"):
         for shown in (Finding, Report):
             shell.display_formatter.formatters[kind].pop(shown, None)
+
+
+_magics: weakref.WeakKeyDictionary[Shell, Magics] = weakref.WeakKeyDictionary()
+"""Those of each shell that has loaded the extension."""
 
 
 @dataclass(frozen=True)
@@ -118,14 +130,19 @@ class Magics:
     def __init__(self, shell: Shell) -> None:
         self.shell = shell
         self.last: Report | None = None
+        self._every_cell: EveryCell | None = None
 
     def run(self, line: str, cell: str | None = None) -> ReportDisplay | None:
         """Explain overwritten saved tensors: %%unclobber [--guard] [--strict] [--fingerprint[=RATE]]
 
         --guard gives backward the values that were saved; --strict stops at writes that torch doesn't
         see, too; --fingerprint compares the values of saved tensors to find writes that nothing else
-        sees. As a line magic it runs one statement, or shows the last report again.
+        sees. As a line magic it runs one statement, or shows the last report again; `%unclobber on` watches
+        every cell from then on, with the same options, until `%unclobber off`.
         """
+        if cell is None and line.split()[:1] in (["on"], ["off"]):
+            self._switch(*line.split(maxsplit=1))
+            return None
         options, rest = parse(line)
         if cell is not None and rest:
             raise UsageError(f"options only in the first line, not {rest!r}: {_USAGE}")
@@ -159,16 +176,34 @@ class Magics:
         statements = shell.compile(tree, name, "exec")
         return statements, last and shell.compile(ast.Interactive([last]), name, "single")
 
-    def _run(self, options: _Options, statements: Any, last: Any) -> None:
+    def _switch(self, word: str, line: str = "") -> None:
+        options, rest = parse(line)
+        if rest or (word == "off" and line):
+            raise UsageError(f"%unclobber {word}: what is {rest or line!r}? {_SWITCH}")
+        self.off()
+        if word == "on":
+            self._every_cell = EveryCell(self.shell, self._session(options), self._show, self._refusal)
+            self._every_cell.begin()
+
+    def off(self) -> None:
+        """Watch no cell any more that doesn't ask for it."""
+        if self._every_cell is not None:
+            every_cell, self._every_cell = self._every_cell, None
+            every_cell.end()
+
+    def _session(self, options: _Options) -> Session:
         settings = _settings()
         share = options.fingerprint
-        session = Session(
+        return Session(
             "guard" if (settings.guard if options.guard is None else options.guard) else "watch",
             strict=settings.strict if options.strict is None else options.strict,
             fingerprint=settings.fingerprint if share is None else share,
             warn=False,  # silent writes are displayed below
             suppression=Suppression(settings),
         )
+
+    def _run(self, options: _Options, statements: Any, last: Any) -> None:
+        session = self._session(options)
         finding = None
         try:
             with session:
@@ -184,7 +219,8 @@ class Magics:
             if finding is None:
                 self._without_our_frames(error)
                 raise
-            self._stop(finding, error)
+            refusal = self._refusal(finding, error)
+            raise refusal from (None if refusal is error else error)
         self._keep(session, None, failed=False)
 
     def _keep(self, session: Session, finding: Finding | None, *, failed: bool) -> None:
@@ -192,17 +228,21 @@ class Magics:
         report = session.report(script_failed=failed)
         if finding is not None and finding not in report.findings:
             report = replace(report, findings=(*report.findings, finding))
+        self._show(report)
+
+    def _show(self, report: Report) -> None:
+        """Display what there is to say, and keep it: nothing where nothing was found."""
         self.last = report
-        if report.findings or not failed:
+        if report.findings or report.suppressed or report.notices:
             display(self.shown(report))
 
-    def _stop(self, finding: Finding, error: BaseException) -> None:
-        """Fail the cell, so that no later one runs, with one line: the story stands above it."""
+    def _refusal(self, finding: Finding, error: BaseException) -> BaseException:
+        """What fails the cell, so that no later one runs, with one line: the story stands above it."""
         refusal = error if getattr(error, "finding", None) is finding else error_of(finding)
         line = line_of(self._in_cells(finding)).removeprefix("SUMMARY: ")
         # IPython asks an exception for its traceback; both frontends and nbconvert show these lines.
         refusal._render_traceback_ = lambda: [f"InplaceError: {line}"]  # type: ignore[attr-defined]
-        raise refusal from (None if refusal is error else error)
+        return refusal
 
     def _without_our_frames(self, error: BaseException) -> None:
         """Let the user's own error start in the user's cell, not in this file."""

@@ -15,11 +15,14 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Any, Literal, get_args
 
+import torch
+
 from ..model import Finding, UnclobberError
 from ..session.contexts import Watching
 from ..session.entered import settings_here
 from ..session.session import Session
 from ..settings import Suppression
+from ._saying import say_restored
 
 Mode = Literal["watch", "guard", "strict"]
 
@@ -48,6 +51,16 @@ class Training(Watching):
     @property
     def peak_bytes(self) -> int:
         return 0 if self._last is None else self._last.peak_bytes
+
+    def say_restored(self) -> None:
+        """Say at the end of a guarded training what was given back; of several ranks the first says it."""
+        if self._last is not None and self._last.policy == "guard" and _is_first_rank():
+            say_restored(self._last)
+
+
+def _is_first_rank() -> bool:
+    ranks = torch.distributed
+    return not (ranks.is_available() and ranks.is_initialized()) or ranks.get_rank() == 0
 
 
 class WatchesTraining:
@@ -88,7 +101,10 @@ class WatchesTraining:
     def _end(self, *error: Any) -> None:
         if self._training is not None and self._training.running:
             self._training.running = False
-            self._training.__exit__(*error)
+            try:
+                self._training.__exit__(*error)
+            finally:
+                self._training.say_restored()
 
 
 class Wrapped:

@@ -11,8 +11,9 @@ import builtins
 import sys
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
+from typing import Any
 
-__all__ = ["first_on_path", "run_as_main"]
+__all__ = ["first_on_path", "is_default_hook", "run_as_main"]
 
 
 def first_on_path(directory: str) -> None:
@@ -58,3 +59,12 @@ def run_as_main(
     if "__mp_main__" in sys.modules:
         sys.modules["__mp_main__"] = module
     exec(code, names)
+
+
+def is_default_hook(hook: Any) -> bool:
+    """Whether a ``sys.excepthook`` is the interpreter's, or torch's that puts the rank before its lines."""
+    if hook is sys.__excepthook__:
+        return True
+    if not str(getattr(hook, "__module__", "")).startswith("torch.distributed."):
+        return False
+    return any(cell.cell_contents is sys.__excepthook__ for cell in hook.__closure__ or ())

@@ -9,6 +9,7 @@ __all__ = [
     "apply",
     "candidates",
     "diff",
+    "edits",
     "outcome",
     "project",
     "proof",

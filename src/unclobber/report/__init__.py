@@ -12,12 +12,14 @@ from ..model import Report
 from ._ahead import ahead_to_text
 from ._display import ReportDisplay
 from ._github import to_github
+from ._guarded import guard_line, guard_places
 from ._html import to_html, to_html_fragment
 from ._json import to_json, to_json_text
 from ._options import RenderOptions
 from ._sarif import to_sarif, to_sarif_text
 from ._summary import summary_line
 from ._suppressed import suppressed_line
+from ._terminal import options_for
 from ._text import report_to_text, to_text
 
 __all__ = [
@@ -25,6 +27,9 @@ __all__ = [
     "RenderOptions",
     "ReportDisplay",
     "ahead_to_text",
+    "guard_line",
+    "guard_places",
+    "options_for",
     "render",
     "report_to_text",
     "story",

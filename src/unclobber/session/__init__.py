@@ -8,6 +8,7 @@ __all__ = [
     "contexts",
     "entered",
     "freeze",
+    "inside",
     "loaded",
     "session",
     "telling",

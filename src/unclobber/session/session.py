@@ -47,13 +47,10 @@ from ..model import (
     Finding,
     InplaceError,
     Report,
-    SilentWriteWarning,
-    Site,
     Suppressed,
     Totals,
     UnclobberError,
     asked,
-    culprit,
 )
 from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, SavedTensor, Standing, ViewWrites
 from ..settings import Suppression
@@ -63,6 +60,7 @@ from ..torch_internals.patches import Patches
 from ._silent import UNSURE, SilentConflicts, unplaced
 from ._suppressing import Suppressing
 from ._unseen import Unseen
+from ._warning import warn
 from .telling import Certain, error_of, fault_in, told
 
 Policy = Literal["watch", "guard", "audit"]
@@ -426,7 +424,7 @@ class Session:
             raise error_of(finding) from cause
         if self.warn and self.policy == "watch" and id(finding) not in self._warned:
             self._warned.add(id(finding))
-            _warn(finding)
+            warn(finding)
 
     @property
     def kept_bytes(self) -> int:
@@ -659,22 +657,6 @@ def _certain(standing: Standing, *, refused: bool, repaired: bool, goes_on: bool
     )
 
 
-def _warn(finding: Finding) -> None:
-    site = asked(lambda: _blamed(finding), None)
-    if site is None:
-        warnings.warn(finding.message, SilentWriteWarning, stacklevel=2)
-    else:
-        warnings.warn_explicit(finding.message, SilentWriteWarning, site.path, site.line)
-
-
 @functools.cache
 def _warn_once(sentence: str) -> None:
     warnings.warn(sentence, RuntimeWarning, stacklevel=5)
-
-
-def _blamed(finding: Finding) -> Site | None:
-    """The line that a warning points at."""
-    write = culprit(finding.writes)
-    if write is not None:
-        return write.site
-    return None if finding.saved is None else finding.saved.site

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from unclobber.cli._program import ProgramEnd
-from unclobber.cli._verdict import complete, guard_line, unrepaired
+from unclobber.cli._verdict import complete, unrepaired
 from unclobber.model import Finding, Need, Report, Totals
+from unclobber.report import guard_line
 
 FOUND = Finding("UC101", "`y` was overwritten")
 REPAIRED = replace(FOUND, repaired=True)

@@ -7,8 +7,7 @@ import os
 
 import pytest
 
-from unclobber.cli import _terminal
-from unclobber.cli._terminal import options_for
+from unclobber.report import _terminal, options_for
 
 
 class Terminal(io.StringIO):

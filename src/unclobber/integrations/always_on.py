@@ -1,0 +1,163 @@
+"""``unclobber.install()``: one line on top of a program, and the whole process is watched.
+
+What a refused backward says goes to ``sys.excepthook``, which shows the story where the interpreter would
+have shown torch's traceback and ours, one after the other. A hook that the program has put there itself is a
+part of what the program does: it is called as before, and gets the story as a note of the exception.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any
+
+from ..main_module import is_default_hook
+from ..model import Finding, InplaceError, Report, UnclobberError
+from ..repair.edits import with_edits
+from ..report import options_for, report_to_text
+from ..session.entered import settings_here
+from ..session.inside import depth
+from ..session.session import Session
+from ..session.telling import rendered, text_of
+from ..settings import Suppression
+from ..source import sites
+from ._saying import say, say_restored
+
+_INSIDE = "the whole program is watched or none of it, so not inside of `with unclobber.watch():` or the like"
+
+Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
+
+
+class _Installed:
+    """One installation: its session, and the hook that was there before."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.before: Hook = sys.excepthook
+        self.process = os.getpid()
+        self.thread = threading.get_ident()
+        self.hook = self._uncaught  # one object: whether it is still there is asked by identity
+
+    def begin(self) -> None:
+        self.session.__enter__()
+        sys.excepthook = self.hook
+        atexit.register(self.end)
+
+    def end(self) -> None:
+        """Watch no more; where it was guarded, say what was restored."""
+        if os.getpid() != self.process:
+            return  # a child that was forked: it was its parent that asked
+        atexit.unregister(self.end)
+        if sys.excepthook is self.hook:
+            sys.excepthook = self.before
+        self.session.__exit__(None, None, None)
+        if self.session.policy == "guard":
+            say_restored(self.session)
+
+    def _uncaught(
+        self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+    ) -> None:
+        finding = self.session.finding_for(error)
+        if finding is None:
+            self.before(kind, error, traceback)
+        elif is_default_hook(self.before):
+            say(self._story(finding))
+        else:
+            if not isinstance(error, InplaceError):
+                error.add_note(text_of(finding))
+            self.before(kind, error, traceback)
+
+    def _story(self, finding: Finding) -> str:
+        """The finding, and what the same backward would have refused next."""
+        same = [one for one in self.session.told_apart()[0] if one.ahead and one.needed == finding.needed]
+        report = Report("refused", (finding, *same), command=tuple(sys.argv), exit_code=1)
+        return rendered(report_to_text, with_edits(report, _script()), options_for(sys.stderr))
+
+
+_installed: list[_Installed] = []
+"""The installation of this process, if there is one."""
+
+
+def install(strict: bool | None = None, guard: bool | None = None) -> None:
+    """Watch this thread of the program from now to its end, or guard it.
+
+    An uncaught error about an in-place operation shows the story in place of torch's traceback. A write that
+    torch doesn't see warns with the story at its line, once a place. With ``guard`` the gradients are those
+    of the program as written, and the end of the program says on standard error what was restored.
+
+    A second call replaces the first. Under ``unclobber run``, ``fix`` and the like nothing is done: they
+    watch the program already, and their options decide.
+
+    Args:
+        strict: Raise on silent writes, too. None: as ``[tool.unclobber]`` says, else no.
+        guard: Give backward the values that were saved. None: as ``[tool.unclobber]`` says, else no.
+    Raises:
+        UnclobberError: ``strict`` and ``guard`` are both asked for, it is called inside of another context,
+            or the settings in pyproject.toml are wrong.
+    Example:
+        >>> unclobber.install(guard=True)
+        >>> w = torch.ones(3, requires_grad=True)
+        >>> y = w.exp()
+        >>> y += 1
+        >>> y.sum().backward()
+        >>> torch.equal(w.grad, w.detach().exp())
+        True
+        >>> unclobber.uninstall()
+    """
+    if strict and guard:
+        raise UnclobberError("strict stops at what guard repairs: ask install() for one of them")
+    settings = settings_here()
+    guarded = (settings.guard and not strict) if guard is None else guard
+    if _is_watched_by_a_command():
+        return
+    uninstall()
+    if depth():
+        raise UnclobberError(f"install(): {_INSIDE}")
+    session = Session(
+        "guard" if guarded else "watch",
+        strict=settings.strict if strict is None else strict,
+        fingerprint=settings.fingerprint,
+        command=tuple(sys.argv),
+        suppression=Suppression(settings),
+    )
+    one = _Installed(session)
+    one.begin()
+    _installed.append(one)
+
+
+def uninstall() -> None:
+    """Take back what ``install()`` did; nothing where nothing is installed.
+
+    Raises:
+        UnclobberError: It was called in another thread than ``install()``, whose graphs are watched, or
+            inside of another context.
+    Example:
+        >>> unclobber.uninstall()
+    """
+    if not _installed:
+        return
+    if _installed[0].thread != threading.get_ident():
+        raise UnclobberError("uninstall() belongs into the thread that has called install()")
+    if depth() > 1:
+        raise UnclobberError(f"uninstall(): {_INSIDE}")
+    _installed.pop().end()
+
+
+def _script() -> str | None:
+    """The script that is this program; None for ``python -m``, ``-c`` and what has no file."""
+    main = sys.modules.get("__main__")
+    path = getattr(main, "__file__", None)
+    return None if path is None or getattr(main, "__spec__", None) is not None else os.path.abspath(path)
+
+
+def _is_watched_by_a_command() -> bool:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if sites.starts_program(frame.f_code):
+            return True
+        frame = frame.f_back
+    return False
