@@ -10,6 +10,9 @@ from typing import NamedTuple
 import pytest
 import torch
 
+from torch_words import TORCH
+from unclobber.torch_internals import own_writes
+
 
 class Feature(NamedTuple):
     """Something of torch's that a test is about."""
@@ -61,6 +64,17 @@ FEATURES = {
         _packs_under_vmap(),
         "2.6",
         "what is saved under vmap is shown to no hook before; torch checks it itself",
+    ),
+    "buffers broadcast unseen": Feature(
+        own_writes.sets_counters_back(), "2.12", "torch sees DistributedDataParallel's broadcast before"
+    ),
+    "fully_shard on the CPU": Feature(
+        hasattr(torch.cpu.Stream, "record_event"),
+        "2.7",
+        "torch's fully_shard asks the CPU for streams that it has not before",
+    ),
+    "checkpoint without sympy": Feature(
+        TORCH >= (2, 7), "2.7", "torch's own torch.utils.checkpoint imports sympy before"
     ),
     "setitem of a whole leaf": Feature(
         _says_leaf_itself(), "2.10", "torch's sentence for `leaf[:] = 1` speaks of a view of the leaf before"

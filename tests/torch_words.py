@@ -66,6 +66,7 @@ def name_in_sentence(node: str, version: tuple[int, ...] = TORCH) -> str:
 
 SENTENCES: tuple[tuple[str, str, tuple[int, int]], ...] = (
     (r"(utput \d+ of \w+?)Backward0?(\d*)\b", r"\1\2", (2, 12)),
+    (r"(utput \d+ of )torch::autograd::CopySlices\b", r"\1Fill3", (2, 12)),
     (r"set_detect_anomaly\(True\)\.$", "set_detect_anomaly(True, check_nan=False).", (2, 12)),
     (
         r"To work around you can make a clone to get a normal tensor and use it in autograd\.$",

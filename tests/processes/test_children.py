@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from torch_features import needs
 from unclobber.cli.children._follow import _Message
 from unclobber.cli.children._settings import Settings
 
@@ -287,6 +288,7 @@ if __name__ == "__main__":
 """
 
 
+@needs("buffers broadcast unseen")
 def test_data_parallel_in_spawned_processes(shell):
     """The buffer that DDP overwrites in rank 1 is found there, torch being silent, and none of the model
     that it leaves alone; an error that the program has caught is told, too."""

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from torch_features import needs
+
 pytestmark = pytest.mark.timeout(180)
 
 ONE_RANK = """
@@ -30,6 +32,7 @@ dist.destroy_process_group()
 """
 
 
+@needs("buffers broadcast unseen")
 def test_a_finding_on_one_rank(torchrun, tmp_path):
     """A buffer that DDP overwrites on rank 1 alone: one document, rank 1's finding, each rank's own code."""
     done = torchrun(ONE_RANK, "--format", "json")
@@ -121,6 +124,7 @@ dist.destroy_process_group()
 """
 
 
+@needs("fully_shard on the CPU")
 def test_a_clean_run(torchrun):
     """DDP and FSDP2 train to the same loss, nothing is found, and one document says so."""
     done = torchrun(CLEAN, "--fingerprint", "--format", "json")

@@ -6,6 +6,7 @@ from torch.utils.checkpoint import checkpoint
 
 import unclobber
 import warm
+from torch_features import needs
 from unclobber.hooks import functions, gradients, mechanisms, undispatched
 from unclobber.session import _unseen, session
 from unclobber.torch_internals import compat, versions
@@ -99,6 +100,7 @@ def test_nothing_is_off_on_this_torch(monkeypatch):
     assert off() == ()
 
 
+@needs("checkpoint without sympy")
 def test_neither_dynamo_nor_sympy_is_imported_for_it(tmp_path):
     """That takes a second."""
     script = tmp_path / "first.py"

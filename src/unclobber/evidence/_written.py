@@ -13,7 +13,7 @@ from ..model import PastCounter, Site, Write
 from ..record import METADATA_ONLY, Ledger, Standing, WriteEvent
 from ..source import owners, sites, spelling
 from ..torch_internals import compat
-from ..torch_internals.own_writes import adds_gradients, syncs_buffers
+from ..torch_internals.own_writes import adds_gradients, sets_counters_back, syncs_buffers
 from . import write
 
 
@@ -138,7 +138,7 @@ def _way_past_the_counter(event: WriteEvent, site: Site | None) -> PastCounter:
         return "undeclared"
     if _writes_table.is_undeclared(event.operation):
         return "statistics"
-    if syncs_buffers(site):
+    if syncs_buffers(site) and sets_counters_back():
         return "broadcast"
     return "data" if site is not None and ".data" in site.statement else "alias"
 

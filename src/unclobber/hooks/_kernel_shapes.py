@@ -204,7 +204,7 @@ def _overriding_kernel(op: Any, name: str, packet: str, listeners: Listeners) ->
                 compat.see_writes()
         if args and isinstance(args[0], _SCALARS) and takes_tensor:
             below(target, *args, **kwargs)  # a number in a tensor slot, which call_boxed refuses
-            compat.increment_version((target,))
+            compat.count_write((target,))
             return target
         return original(keyset, target, *args, **kwargs)
 

@@ -12,10 +12,15 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
     """The mechanism, where it is one of DistributedDataParallel's or of gradients themselves."""
     found = []
     if _overwritten_by_broadcast(evidence):
+        unseen = any(write.past_counter == "broadcast" for write in evidence.writes)
         found.append(
-            "DistributedDataParallel broadcasts the module's buffers from rank 0 before each forward, and "
-            "sets their version counters back, so torch can't see that a buffer which an earlier forward "
-            "saved has changed"
+            "DistributedDataParallel broadcasts the module's buffers from rank 0 before each forward"
+            + (
+                ", and sets their version counters back, so torch can't see that a buffer which an earlier "
+                "forward saved has changed"
+                if unseen
+                else ""
+            )
         )
     gradient = evidence.gradient_memory
     if gradient is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from torch_words import same
+from torch_words import as_written, same
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Golden:
         if not path.exists():
             pytest.fail(f"{name} does not exist; --update-golden writes it", pytrace=False)
         kept = path.read_text(encoding="utf-8")
-        if not same(text + "\n", kept):
+        if not same(f"{as_written(text)}\n", kept):
             diff = difflib.unified_diff(
                 kept.splitlines(), (text + "\n").splitlines(), name, "now", lineterm=""
             )

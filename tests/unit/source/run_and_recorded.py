@@ -116,7 +116,7 @@ def run(program: str, prelude: str = PRELUDE) -> Run:
     code, first = define(program, prelude)
     scope: dict[str, Any] = {"__name__": "program"}
     torch.manual_seed(0)
-    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+    with torch.autograd.graph.saved_tensors_hooks(pack, compat.recognizable(unpack)):
         exec(code, scope)
     loss = scope["loss"]
     if loss.requires_grad:

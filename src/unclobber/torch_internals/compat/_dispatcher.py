@@ -14,7 +14,7 @@ import torch
 # (docs: https://docs.pytorch.org/docs/stable/notes/extending.html#extending-torch-native-api).
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 
-from ._tensors import increment_version
+from ._tensors import count_write
 
 # The dispatch key whose kernels bump version counters. The key's name is stable since 1.9.
 VERSION_KEY = "ADInplaceOrView"
@@ -125,7 +125,7 @@ class unseen_by_torch:  # noqa: N801  (a context manager; a class costs a third 
         self._seen = sees_writes()
         self._inference = torch.inference_mode(False)
         self._below = below_adinplaceorview()
-        self._modes = _without_modes()
+        self._modes = without_modes()
         self._inference.__enter__()
         self._below.__enter__()
         self._modes.__enter__()
@@ -139,7 +139,8 @@ class unseen_by_torch:  # noqa: N801  (a context manager; a class costs a third 
             see_writes()
 
 
-def _without_modes() -> contextlib.AbstractContextManager[Any]:
+def without_modes() -> contextlib.AbstractContextManager[Any]:
+    """No dispatch mode of this thread is called."""
     if not dispatch_modes():
         return contextlib.nullcontext()
     from torch.utils._python_dispatch import _disable_current_modes
@@ -233,7 +234,7 @@ def torchs_kernel(op: Any, name: str, written: Callable[..., Any]) -> Callable[.
     def run_and_count(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         with below_adinplaceorview():
             result = redispatch(keyset & after, *args, **kwargs)
-        increment_version(written(args, kwargs))
+        count_write(written(args, kwargs))
         return result
 
     return run_and_count

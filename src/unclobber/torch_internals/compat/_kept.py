@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from ._dispatcher import unseen_by_torch
+from ._dispatcher import unseen_by_torch, without_modes
 from ._tensors import storage_key_or_none
 
 _HANDS_OUT_DATA = hasattr(torch._C._autograd.SavedTensor, "data")
@@ -146,7 +146,7 @@ def _unpacked(node: Any, role: str, answers: _Answers) -> Any:
     """
     before, _asking.answers = _asking.answers, answers
     try:
-        with _NobodysHooks():
+        with without_modes(), _NobodysHooks():  # a mode would be called for what torch hands out
             if isinstance(node, torch.autograd.function.BackwardCFunction):
                 of_functions: Any = torch._C._FunctionBase.saved_tensors
                 return of_functions.__get__(node)

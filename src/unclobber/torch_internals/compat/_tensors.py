@@ -30,6 +30,18 @@ increment_version: Callable[[Iterable[torch.Tensor]], None] = (
 )
 
 
+def count_write(tensors: Iterable[torch.Tensor]) -> None:
+    """Move the counters of what has been written, as torch's own kernels do, which refuse inference tensors.
+
+    Raises:
+        RuntimeError: torch's own, for an inference tensor outside of inference mode.
+    """
+    increment_version(tensors)
+    for tensor in tensors:
+        if tensor.is_inference() and not torch.is_inference_mode_enabled():
+            tensor.as_strided((0,), (1,)).mul_(1)  # writes nothing, and torch refuses it
+
+
 def storage_key(tensor: torch.Tensor) -> int:
     """Identity of the tensor's StorageImpl: the same for all its views, unique while it lives.
 
