@@ -1,4 +1,5 @@
-"""Whatever a context replaces stands in one list, and is put back, however the context is left."""
+"""Whatever a context replaces stands in one list; it sleeps, however the context is left, and is put back by
+``uninstall``."""
 
 import threading
 
@@ -23,7 +24,14 @@ def before():
     """What there was: a context has been used, for what is set up at its first use is no change."""
     with unclobber.guard():
         step()
+    unclobber.uninstall()
     return attributes()
+
+
+@pytest.fixture(autouse=True)
+def _uninstalled():
+    yield
+    unclobber.uninstall()
 
 
 def changed(before, after):
@@ -111,7 +119,9 @@ def beside_another_threads():
     [plainly, by_an_exception, nested, in_a_thread, with_a_thread_that_outlives_it, beside_another_threads],
 )
 def test_all_is_put_back(before, used):
-    """Every attribute is the very object that it was."""
+    """Afterwards nothing is replaced but what the list says; ``uninstall`` gives back the very objects."""
     used()
+    assert changed(before, attributes()) == {(patch.home, patch.name) for patch in patches.installed}
+    unclobber.uninstall()
     assert changed(before, attributes()) == set()
     assert patches.installed == []

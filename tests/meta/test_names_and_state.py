@@ -39,7 +39,8 @@ STATE = {
     "what was warned of, as in Python's own registries": {
         "session._warning._told", "session._warning._registries",
     },
-    "functions of torch's, found by name": {
+    "functions of torch's and of the platform, found by name": {
+        "torch_internals.libraries.loads",
         "torch_internals.compat._dispatcher._set_included", "torch_internals.compat._dispatcher._is_included",
     },
     "a lock": {

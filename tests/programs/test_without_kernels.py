@@ -139,3 +139,33 @@ def test_what_has_moved_the_counter_before_it_is_seen_is_refused(tmp_path):
     done = warm.python(str(program), first=WITHOUT, brief=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["UC101 [15]", "UC101 [10]"]
+
+
+DEFINED_BEFORE = """\
+import torch, warnings
+warnings.simplefilter("ignore")
+
+@torch.library.custom_op("unclobber_tests::tripled", mutates_args=("t",))
+def tripled(t: torch.Tensor) -> None:
+    t.mul_(3)
+
+import unclobber
+from unclobber.hooks import selftest
+assert selftest.why_kernels_fail() is not None
+x = torch.ones(3, requires_grad=True)
+with unclobber.watch():
+    y = x * 2
+    with torch.no_grad():
+        tripled(y)
+    y.sum().backward()
+print(y.tolist(), y._version)
+"""
+
+
+def test_a_custom_operation_that_was_there_before(tmp_path):
+    """The kernel that the self-test had registered over its own is not asked again for ever."""
+    program = tmp_path / "before.py"
+    program.write_text(DEFINED_BEFORE)
+    done = warm.python(str(program), first=TAKEN_AWAY, brief=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["[6.0, 6.0, 6.0] 1"]

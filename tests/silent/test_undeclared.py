@@ -197,11 +197,14 @@ def test_an_error_in_the_kernel_passes_through(define):
 
 
 def test_nothing_stays_behind(define):
+    """The kernel of an operation sleeps with all the others, and goes with them."""
+    unclobber.uninstall()
     methods = torch.library.Library.define, torch.library.Library.impl, type(torch.ops).load_library
     with unclobber.watch():
         define(doubles)
         name = f"unclobber_tests::op{next(_numbers) - 1}"
         assert compat.has_kernel(name, compat.WRITE_KEY)
+    unclobber.uninstall()
     assert not compat.has_kernel(name, compat.WRITE_KEY)
     assert methods == (
         torch.library.Library.define,

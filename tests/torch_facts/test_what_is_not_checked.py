@@ -5,6 +5,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
+import unclobber
 from torch_features import needs
 from unclobber.record.content import digest, of_words
 
@@ -40,6 +41,7 @@ def test_the_ctx_of_forward_is_the_node():
 
 
 def test_apply_makes_a_ctx_and_then_asks_the_class_for_forward_even_if_bound_before(monkeypatch):
+    unclobber.uninstall()  # what another test's context has left asleep
     bound, asked = Scale.apply, []
     home = torch.autograd.function.BackwardCFunction
     assert "__init__" not in vars(home)

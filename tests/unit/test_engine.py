@@ -27,7 +27,7 @@ class Told:
 @pytest.fixture
 def subscribed():
     """``subscribed(name, log, …)`` subscribes until the test ends."""
-    all_of_them = []
+    all_of_them, before = [], list(installed)
 
     def subscribe(*args, **actions):
         all_of_them.append(Told(*args, **actions))
@@ -36,7 +36,7 @@ def subscribed():
     yield subscribe
     for one in all_of_them:
         engine.unsubscribe(one)
-    assert installed == []
+    assert installed == before
 
 
 def loss():

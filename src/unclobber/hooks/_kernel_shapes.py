@@ -8,6 +8,7 @@ in peace.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -16,6 +17,7 @@ import torch
 from ..source import frames
 from ..torch_internals import compat
 from ._culprit import Culprit
+from ._overrides import Override
 from ._written import (
     COLLECTIVES,
     FILLS_AFTER_SAVING,
@@ -96,8 +98,11 @@ class Listeners:
         """Operations that wrote although their schema doesn't say so, with their names without namespace."""
 
 
-def kernel_for(name: str, listeners: Listeners) -> tuple[str, Callable[..., Any]] | None:
-    """The key and the kernel of an operation, by its full name; None for those that write nothing."""
+def kernel_for(
+    name: str, listeners: Listeners, lock: threading.RLock
+) -> Callable[..., Any] | Override | None:
+    """The kernel of an operation, by its full name: one for our key, or one over torch's own; None for those
+    that write nothing."""
     namespace, _, rest = name.partition("::")
     packet = rest.partition(".")[0]
     if namespace in NAMESPACES_WITHOUT_MEMORY or compat.has_kernel(name, "CompositeImplicitAutograd"):
@@ -116,26 +121,40 @@ def kernel_for(name: str, listeners: Listeners) -> tuple[str, Callable[..., Any]
         def plain(keyset: Any, *args: Any, **kwargs: Any) -> Any:
             return redispatch(keyset & after, *args, **kwargs)
 
-        kernel = undeclared_kernel(packet, listeners, plain, told, _private_kernel(op, listeners))
-        return compat.WRITE_KEY, kernel
+        return undeclared_kernel(packet, listeners, plain, told, _private_kernel(op, listeners))
     if name in _WORKING_IN_PRIVATE:
-        return compat.WRITE_KEY, _private_kernel(op, listeners)
+        return _private_kernel(op, listeners)
     written = written_by(op, namespace, packet)
     if not written.positions and not written.names:
         if is_torchs(name):
             return None
-        return compat.WRITE_KEY, unverified_kernel(name, listeners, _below_write_key(op))
+        return unverified_kernel(name, listeners, _below_write_key(op))
     if has and (not is_torchs(name) or name in _BUILDING_BLOCKS_WITH_OUT):
         # `torch.library.custom_op` has a kernel there that bumps first and writes then: be before it
         original = compat.torchs_kernel(op, name, written.tensors)
         if original is not None:
-            kernel = _general_kernel(op, packet, listeners, written, bumps=is_torchs(name), original=original)
-            return compat.VERSION_KEY, kernel
+            override = Override(name, compat.VERSION_KEY, lock)
+            told = _general_kernel(op, packet, listeners, written, bumps=is_torchs(name), original=original)
+            override.kernel = _asleep_or(override, original, told)
+            return override
     if written.positions == (0,) and not written.names and has and is_tensor(op, 0):
         if packet in _BUILDING_BLOCKS:
-            return compat.VERSION_KEY, _overriding_kernel(op, name, packet, listeners)
-        return compat.WRITE_KEY, _plain_kernel(op, packet, listeners)
-    return compat.WRITE_KEY, _general_kernel(op, packet, listeners, written, bumps=has)
+            override = Override(name, compat.VERSION_KEY, lock)
+            override.kernel = _overriding_kernel(op, name, packet, listeners, override)
+            return override
+        return _plain_kernel(op, packet, listeners)
+    return _general_kernel(op, packet, listeners, written, bumps=has)
+
+
+def may_write(name: str, mutating: set[str]) -> bool:
+    """Whether one of torch's own operations may need a kernel, by its full name.
+
+    Args:
+        name: The operation.
+        mutating: Those whose schemas say that they write.
+    """
+    packet = name.partition("::")[2].partition(".")[0]
+    return name in mutating or name in _WORKING_IN_PRIVATE or packet in UNDECLARED or packet in COLLECTIVES
 
 
 def written_by(op: Any, namespace: str, packet: str) -> WrittenArguments:
@@ -179,7 +198,23 @@ def _plain_kernel(op: Any, packet: str, listeners: Listeners) -> Callable[..., A
     return kernel
 
 
-def _overriding_kernel(op: Any, name: str, packet: str, listeners: Listeners) -> Callable[..., Any]:
+def _asleep_or(
+    override: Override, original: Callable[..., Any], told: Callable[..., Any]
+) -> Callable[..., Any]:
+    """``told`` while somebody listens, otherwise the kernel that ours overrides."""
+
+    def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        if override.asleep:
+            override.ran_asleep()
+            return original(keyset, *args, **kwargs)
+        return told(keyset, *args, **kwargs)
+
+    return kernel
+
+
+def _overriding_kernel(
+    op: Any, name: str, packet: str, listeners: Listeners, override: Override
+) -> Callable[..., Any]:
     """A building block: it overrides torch's own kernel, which it calls."""
     below = compat.below(op)
     original: Any = compat.torchs_kernel(op, name, WrittenArguments((0,), ()).tensors)
@@ -187,6 +222,8 @@ def _overriding_kernel(op: Any, name: str, packet: str, listeners: Listeners) ->
     may_be_lazy, conjugate, negative = packet == "copy_", compat.CONJUGATE, compat.NEGATIVE
 
     def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if override.asleep:
+            override.ran_asleep()
         for listener in listeners.now:
             if (
                 listener.pending
@@ -324,22 +361,26 @@ def unverified_kernel(
     return kernel
 
 
-def write_back_kernel(op: Any, key: str, listeners: Listeners) -> Callable[..., Any]:
+def write_back_kernel(key: str, listeners: Listeners, lock: threading.RLock) -> Override:
     """``copy_`` into a tensor whose conjugation or negation is lazy.
 
     Such a tensor's in-place operations work on a resolved copy, which torch then copies back
     (aten/src/ATen/native/MathBitsFallback.h): this is where the program's memory is written.
     """
-    redispatch = compat.redispatcher(op)
+    redispatch = compat.redispatcher(torch.ops.aten.copy_.default)
     after = compat.keys_after(key)
     written = WrittenArguments((0,), ())
+    override = Override("aten::copy_", key, lock)
 
     def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if compat.sees_writes():
+        if override.asleep:
+            override.ran_asleep()
+        elif compat.sees_writes():
             tell(listeners.now, "copy_", True, written, (target, *args), kwargs)
         return redispatch(keyset & after, target, *args, **kwargs)
 
-    return kernel
+    override.kernel = kernel
+    return override
 
 
 def undeclared_kernel(

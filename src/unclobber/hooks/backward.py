@@ -8,7 +8,7 @@ Python stack is empty, and the call on record is the answer.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -82,11 +82,12 @@ class _ThreadCalls(threading.local):
         self.highest = 0
         """The largest sequence number of a node at which a call has begun, and one."""
         self.made = (-1, 0)
-        """Calls seen before the installation that this thread last worked under, and its own since."""
+        """Calls seen before anybody looked, when this thread last made one, and its own since."""
         self.recent: tuple[BackwardMark, ...] = ()
         """The last two calls."""
         self.first_node: int | None = None
-        """The number of the first node made since the installation; None in other threads than its own."""
+        """The number of the first node made since somebody looks; None in other threads than the one that
+        began."""
 
 
 _thread = _ThreadCalls()
@@ -141,11 +142,14 @@ def count() -> int:
 
 
 def install(patches: Patches) -> None:
-    """Begin to be told of the engine's calls."""
+    """Be told of the engine's calls while somebody looks."""
+    patches.when_awake(_begin)
+
+
+def _begin() -> Callable[[], None]:
     _calls.before = _calls.count
     _thread.first_node = compat.next_sequence_number()
-    engine.subscribe(_calls)
-    patches.at_undo(lambda: engine.unsubscribe(_calls))
+    return engine.subscription(_calls)
 
 
 def only_earlier(call: BackwardCall, graph: Mapping[int, Any]) -> BackwardMark | None:
@@ -184,7 +188,7 @@ class _EngineCalls:
     def __init__(self) -> None:
         self.count = 0
         self.before = 0
-        """Calls that were seen before the installation."""
+        """Calls that were seen before anybody looked this time."""
         self.running: list[BackwardCall] = []
         self._lock = threading.Lock()
 

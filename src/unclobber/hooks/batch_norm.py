@@ -54,7 +54,13 @@ def _looking_away(original: Callable[..., Any]) -> Callable[..., Any]:
     installed, plain, tensor = kernels.installed, _is_plain, torch.Tensor
 
     def forward(self: Any, input: Any) -> Any:
-        if self.training and not compiling() and type(self) in torchs_own and type(input) is tensor:
+        if (
+            self.training
+            and installed()
+            and not compiling()
+            and type(self) in torchs_own
+            and type(input) is tensor
+        ):
             written = [self._buffers.get(name) for name in statistics]
             if (
                 plain(written, self._parameters)

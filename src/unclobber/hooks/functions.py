@@ -154,8 +154,8 @@ def install(patches: Patches) -> None:
     patches.replace(context, "__init__", _begin(context.__init__))
     patches.replace(context, "__setattr__", _set_attribute(context.__setattr__))
     for name in compat.BACKWARD_METHODS:
-        patches.replace(context, name, _run_backward(getattr(context, name)))
-    patches.at_undo(_take_away)
+        patches.replace(context, name, _run_backward(getattr(context, name), patches))
+    patches.when_awake(lambda: _take_away)
 
 
 def _begin(inherited: Callable[..., None]) -> Callable[..., None]:
@@ -227,9 +227,9 @@ def _set_attribute(inherited: Callable[..., None]) -> Callable[..., None]:
     return set_attribute
 
 
-def _run_backward(original: Callable[..., Any]) -> Callable[..., Any]:
+def _run_backward(original: Callable[..., Any], patches: Patches) -> Callable[..., Any]:
     def run_backward(ctx: Any, *gradients: Any) -> Any:
-        if compat.is_compilers_function(type(ctx)):
+        if not patches.awake or compat.is_compilers_function(type(ctx)):
             return original(ctx, *gradients)
         stale = [
             (stashed, standing)

@@ -28,20 +28,24 @@ from .write_log import WriteLog
 
 
 def install(patches: Patches) -> None:
-    """Wrap every hook that a tensor is given from now on, and those of every module that is called."""
+    """Wrap every hook that a tensor is given while somebody looks, and those of every module that is called
+    then."""
     register, bring = torch.Tensor.register_hook, torch.utils.hooks.BackwardHook.__init__
 
     @functools.wraps(register)
     def register_hook(tensor: torch.Tensor, hook: Callable[..., Any]) -> Any:
-        return register(tensor, _watched_hook(hook, weakref.ref(tensor)))  # type: ignore[no-untyped-call]
+        if patches.awake:
+            hook = _watched_hook(hook, weakref.ref(tensor))
+        return register(tensor, hook)  # type: ignore[no-untyped-call]
 
     # Made anew in each call of a module: so hooks that were registered before are watched, too.
     @functools.wraps(bring)
     def __init__(  # noqa: N807
         self: Any, module: Any, user_hooks: Iterable[Any], user_pre_hooks: Iterable[Any]
     ) -> None:
-        watch = _watched_module_hook
-        bring(self, module, [watch(hook) for hook in user_hooks], [watch(hook) for hook in user_pre_hooks])
+        if patches.awake:
+            user_hooks, user_pre_hooks = map(_all_watched, (user_hooks, user_pre_hooks))
+        bring(self, module, user_hooks, user_pre_hooks)
 
     patches.replace(torch.Tensor, "register_hook", register_hook)
     patches.replace(torch.utils.hooks.BackwardHook, "__init__", __init__)
@@ -63,6 +67,10 @@ def _watched_hook(hook: Callable[..., Any], tensor: weakref.ref[torch.Tensor]) -
         return _run_shared(hooks.conflicts, hook, (gradient,), shared, node, stands_for_none=gradient)
 
     return watched_hook
+
+
+def _all_watched(hooks: Iterable[Any]) -> list[Any]:
+    return [_watched_module_hook(hook) for hook in hooks]
 
 
 def _watched_module_hook(hook: Callable[..., Any]) -> Callable[..., Any]:

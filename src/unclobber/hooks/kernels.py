@@ -9,7 +9,7 @@ without us, and operations that don't mutate pay nothing: this is no dispatch mo
 
 The key takes part in a thread's dispatching only while the thread's own set includes it. That
 makes it free to pause where there is nothing to observe: an optimizer's thousands of writes after
-backward has freed everything. And kernels of torch's own operations, once registered there, can stay:
+backward has freed everything. And kernels of torch's own operations, once registered there, stay:
 while nobody listens, no thread includes the key, and dispatching is as it was. Threads that a program
 starts while we observe are included; what other threads write is noticed by its version bump alone.
 
@@ -24,52 +24,59 @@ can take the Python one's place.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
-from ..torch_internals import compat
-from ._kernel_shapes import Listener, Listeners, kernel_for, write_back_kernel
+from ..torch_internals import compat, libraries
+from ._kernel_shapes import Listener, Listeners, kernel_for, may_write, write_back_kernel
+from ._overrides import Override
 from ._written import NAMESPACES_OF_TORCH, is_torchs, is_undeclared, undeclared, written_tensors
 
 __all__ = ["Listener", "is_undeclared", "undeclared", "written_tensors"]
 
 
 class Kernels:
-    """The kernels of every operation, those of them that are registered, and who listens."""
+    """The kernels of every operation, those of them that are registered, and who listens.
+
+    What was registered once stays, asleep while nobody listens, until ``take_away``.
+    """
 
     def __init__(self) -> None:
         self.listeners = Listeners()
         self._lock = threading.RLock()
-        self._table: dict[str, tuple[str, Callable[..., Any]] | None] = {}
-        """Every operator name seen so far with its key and kernel; None for those that write nothing."""
-        self._programs: dict[str, torch.library.Library | None] = {}
-        """Those of them that are not torch's own, in the order in which they were seen, with what takes their
-        kernel away where one is registered: each can be registered anew."""
-        self._staying: dict[str, torch.library.Library] = {}
-        """Kernels of torch's operations at our key, by namespace: they stay, out of reach while nobody
-        listens.
+        self._awake = False
+        """Whether what is registered is listened to."""
+        self._table: dict[str, Callable[..., Any] | Override | None] = {}
+        """The kernel of every operator name seen so far; None for those that write nothing."""
+        self._registered: dict[str, Any] = {}
+        """What takes the kernels at our key away, by operation: out of reach while nobody listens.
 
-        So does the fallthrough for all others: where a thread still includes
-        the key, they are let through.
+        Under an empty name is the fallthrough for all others: where a thread still includes the key, they are
+        let through.
         """
-        self._settled: set[str] = set()
-        """Torch's operations that are done with: a kernel was registered to stay, or none is needed."""
-        self._overriding: list[str] = []
-        """Those with a kernel over torch's own, which the last listener takes away."""
-        self._libraries: list[torch.library.Library] = []
-        """What takes those away."""
+        self._overrides: dict[str, Override] = {}
+        """Those over a kernel of torch's or of the program's, which go to sleep by themselves."""
+        self._to_be_made: set[str] = set()
+        """The program's operations that have changed since a kernel was made for them."""
+        self._hears = False
+        """Whether ``registered`` is told of what the program registers."""
+        self._complete = False
+        """Whether the table has all operations but those that came with a library loaded since."""
+        self._loads = 0
+        """Shared libraries that had been loaded when the table was made."""
         self._registering = False
         """Whether it is we who register a kernel of a program's operation now."""
 
     def listen(self, listener: Listener) -> None:
-        """Notify ``listener`` of writes from now on; the first one registers kernels (150 ms, later 5)."""
+        """Notify ``listener`` of writes from now on; the first one ever registers kernels (150 ms)."""
         with self._lock:
-            if not self.listeners.now:
-                self._register_all()
+            if not self._awake:
+                self._wake()
             self.listeners.now = (*self.listeners.now, listener)
 
     def listen_apart(self, listener: Listener) -> None:
@@ -78,130 +85,140 @@ class Kernels:
             self.listeners.now = (*self.listeners.now, listener)
 
     def unlisten(self, listener: Listener) -> None:
-        """Stop; the last one takes the kernels away again."""
+        """Stop; after the last one the kernels sleep."""
         with self._lock:
             self.listeners.now = tuple(other for other in self.listeners.now if other is not listener)
             if not self.listeners.now:
-                self._take_away()
+                self._sleep()
 
     def installed(self) -> bool:
         """Whether our kernels are listened to now."""
-        return bool(self._libraries)
+        return self._awake
 
-    # --- operations that come while we listen --------------------------------------------------------
+    def take_away(self) -> None:
+        """Leave the dispatcher as it was before anybody listened."""
+        with self._lock:
+            self._sleep()
+            for override in self._overrides.values():
+                override.take_away()
+            for handle in self._registered.values():
+                handle.reset()
+            self._overrides.clear()
+            self._registered.clear()
+            self._hears = self._complete = False
+
+    # --- operations that come -----------------------------------------------------------------------------
+
+    def hear(self) -> None:
+        """From now on ``registered`` is told of all that the program registers in Python."""
+        with self._lock:
+            for name in [name for name in self._table if not is_torchs(name)]:
+                self._drop(name)  # may have changed meanwhile
+            self._hears, self._complete = True, False
 
     def registered(self, namespace: str, name: str) -> None:
-        """The program has just registered something for an operation of its own: register our kernel anew."""
-        if namespace in NAMESPACES_OF_TORCH or not self._libraries:
+        """The program has just registered something for an operation, on which our kernel may depend."""
+        if namespace in NAMESPACES_OF_TORCH:
+            self._complete = self._complete and self._awake  # looked at when somebody begins to listen
             return
         with self._lock:
             if self._registering:
                 return
             full = f"{namespace}::{name}"
-            library = self._programs.get(full)
-            if library is not None:
-                library._destroy()
-            self._programs[full] = None
-            self._table[full] = kernel_for(full, self.listeners)
-            self._register_for_program(full)
+            self._drop(full)
+            self._to_be_made.add(full)
+            if self._awake:
+                self._make()
 
     def loaded(self) -> None:
         """The program has just loaded a library: register kernels for the operations that came with it."""
         with self._lock:
-            if not self._libraries:
-                return
-            known = set(self._table)
-            self._scan()
-            for name in self._table.keys() - known:
-                if not is_torchs(name):
-                    self._register_for_program(name)
+            self._complete = False
+            if self._awake:
+                self._look()
 
     # --- registering them ---------------------------------------------------------------------------------
 
-    def _scan(self) -> None:
-        """Build kernels for operations registered since the last scan (custom ones appear any time)."""
-        names = set(compat.all_op_names())
-        for name in names - self._table.keys():
-            self._table[name] = kernel_for(name, self.listeners)
-            if not is_torchs(name):
-                self._programs[name] = None
-        for name in self._programs:  # a program may define its own operations again, under the same names
-            self._table[name] = kernel_for(name, self.listeners) if name in names else None
-
-    def _register_all(self) -> None:
-        self._scan()
-        libraries: dict[tuple[str, str], torch.library.Library] = {}
-
-        def over(name: str, key: str, kernel: Callable[..., Any]) -> None:
-            namespace, _, rest = name.partition("::")
-            if (namespace, key) not in libraries:
-                libraries[namespace, key] = torch.library.Library(namespace, "IMPL", key)
-                self._libraries.append(libraries[namespace, key])
-            compat.lay_over(libraries[namespace, key], rest, key, kernel)
-
+    def _wake(self) -> None:
         try:
-            self._register_to_stay()
-            with warnings.catch_warnings():
-                # "overriding a previously registered kernel": meant, for the building blocks
-                warnings.simplefilter("ignore")
-                for name in self._overriding:
-                    found = self._table[name]
-                    if found is not None:
-                        over(name, *found)
-                for key in compat.LAZY_KEYS:
-                    copy_ = torch.ops.aten.copy_.default
-                    over("aten::copy_", key, write_back_kernel(copy_, key, self.listeners))
-            for name in self._programs:
-                self._register_for_program(name)
+            if "" not in self._registered:
+                self._registered[""] = compat.fall_through_by_default()
+            self._look()
+            self._make()
+            with _overriding_is_meant():
+                for override in self._overrides.values():
+                    override.wake()
         except BaseException:
-            self._take_away()
+            self.take_away()
             raise
+        self._awake = True
 
-    def _register_to_stay(self) -> None:
-        """Kernels of torch's own operations at our key."""
-        if "_" not in self._staying:
-            self._staying["_"] = torch.library.Library("_", "IMPL")
-            compat.fall_through_by_default(self._staying["_"])
-        for name in self._table.keys() - self._settled:
-            if not is_torchs(name):
-                continue
-            self._settled.add(name)
-            found = self._table[name]
-            if found is None:
-                continue
-            if found[0] == compat.VERSION_KEY:
-                self._overriding.append(name)
-                continue
-            namespace, _, rest = name.partition("::")
-            if namespace not in self._staying:
-                self._staying[namespace] = torch.library.Library(namespace, "IMPL", compat.WRITE_KEY)
-            self._staying[namespace].impl(rest, found[1], with_keyset=True)
+    def _sleep(self) -> None:
+        self._awake = False
+        for override in self._overrides.values():
+            override.sleep()
 
-    def _register_for_program(self, name: str) -> None:
-        found = self._table[name]
-        if found is None:
+    def _look(self) -> None:
+        """Find operations that are new, if there may be any."""
+        loads = None if libraries.loads is None else libraries.loads()
+        if self._complete and self._hears and loads == self._loads and loads is not None:
             return
-        key, kernel = found
-        namespace, _, rest = name.partition("::")
-        self._registering = True
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # "overriding a previously registered kernel": meant
-                library = self._programs[name] = torch.library.Library(namespace, "IMPL", key)
-                if key == compat.VERSION_KEY:
-                    compat.lay_over(library, rest, key, kernel)
-                else:
-                    library.impl(rest, kernel, with_keyset=True)
-        finally:
-            self._registering = False
+        names = set(compat.all_op_names())
+        mutating = compat.mutating_op_names()
+        for name in names - self._table.keys():
+            if is_torchs(name):
+                needed = may_write(name, mutating)
+                self._table[name] = kernel_for(name, self.listeners, self._lock) if needed else None
+        # a program may have defined its own operations again, under the same names
+        programs = {name for name in names if not is_torchs(name)}
+        for name in [name for name in self._table if not is_torchs(name)]:
+            if name not in programs or not self._hears:
+                self._drop(name)
+        self._to_be_made |= programs - self._table.keys()
+        self._loads, self._complete = loads or 0, True
+        for name, kernel in self._table.items():
+            self._register(name, kernel)
+        for key in compat.LAZY_KEYS:
+            name = f"{key} of copy_"
+            if name not in self._overrides:
+                self._overrides[name] = write_back_kernel(key, self.listeners, self._lock)
+        self._make()
 
-    def _take_away(self) -> None:
-        for name, library in self._programs.items():
-            if library is not None:
-                library._destroy()
-                self._programs[name] = None
-        while self._libraries:
-            self._libraries.pop()._destroy()
+    def _make(self) -> None:
+        """Make kernels for the program's operations that have come, or changed."""
+        while self._to_be_made:
+            name = self._to_be_made.pop()
+            self._table[name] = kernel_for(name, self.listeners, self._lock)
+            self._register(name, self._table[name])
+
+    def _register(self, name: str, kernel: Callable[..., Any] | Override | None) -> None:
+        if isinstance(kernel, Override):
+            self._overrides[name] = kernel
+            if self._awake:
+                with _overriding_is_meant():
+                    kernel.wake()
+        elif kernel is not None and name not in self._registered:
+            self._registering = True
+            try:
+                self._registered[name] = compat.register(name, compat.WRITE_KEY, kernel)
+            finally:
+                self._registering = False
+
+    def _drop(self, name: str) -> None:
+        """Take a kernel away whose operation has changed."""
+        if (override := self._overrides.pop(name, None)) is not None:
+            override.take_away()
+        if (handle := self._registered.pop(name, None)) is not None:
+            handle.reset()
+        self._table.pop(name, None)
+
+
+@contextlib.contextmanager
+def _overriding_is_meant() -> Iterator[None]:
+    """Without torch's warning of a kernel over another's."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 _kernels = Kernels()
@@ -210,6 +227,8 @@ listen = _kernels.listen
 listen_apart = _kernels.listen_apart
 unlisten = _kernels.unlisten
 installed = _kernels.installed
+take_away = _kernels.take_away
+hear = _kernels.hear
 registered = _kernels.registered
 loaded = _kernels.loaded
 caught = listeners.caught

@@ -32,10 +32,10 @@ class Hooked(NamedTuple):
 
 
 def install(patches: Patches) -> None:
-    """Note every view that is made for a hook from now on."""
+    """Note every view that is made for a hook while somebody looks."""
     home = torch.utils.hooks.BackwardHook
     for name, given in (("setup_input_hook", True), ("setup_output_hook", False)):
-        patches.replace(home, name, _noting(getattr(home, name), given))
+        patches.replace(home, name, _noting(getattr(home, name), given, patches))
 
 
 def of(view: torch.Tensor) -> Hooked | None:
@@ -57,10 +57,12 @@ def _notes(node: Any) -> dict[str, Any]:
     return notes
 
 
-def _noting(original: Callable[..., Any], given: bool) -> Callable[..., Any]:
+def _noting(original: Callable[..., Any], given: bool, patches: Patches) -> Callable[..., Any]:
     @functools.wraps(original)
     def setup(self: Any, args: Any) -> Any:
         made = original(self, args)
+        if not patches.awake:
+            return made
         for one in made if isinstance(made, tuple) else (made,):
             node = compat.grad_fn(one) if isinstance(one, torch.Tensor) else None
             if node is not None and _is_hooks(node):

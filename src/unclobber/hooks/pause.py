@@ -78,6 +78,11 @@ class PauseInBackward:
         self._hooks_known = True
         _resume_in_backward()
 
+    def begun(self) -> Callable[[], None]:
+        """Somebody begins to look; what this returns ends it."""
+        self._hooks_known = False
+        return engine.subscription(self)
+
 
 def install(
     patches: Patches,
@@ -85,10 +90,10 @@ def install(
     live_saves: Callable[[], list[SavedTensor]],
     view_writes: ViewWrites,
 ) -> None:
-    """Begin to pause where that is safe; ``backward`` must come after it.
+    """Pause where that is safe, while somebody looks; ``backward`` must come after it.
 
     Args:
-        patches: Its undo ends all pauses.
+        patches: Its sleep ends all pauses.
         anything_alive: Whether any save is alive.
         live_saves: All of them.
         view_writes: Told of steps whose writes were not observed.
@@ -100,8 +105,7 @@ def install(
     for name in compat.BACKWARD_METHODS:
         home = compat.context_home()
         patches.replace(home, name, _preceded_by(_resume_in_backward, home.__dict__[name]))
-    engine.subscribe(pause)
-    patches.at_undo(lambda: engine.unsubscribe(pause))
+    patches.when_awake(pause.begun)
 
 
 def _resume_in_backward() -> None:
@@ -176,5 +180,5 @@ def _pause_in_steps(patches: Patches, anything_alive: Callable[[], bool], view_w
             compat.see_writes()
             view_writes.note_step(optimizer, paused.stack, paused.before)
 
-    patches.at_undo(register_optimizer_step_pre_hook(before_step).remove)
-    patches.at_undo(register_optimizer_step_post_hook(after_step).remove)
+    patches.when_awake(lambda: register_optimizer_step_pre_hook(before_step).remove)
+    patches.when_awake(lambda: register_optimizer_step_post_hook(after_step).remove)

@@ -20,7 +20,8 @@ from . import kernels
 
 
 def install(patches: Patches) -> None:
-    """Begin to hear of registrations; the kernels of ``_writes`` must be there already."""
+    """Hear of registrations from now on, also while nobody looks."""
+    kernels.hear()
     _wrap(patches, torch.library.Library, "define", _define)
     _wrap(patches, torch.library.Library, "impl", _impl)
     _wrap(patches, compat.loader_home(), "load_library", _load)

@@ -37,8 +37,15 @@ class _WriteProbe(kernels.Listener):
 
 @functools.cache
 def why_kernels_fail() -> str | None:
-    """None if the write kernels see, run and count writes as they should; otherwise what is wrong."""
-    probe = _WriteProbe()
+    """None if the write kernels see, run and count writes as they should; otherwise what is wrong, and no
+    kernel of ours is left."""
+    problem = _tried(_WriteProbe())
+    if problem is not None:
+        kernels.take_away()
+    return problem
+
+
+def _tried(probe: _WriteProbe) -> str | None:
     try:
         kernels.listen(probe)
     except Exception as error:  # whatever torch changed, the answer is the fallback

@@ -79,11 +79,18 @@ class _LookAhead:
 
 
 def install(patches: Patches) -> None:
-    """Begin to be told of backward calls."""
-    ahead = _LookAhead()
-    engine.subscribe(ahead)
-    patches.at_undo(_alive.clear)
-    patches.at_undo(lambda: engine.unsubscribe(ahead))
+    """Be told of backward calls while somebody looks."""
+    patches.when_awake(_begin)
+
+
+def _begin() -> Callable[[], None]:
+    end = engine.subscription(_LookAhead())
+
+    def forget() -> None:
+        end()
+        _alive.clear()
+
+    return forget
 
 
 def may_matter(tensor: torch.Tensor) -> bool:

@@ -141,6 +141,10 @@ _follower = _Follower()
 
 
 def install(patches: Patches) -> None:
-    """Begin to hear of writes."""
+    """Hear of writes while somebody looks."""
+    patches.when_awake(_begin)
+
+
+def _begin() -> Callable[[], None]:
     fallback.listen(_follower)
-    patches.at_undo(lambda: fallback.unlisten(_follower))
+    return lambda: fallback.unlisten(_follower)

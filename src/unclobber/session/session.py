@@ -7,6 +7,7 @@ story; ``guard`` hands back the value as it was saved; ``audit`` does that too a
 
 from __future__ import annotations
 
+import atexit
 import functools
 import itertools
 import threading
@@ -56,6 +57,7 @@ from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, Save
 from ..settings import Suppression
 from ..source import compiled, sites
 from ..torch_internals import compat, versions
+from ..torch_internals.engine import engine
 from ..torch_internals.patches import Patches
 from ._silent import UNSURE, SilentConflicts, unplaced
 from ._suppressing import Suppressing
@@ -524,7 +526,7 @@ class Session:
         )
 
 
-_BEYOND_SAVES = (write_log, functions, gradients, module_hooks, checkpoint, registrations)
+_BEYOND_SAVES = (write_log, functions, gradients, module_hooks, checkpoint)
 """What sees conflicts that no saved tensor shows, in the order in which they are installed."""
 
 
@@ -541,11 +543,17 @@ class Watcher(kernels.Listener, Protocol):
 
 
 class _Installation:
-    """What all sessions share: kernels, wrapped entry points. First in installs, last out removes."""
+    """What all sessions share: kernels, wrapped entry points.
+
+    The first one in installs them; the last one out puts them to sleep, so that the next one need only wake
+    them. ``put_back`` takes them away, as does the end of the process: a thread of torch's own that runs on
+    must not come to a kernel in Python.
+    """
 
     def __init__(self) -> None:
         self._ledgers: tuple[Watcher, ...] = ()
         self._patches = Patches()
+        self._installed = False
         self.view_writes = ViewWrites()
         self._off: tuple[mechanisms.Off, ...] | None = None
         self._lock = threading.RLock()
@@ -559,36 +567,62 @@ class _Installation:
 
     def acquire(self, ledger: Watcher) -> None:
         with self._lock:
-            gradients.unshared_counts()
+            if not self._installed:
+                gradients.unshared_counts()  # while nothing of ours is there
+                self._install()
             fallback.listen(ledger)
             if not self._ledgers:
-                patches = self._patches
-                # what is told of backward calls first hears of them last: see `Engine`
-                _saves.install(patches)
-                unmarked.install(patches)
-                pause.install(patches, self._anything_alive, self._saves, self.view_writes)
-                backward.install(patches)
-                undispatched.install(
-                    patches,
-                    self._before_swap,
-                    self._after_detach,
-                    self._before_shrink,
-                    self._before_replay,
-                    self._before_write,
-                    self._before_export,
-                )
-                batch_norm.install(patches)
-                for stage in _BEYOND_SAVES:
-                    stage.install(patches)
-                patches.at_undo(self.view_writes.forget)
+                self._patches.wake()
             self._ledgers = (*self._ledgers, ledger)
 
     def release(self, ledger: Watcher) -> None:
         with self._lock:
             self._ledgers = tuple(other for other in self._ledgers if other is not ledger)
             if not self._ledgers:
-                self._patches.undo()
+                self._patches.sleep()
             fallback.unlisten(ledger)
+
+    def put_back(self) -> None:
+        """Leave torch and Python as they were, unless somebody looks."""
+        with self._lock:
+            if not self._ledgers:
+                self._take_away()
+
+    def _install(self) -> None:
+        patches = self._patches
+        self._installed = True
+        atexit.register(self._take_away)
+        try:
+            # before any kernel is registered, so that no operation that comes later goes unnoticed
+            registrations.install(patches)
+            engine.install(patches)
+            # what is told of backward calls first hears of them last: see `Engine`
+            _saves.install(patches)
+            unmarked.install(patches)
+            pause.install(patches, self._anything_alive, self._saves, self.view_writes)
+            backward.install(patches)
+            undispatched.install(
+                patches,
+                self._before_swap,
+                self._after_detach,
+                self._before_shrink,
+                self._before_replay,
+                self._before_write,
+                self._before_export,
+            )
+            batch_norm.install(patches)
+            for stage in _BEYOND_SAVES:
+                stage.install(patches)
+            patches.when_awake(lambda: self.view_writes.forget)
+        except BaseException:
+            self._take_away()
+            raise
+
+    def _take_away(self) -> None:
+        atexit.unregister(self._take_away)
+        self._installed = False
+        self._patches.undo()
+        kernels.take_away()
 
     def _saves(self) -> list[SavedTensor]:
         return list(itertools.chain.from_iterable(ledger.saves() for ledger in self._ledgers))
@@ -622,6 +656,7 @@ class _Installation:
 
 
 _installation = _Installation()
+put_back = _installation.put_back
 
 
 def _of_this_torch() -> tuple[str, ...]:

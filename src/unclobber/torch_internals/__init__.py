@@ -8,6 +8,7 @@ __all__ = [
     "compat",
     "engine",
     "inplace",
+    "libraries",
     "own_writes",
     "patches",
     "versions",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from . import compat
@@ -77,24 +77,46 @@ class Engine:
     def __init__(self) -> None:
         self._subscribers: tuple[Subscriber, ...] = ()
         self._patches = Patches()
+        self._stays = 0
+        """For how many it stays wrapped while nobody is told."""
         self._lock = threading.RLock()
+
+    def install(self, patches: Patches) -> None:
+        """Leave torch's function wrapped until ``patches`` are undone, also while nobody is told."""
+        with self._lock:
+            self._wrap()
+            self._stays += 1
+        patches.at_undo(self._uninstall)
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Tell ``subscriber`` of every call from now on; for the first one torch's function is wrapped."""
         with self._lock:
-            if not self._subscribers:
-                for home, name in compat.backward_homes():
-                    self._patches.replace(home, name, functools.partial(self._run, getattr(home, name)))
+            self._wrap()
             self._subscribers = (subscriber, *self._subscribers)
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
-        """Tell it no more; after the last one torch's function is put back."""
+        """Tell it no more; after the last one torch's function is put back, unless it stays."""
         with self._lock:
             self._subscribers = tuple(other for other in self._subscribers if other is not subscriber)
-            if not self._subscribers:
-                self._patches.undo()
+            self._unwrap()
+
+    def _uninstall(self) -> None:
+        with self._lock:
+            self._stays -= 1
+            self._unwrap()
+
+    def _wrap(self) -> None:
+        if not self._subscribers and not self._stays:
+            for home, name in compat.backward_homes():
+                self._patches.replace(home, name, functools.partial(self._run, getattr(home, name)))
+
+    def _unwrap(self) -> None:
+        if not self._subscribers and not self._stays:
+            self._patches.undo()
 
     def _run(self, original: Any, outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+        if not self._subscribers:
+            return original(outputs, *args, **kwargs)
         call = EngineCall(outputs, args, kwargs)
         begun: list[tuple[Subscriber, Any]] = []
         try:
@@ -105,6 +127,11 @@ class Engine:
             return call.answer
         finally:
             _end(call, *begun)
+
+    def subscription(self, subscriber: Subscriber) -> Callable[[], None]:
+        """:meth:`subscribe`, and what ends it."""
+        self.subscribe(subscriber)
+        return functools.partial(self.unsubscribe, subscriber)
 
     def begun_in(self, frame: Any) -> list[Any]:
         """What the subscribers made of the call that a frame makes; nothing for a frame that makes none."""

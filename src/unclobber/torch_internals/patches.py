@@ -35,6 +35,9 @@ installed: list[Patch] = []
 class Patches:
     """Replacements that are put back together, the newest first; as a context, at its end.
 
+    What costs something while nobody looks, as a place among torch's listeners, is given to ``when_awake``:
+    between ``sleep`` and the next ``wake`` the replacements stay, and pass everything on.
+
     Example:
         >>> with Patches() as patches:
         ...     patches.replace(torch.Tensor, "numel", lambda tensor: -1)
@@ -46,6 +49,10 @@ class Patches:
 
     def __init__(self) -> None:
         self._ends: list[Callable[[], None]] = []
+        self._begins: list[Callable[[], Callable[[], None]]] = []
+        self._sleeps: list[Callable[[], None]] = []
+        self.awake = False
+        """Whether somebody looks."""
 
     def replace(self, home: Any, name: str, wrapper: Any) -> None:
         """Let ``home.name`` be ``wrapper`` until ``undo``.
@@ -65,8 +72,26 @@ class Patches:
         """Call ``end`` at ``undo``, when what came after it has been put back."""
         self._ends.append(end)
 
+    def when_awake(self, begin: Callable[[], Callable[[], None]]) -> None:
+        """Call ``begin`` at each ``wake``, and what it returns at the ``sleep`` that follows."""
+        self._begins.append(begin)
+
+    def wake(self) -> None:
+        """Somebody looks: begin whatever was given to ``when_awake``, the oldest first."""
+        self.awake = True
+        for begin in self._begins:
+            self._sleeps.append(begin())
+
+    def sleep(self) -> None:
+        """Nobody looks any more: end all that, the newest first."""
+        self.awake = False
+        while self._sleeps:
+            self._sleeps.pop()()
+
     def undo(self) -> None:
         """Put everything back as it was."""
+        self.sleep()
+        self._begins.clear()
         while self._ends:
             self._ends.pop()()
 

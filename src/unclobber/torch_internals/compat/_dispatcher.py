@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -81,6 +80,16 @@ def fused_step(parameter: torch.Tensor, gradient: torch.Tensor) -> None:
 def all_op_names() -> list[str]:
     """The full names of all operations that are registered now: ``aten::add_.Tensor``."""
     return list(torch._C._dispatch_get_all_op_names())
+
+
+def mutating_op_names() -> set[str]:
+    """The full names of all operations whose schemas say that they write, asked for in one go: one by one
+    takes 100 ms."""
+    return {
+        f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
+        for schema in torch._C._jit_get_all_schemas()
+        if schema.is_mutable
+    }
 
 
 def has_kernel(op_name: str, key: str = VERSION_KEY) -> bool:
@@ -213,6 +222,10 @@ def torchs_kernel(op: Any, name: str, written: Callable[..., Any]) -> Callable[.
     operation below that key, and moves the counters of what is written
     (torch/csrc/autograd/ADInplaceOrViewType, torch/_library/custom_ops.py). Delete with 2.8.
 
+    With a dispatch mode torch runs, for any kernel in Python, the one that was registered last for the
+    operation and key: ours, again and again. So where the kernel is that of a ``torch.library.custom_op``, it
+    is done here then, too.
+
     Args:
         op: The operation.
         name: Its full name.
@@ -222,13 +235,11 @@ def torchs_kernel(op: Any, name: str, written: Callable[..., Any]) -> Callable[.
         None where somebody else's kernel lies there, of which nothing is known.
     """
     get_kernel = getattr(torch.library, "get_kernel", None)
-    if get_kernel is not None:
+    if get_kernel is not None and name.startswith("aten::"):
         kernel: Callable[..., Any] = get_kernel(name, VERSION_KEY).call_boxed
         return kernel
     from torch._library.custom_ops import OPDEFS
 
-    if not name.startswith("aten::") and name not in OPDEFS:
-        return None
     redispatch, after = redispatcher(op), keys_after(VERSION_KEY)
 
     def run_and_count(keyset: Any, *args: Any, **kwargs: Any) -> Any:
@@ -237,36 +248,46 @@ def torchs_kernel(op: Any, name: str, written: Callable[..., Any]) -> Callable[.
         count_write(written(args, kwargs))
         return result
 
-    return run_and_count
+    if get_kernel is None:
+        return run_and_count if name.startswith("aten::") or name in OPDEFS else None
+    programs: Callable[..., Any] = get_kernel(name, VERSION_KEY).call_boxed
+    if name not in OPDEFS:
+        return programs
+
+    def run_either(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        return (run_and_count if dispatch_modes() else programs)(keyset, *args, **kwargs)
+
+    return run_either
 
 
-_impl_overrides = "allow_override" in inspect.signature(torch.library.Library.impl).parameters
+def register(name: str, key: str, kernel: Any) -> Any:
+    """Register a kernel for an operation, by its full name, over another's if there is one.
 
+    ``torch.library.Library`` does this and more: it keeps a list of what is registered from Python, by which
+    it may refuse what the program registers itself (until 2.7 it refuses ours, too), and takes three times as
+    long. torch warns of a kernel over another's.
 
-def lay_over(library: torch.library.Library, name: str, key: str, kernel: Callable[..., Any]) -> None:
-    """Lay a kernel over torch's own; ``library._destroy()`` lets that one show again.
-
-    ``Library.impl(allow_override=)`` came with 2.8. Before, torch's Python refuses a second kernel from
-    Python, and what is below it does not. Delete with 2.7.
+    Returns:
+        What ``reset()`` takes it away again.
     """
-    if _impl_overrides:
-        library.impl(name, kernel, with_keyset=True, allow_override=True)
-    else:
-        library.m.impl(name, key, kernel, True)  # type: ignore[union-attr]
+    namespace, _, rest = name.partition("::")
+    handle: Any = torch._C._dispatch_library("IMPL", namespace, key, __file__, 0)
+    handle.impl(rest, key, kernel, True)
+    return handle
 
 
-def fall_through_by_default(library: torch.library.Library) -> None:
+def fall_through_by_default() -> Any:
     """Make every operation without a kernel of ours pass ``WRITE_KEY`` by.
 
-    ``Library.fallback`` is there in 2.6 and not in 2.4, where the same lies one step below. Delete with 2.4.
+    Returns:
+        What ``reset()`` ends it.
 
     Raises:
         RuntimeError: somebody else uses the key; ours must not get in their way.
     """
-    if hasattr(library, "fallback"):
-        library.fallback(torch.library.fallthrough_kernel, WRITE_KEY)
-    else:
-        library.m.fallback_fallthrough(WRITE_KEY)  # type: ignore[union-attr]
+    handle: Any = torch._C._dispatch_library("IMPL", "_", WRITE_KEY, __file__, 0)
+    handle.fallback_fallthrough(WRITE_KEY)
+    return handle
 
 
 # Ends a subclass's own __torch_function__ for what is asked of its tensors; documented in

@@ -1,0 +1,69 @@
+"""Kernels of ours in the place of others, which the dispatcher comes to whether anybody listens or not.
+
+Registering one takes a few microseconds, so those of a session that has ended are kept for the next. What
+the program runs through one in between costs it some microseconds, too: after a few runs the kernel is taken
+away, by itself, and the next session registers it anew.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ..torch_internals import compat
+
+_RUNS_ASLEEP = 32
+"""So many runs cost about as much as registering a kernel anew."""
+
+
+class Override:
+    """One kernel over another's.
+
+    Args:
+        name: The operation's full name.
+        key: The dispatch key.
+        lock: Held while it is registered or taken away.
+    """
+
+    __slots__ = ("_handle", "_key", "_left", "_lock", "_name", "asleep", "kernel")
+
+    def __init__(self, name: str, key: str, lock: threading.RLock) -> None:
+        self.kernel: Callable[..., Any] | None = None
+        """What is registered. Asks ``asleep`` and calls ``ran_asleep``."""
+        self.asleep = True
+        """Whether it is to do no more than what it lies over. torch may come to a kernel in Python that was
+        taken away, too: with a dispatch mode it runs the one of an operation that was registered last."""
+        self._name = name
+        self._key = key
+        self._lock = lock
+        self._handle: Any = None
+        self._left = 0
+
+    def wake(self) -> None:
+        """Begin to see writes."""
+        if self._handle is None:
+            self._handle = compat.register(self._name, self._key, self.kernel)
+        self._left = _RUNS_ASLEEP
+        self.asleep = False
+
+    def sleep(self) -> None:
+        """See no more; it stays registered for now."""
+        self.asleep = True
+
+    def take_away(self) -> None:
+        """Let what is below show again."""
+        self.asleep = True
+        if self._handle is not None:
+            self._handle.reset()
+            self._handle = None
+
+    def ran_asleep(self) -> None:
+        """The program has called the operation while nobody listens."""
+        self._left -= 1
+        if self._left < 0 and self._handle is not None and self._lock.acquire(blocking=False):
+            try:
+                if self.asleep:
+                    self.take_away()
+            finally:
+                self._lock.release()
