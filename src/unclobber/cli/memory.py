@@ -19,7 +19,7 @@ from ._terminal import HELP
 from ._torch import require_torch
 
 if TYPE_CHECKING:
-    from ..memory import MemoryReport
+    from ..footprint import MemoryReport
 
 FORMATS = ("text", "json", "html")
 
@@ -78,7 +78,7 @@ def command(
     target = target_of(words, as_module, "memory")
     target.prepare()
     require_torch()
-    from ..memory import runs as _runs
+    from ..footprint import runs as _runs
 
     shown = ("-m", *words) if as_module else words
     program = _Program(target)
@@ -135,7 +135,7 @@ class _Until:
         self.target.prepare()
 
     def run(self) -> None:
-        from ..memory.recorder import EnoughError
+        from ..footprint.recorder import EnoughError
 
         with contextlib.suppress(EnoughError):
             self.target.run()
@@ -159,14 +159,14 @@ def _deliver(report: MemoryReport, format_: str, file: OutputFile | None, code: 
 
 def _rendered(report: MemoryReport, format_: str, width: int) -> str:
     if format_ == "json":
-        from ..memory.json import to_json_text
+        from ..footprint.json import to_json_text
 
         return to_json_text(report)
     if format_ == "html":
-        from ..memory.html import to_html
+        from ..footprint.html import to_html
 
         return to_html(report)
-    from ..memory.text import to_text
+    from ..footprint.text import to_text
 
     return to_text(report, width)
 

@@ -75,6 +75,23 @@ class LineTotal:
 
 
 @dataclass(frozen=True, slots=True)
+class ModuleTotal:
+    """What one module keeps for backward at the peak."""
+
+    path: str
+    """From the module that was called first; empty for that one itself."""
+    kind: str
+    """The name of its class."""
+    tree: int
+    """Which outermost module it belongs to, counted in the order of their first calls."""
+    calls: int
+    bytes: int
+    """With the modules inside it."""
+    own: int
+    """Without them."""
+
+
+@dataclass(frozen=True, slots=True)
 class LiveBytes:
     """The live bytes of every sort at one tick."""
 
@@ -180,7 +197,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class MemoryReport:
-    """One recorded step."""
+    """One recorded step. Ticks count its operations: the first one of forward is 1."""
 
     torch_version: str
     command: tuple[str, ...]
@@ -195,8 +212,10 @@ class MemoryReport:
     peak: Peak | None
     kept: tuple[KeptStorage, ...]
     """Largest first."""
-    lines: tuple[LineTotal, ...]
+    by_line: tuple[LineTotal, ...]
     """Largest first; activations at the peak."""
+    by_module: tuple[ModuleTotal, ...]
+    """In the order of their first calls."""
     timeline: tuple[LiveBytes, ...]
     places: tuple[Location, ...]
     gradients: tuple[GradientLife, ...]
@@ -216,7 +235,7 @@ class MemoryReport:
     def bytes_by_line(self) -> dict[tuple[str, int], int]:
         """Bytes that each line ``(path, line)`` keeps for backward at the peak, largest first."""
         found: dict[tuple[str, int], int] = {}
-        for line in self.lines:
+        for line in self.by_line:
             key = ("", 0) if line.place is None else (line.place.path, line.place.line)
             found[key] = found.get(key, 0) + line.bytes
         return dict(sorted(found.items(), key=lambda item: -item[1]))

@@ -15,31 +15,52 @@ from ..torch_internals import compat
 from ._analysis import analyse
 from ._facts import MemoryReport
 from .recorder import EnoughError, MemoryRecorder
+from .shown import StepMemory
 
 
-def record(
+def memory(
     step: Callable[..., Any], *args: Any, backwards: int = 1, fake: bool = False, **kwargs: Any
-) -> MemoryReport:
+) -> StepMemory:
     """Run ``step(*args, **kwargs)`` up to the end of its first backward and say where memory goes.
 
+    The report has ``by_line``, ``by_module``, ``timeline`` and ``to_dict()``; a notebook shows it as a page.
+
     Args:
-        step: Builds a graph and calls backward; what follows the backward is not run.
+        step: Builds a graph and calls backward; what follows the backward is not run. The gradients that
+            leaves have afterwards are put back as they were before.
         backwards: The backward at whose end to stop; the report is of what ran since the one before.
         fake: Run on tensors without memory: ``step`` must make its model and its data itself.
     Returns:
         What was recorded, up to the end of ``step`` where it calls backward less often.
+    Raises:
+        Exception: what ``step`` raises itself.
     Example:
         >>> def step():
         ...     w = torch.ones(1000, requires_grad=True)
         ...     (w.exp() * 2).sum().backward()
-        >>> [(kept.bytes, kept.roles[0].role) for kept in record(step).kept]
+        >>> [(kept.bytes, kept.roles[0].role) for kept in memory(step).kept]
         [(4000, 'result')]
     """
-    recorder = MemoryRecorder(backwards)
+    recorder = MemoryRecorder(backwards, put_back=True)
     with _tensors(fake), recorder:
         with contextlib.suppress(EnoughError):
             step(*args, **kwargs)
-    return analyse(recorder.trace, command=(), fake=fake, step=backwards)
+    return StepMemory.of(analyse(recorder.trace, command=(), fake=fake, step=backwards))
+
+
+@contextlib.contextmanager
+def one_step(model: torch.nn.Module) -> Iterator[Callable[[], StepMemory]]:
+    """Record what runs inside, up to the end of its first backward, and let it go on to its end.
+
+    Args:
+        model: Modules are named from this one on, be it called itself or not.
+    Yields:
+        A function that gives the report, to be called afterwards.
+    """
+    recorder = MemoryRecorder(stop=False)
+    recorder.learn(model)
+    with recorder:
+        yield lambda: StepMemory.of(analyse(recorder.trace, command=(), fake=False, step=1))
 
 
 def run_program(

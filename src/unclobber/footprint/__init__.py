@@ -13,9 +13,11 @@ from ._facts import (
     LineTotal,
     LiveBytes,
     MemoryReport,
+    ModuleTotal,
     Peak,
 )
-from .runs import record
+from .runs import memory, one_step
+from .shown import StepMemory
 
 __all__ = [
     "GradientLife",
@@ -25,10 +27,13 @@ __all__ = [
     "LineTotal",
     "LiveBytes",
     "MemoryReport",
+    "ModuleTotal",
     "Peak",
+    "StepMemory",
     "html",
     "json",
-    "record",
+    "memory",
+    "one_step",
     "recorder",
     "runs",
     "text",
