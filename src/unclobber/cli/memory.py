@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +85,7 @@ def command(
     shown = ("-m", *words) if as_module else words
     program = _Program(target)
     report = _runs.run_program(
-        program.run, command=shown, step=step, fake=fake, try_in_place=try_, progress=_progress()
+        program.run, command=shown, step=step, fake=fake, try_changes=try_, progress=_progress()
     )
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()  # what the program printed comes first
@@ -110,7 +112,8 @@ class _Program:
             failure.append(error)
             return False
 
-        ending = run(_Until(self.target), note, story_follows=lambda: False)
+        with _silence() if self.runs else contextlib.nullcontext():
+            ending = run(_Until(self.target), note, story_follows=lambda: False)
         self.runs += 1
         if self.runs == 1:
             self.exit_code, self.interrupted = ending.exit_code, ending.interrupted
@@ -118,6 +121,14 @@ class _Program:
             return "interrupted" if ending.interrupted else None
         lines = str(failure[0]).strip().splitlines()
         return f"{type(failure[0]).__name__}: {lines[0] if lines else ''}"
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """What the program prints again, or why it fails with a change in it, is not shown."""
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+            yield
 
 
 @dataclass

@@ -138,6 +138,11 @@ class MemoryRecorder(compat.TorchDispatchMode):
             self._done = True
             self._refs.clear()  # what is freed from now on is of no interest
 
+    def hush(self, quiet: bool) -> bool:
+        """Leave out what is computed from now on, or go on; whether it was left out before."""
+        self._quiet, before = quiet, self._quiet
+        return before
+
     # --- operations -----------------------------------------------------------------------------------
     def __torch_dispatch__(
         self,

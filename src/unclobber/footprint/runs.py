@@ -69,22 +69,22 @@ def run_program(
     command: tuple[str, ...],
     step: int,
     fake: bool,
-    try_in_place: bool,
+    try_changes: bool,
     progress: Callable[[int], None] | None = None,
 ) -> MemoryReport:
     """Record a program.
 
     Args:
-        run: Runs the program and returns why it failed, None where it didn't. Called a second time to
-            try the candidates.
+        run: Runs the program and returns why it failed, None where it didn't. Called again for each
+            change that is tried.
         command: Its command line, for the report.
         step: The backward at whose end it is stopped.
         fake: Under fake tensors.
-        try_in_place: Whether to run it again with the candidates in place.
+        try_changes: Whether to run it again with each change that could save memory.
         progress: Called with the number of operations now and then, with 0 at the end.
     """
     randomness = _Randomness()
-    recorder = MemoryRecorder(step, keep_results=try_in_place, progress=progress)
+    recorder = MemoryRecorder(step, keep_results=try_changes, progress=progress)
     with _tensors(fake), recorder:
         failure = run()
     if progress is not None:
@@ -92,12 +92,15 @@ def run_program(
     if failure is not None:
         recorder.trace.ended_early = _explained(failure, fake)
     report = analyse(recorder.trace, command=command, fake=fake, step=step)
-    if not try_in_place or failure is not None:
-        return report
+    from .savings import advise
+
+    if not try_changes or failure is not None:
+        return advise.predicted(recorder.trace, report)
     from ._trial import attempt
 
     randomness.restore()
-    return dataclasses.replace(report, trial=attempt(run, report, recorder.trace, step))
+    report = dataclasses.replace(report, trial=attempt(run, report, recorder.trace, step))
+    return advise.tried(recorder.trace, report, run, randomness.restore, step)
 
 
 def _explained(failure: str, fake: bool) -> str:

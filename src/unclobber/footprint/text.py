@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from ..model.text import listing, plural, shape, size, times
 from . import _modules
 from ._facts import InPlaceCandidate, InPlaceUse, KeptStorage, LineTotal, MemoryReport, Trial
+from ._savings_text import savings
 from ._words import short
 
 _LINES = 12
@@ -28,6 +29,7 @@ def to_text(report: MemoryReport, width: int = 80) -> str:
     ]
     if report.trial is not None:
         parts.append(_trial(report.trial, width))
+    parts.append(savings(report, width))
     return "\n\n".join(part for part in parts if part)
 
 
