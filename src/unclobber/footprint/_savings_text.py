@@ -70,7 +70,8 @@ def equality(tried: Tried) -> str:
     if tried.changed_buffers:
         return f"{plural(tried.changed_buffers, 'buffer')} changed, such as running statistics updated twice"
     if tried.rounded_gradients:
-        return f"{plural(tried.gradients, 'gradient')} equal within {tried.largest_difference:.0e} of the largest element"
+        largest = f"{tried.largest_difference:.0e} of the largest element"
+        return f"{plural(tried.gradients, 'gradient')} equal within {largest}"
     return f"{plural(tried.gradients, 'gradient')} equal to the bit"
 
 
@@ -91,7 +92,7 @@ def curve(report: MemoryReport, width: int) -> list[str]:
     peak = report.peak
     assert peak is not None
     before = first.peak_before if first is not None else peak.moment.step
-    rows.append(_point(before, before, first.seconds_before if first else None, "as it is"))
+    rows.append(_point(before, before, None if first is None else first.seconds_before, "as it is"))
     for point in report.curve:
         what = " and ".join(f"{at + 1}" for at in point.changes)
         rows.append(

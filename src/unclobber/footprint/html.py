@@ -17,6 +17,7 @@ from ..parsing import text_of
 from . import _modules
 from ._chart import Chart, Lives, chart, lives
 from ._facts import KeptStorage, LineTotal, MemoryReport
+from ._savings_text import measured, outcome
 from ._words import short
 
 _AROUND = 2
@@ -75,6 +76,8 @@ def to_html(report: MemoryReport) -> str:
         "unplaced": [line for line in report.by_line if line.place is None],
         "chart": drawn,
         "lives": alive,
+        "outcome": outcome,
+        "measured": measured,
         "useful": [one for one in report.candidates if one.peak_drop > 0],
     }
     return environment.from_string(template).render(context)

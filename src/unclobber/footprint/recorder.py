@@ -58,7 +58,8 @@ class MemoryRecorder(compat.TorchDispatchMode):
         progress: Called with the number of operations, every thousand.
         keep_results: Keep copies of the loss, of the leaves' gradients and of the modules' buffers, to
             compare two runs.
-        put_back: Give the leaves the gradients that they had before the recorded backward.
+        put_back: Give the leaves the gradients that they had before the recorded backward, and the modules
+            their buffers.
         learned: Called with each outermost module at its first call, before it runs, and its number.
     """
 
@@ -79,6 +80,7 @@ class MemoryRecorder(compat.TorchDispatchMode):
         self.keep_results = keep_results
         self.put_back = put_back
         self._gradients: list[tuple[Tensor, Tensor | None]] = []
+        self._statistics: list[tuple[Tensor, Tensor]] = []
         self.progress = progress
         self.learned = learned
         self._live: dict[int, Storage] = {}
@@ -365,16 +367,10 @@ class MemoryRecorder(compat.TorchDispatchMode):
         found = []
         for tensor in _tensors(given):
             key = compat.storage_key_or_none(tensor)
-            storage = None if key is None else self._live.get(key)
-            if storage is not None:
-                found.append(
-                    (
-                        storage.number,
-                        int(tensor.storage_offset()),
-                        tuple(tensor.shape),
-                        tuple(tensor.stride()),
-                    )
-                )
+            if key is not None:
+                storage = self._live.get(key) or self._add(key, tensor, "input", made=False)
+                offset = int(tensor.storage_offset())
+                found.append((storage.number, offset, tuple(tensor.shape), tuple(tensor.stride())))
         return tuple(found)
 
     def _call_ends(self, name: str, out: Any) -> None:
@@ -435,11 +431,19 @@ class MemoryRecorder(compat.TorchDispatchMode):
             trace.results += self._copies(_tensors(gradients))
             trace.buffers += self._copies(self._buffers())
         self._finish()
-        for leaf, gradient in self._gradients:
-            leaf.grad = gradient
-        self._gradients.clear()
+        self.give_back()
         if self.stop:
             raise EnoughError
+
+    def give_back(self) -> None:
+        """Where ``put_back`` asks for it: gradients of leaves and buffers of modules as they were before."""
+        self._quiet = True
+        with torch.no_grad():
+            for leaf, gradient in self._gradients:
+                leaf.grad = None if gradient is None else gradient.clone()
+            for buffer, before in self._statistics:
+                buffer.copy_(before)
+        self._quiet = False
 
     def _buffers(self) -> list[Tensor]:
         """The buffers of all modules that ran, each once."""
@@ -553,6 +557,9 @@ class MemoryRecorder(compat.TorchDispatchMode):
             storage = self._seen(buffer)
             if storage is not None:
                 storage.kind, storage.name = "buffer", path
+        if self.put_back:
+            buffers = list(root.buffers())
+            self._statistics += zip(buffers, self._copies(buffers), strict=True)
         if self.learned is not None:
             self.learned(root, tree)
 

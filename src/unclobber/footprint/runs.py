@@ -11,28 +11,40 @@ from typing import Any
 
 import torch
 
+from ..model import UnclobberError
 from ..torch_internals import compat
 from ._analysis import analyse
 from ._facts import MemoryReport
+from ._trace import Trace
 from .recorder import EnoughError, MemoryRecorder
+from .savings import advise
 from .shown import StepMemory
 
 
 def memory(
-    step: Callable[..., Any], *args: Any, backwards: int = 1, fake: bool = False, **kwargs: Any
+    step: Callable[..., Any],
+    *args: Any,
+    backwards: int = 1,
+    fake: bool = False,
+    try_changes: bool = False,
+    **kwargs: Any,
 ) -> StepMemory:
     """Run ``step(*args, **kwargs)`` up to the end of its first backward and say where memory goes.
 
-    The report has ``by_line``, ``by_module``, ``timeline`` and ``to_dict()``; a notebook shows it as a page.
+    The report has ``by_line``, ``by_module``, ``timeline``, ``changes`` (what would save some) and
+    ``to_dict()``; a notebook shows it as a page.
 
     Args:
-        step: Builds a graph and calls backward; what follows the backward is not run. The gradients that
-            leaves have afterwards are put back as they were before.
+        step: Builds a graph and calls backward; what follows the backward is not run. Gradients of leaves,
+            buffers of modules and random generators are put back as they were before.
         backwards: The backward at whose end to stop; the report is of what ran since the one before.
         fake: Run on tensors without memory: ``step`` must make its model and its data itself.
+        try_changes: Run ``step`` again, some thirty times, with the changes that would save memory, and
+            compare loss, gradients, buffers, peak and time. What else ``step`` changes must not matter to it.
     Returns:
         What was recorded, up to the end of ``step`` where it calls backward less often.
     Raises:
+        UnclobberError: ``try_changes`` with ``fake``, or with ``backwards`` above 1.
         Exception: what ``step`` raises itself.
     Example:
         >>> def step():
@@ -41,11 +53,36 @@ def memory(
         >>> [(kept.bytes, kept.roles[0].role) for kept in memory(step).kept]
         [(4000, 'result')]
     """
-    recorder = MemoryRecorder(backwards, put_back=True)
+    if try_changes and (fake or backwards > 1):
+        raise UnclobberError("try_changes compares the gradients of one step on real tensors")
+    randomness = _Randomness()
+    recorder = MemoryRecorder(backwards, put_back=True, keep_results=try_changes)
     with _tensors(fake), recorder:
         with contextlib.suppress(EnoughError):
             step(*args, **kwargs)
-    return StepMemory.of(analyse(recorder.trace, command=(), fake=fake, step=backwards))
+    trace = recorder.trace
+    report = analyse(trace, command=(), fake=fake, step=backwards)
+    if not try_changes:
+        randomness.restore()
+        return StepMemory.of(advise.predicted(trace, report))
+
+    def run() -> str | None:
+        try:
+            step(*args, **kwargs)
+        except EnoughError:
+            return None
+        except Exception as error:  # of the step's own, with a change in it
+            return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        return "it ended before its backward"
+
+    def restore() -> None:
+        randomness.restore()
+        recorder.give_back()
+
+    try:
+        return StepMemory.of(advise.tried(trace, report, run, restore, backwards))
+    finally:
+        restore()
 
 
 @contextlib.contextmanager
@@ -60,7 +97,11 @@ def one_step(model: torch.nn.Module) -> Iterator[Callable[[], StepMemory]]:
     recorder = MemoryRecorder(stop=False)
     recorder.learn(model)
     with recorder:
-        yield lambda: StepMemory.of(analyse(recorder.trace, command=(), fake=False, step=1))
+        yield lambda: StepMemory.of(_predicted(recorder.trace))
+
+
+def _predicted(trace: Trace) -> MemoryReport:
+    return advise.predicted(trace, analyse(trace, command=(), fake=False, step=1))
 
 
 def run_program(
@@ -92,8 +133,6 @@ def run_program(
     if failure is not None:
         recorder.trace.ended_early = _explained(failure, fake)
     report = analyse(recorder.trace, command=command, fake=fake, step=step)
-    from .savings import advise
-
     if not try_changes or failure is not None:
         return advise.predicted(recorder.trace, report)
     from ._trial import attempt

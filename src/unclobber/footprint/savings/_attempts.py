@@ -118,8 +118,8 @@ def step_peak(trace: Trace) -> int:
 class StepClock:
     """Takes the time of the ``step``-th forward and backward, and ends the program there.
 
-    It is processor time of all threads, which other programs on the machine don't change; on a GPU, time on the
-    clock.
+    It is processor time of all threads, which other programs on the machine don't change; on a GPU, time on
+    the clock.
 
     Args:
         step: As for ``MemoryRecorder``.

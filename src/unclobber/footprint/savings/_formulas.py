@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from .. import _places
-from .._timeline import end_of
-from .._trace import Operation, PackedSave, Trace
+from .._trace import Trace
 from . import _fused
 from ._regions import POINTWISE, PRODUCTS, REDUCTIONS, TELLING, VIEWS, Flow, Part
 from ._replay import Replay
@@ -58,7 +57,10 @@ def formulas(trace: Trace) -> list[Formula]:
     flow = Flow(trace)
     known: dict[tuple[object, ...], _fused.Fused | None] = {}
     by_key: dict[tuple[object, ...], list[Part]] = {}
-    runs = Counter(_site(one) for one in flow.operations)
+    runs = Counter(
+        (_places.key(flow.operations[inside[0]].stack), trace.functions[number].name)
+        for number, inside in flow.by_call.items()
+    )
     kept = {save.storage for save in trace.saves}
     for part in _candidates(flow):
         inside = {n for one in part.operations for n in one.makes if n != part.result.storage}
@@ -72,16 +74,12 @@ def formulas(trace: Trace) -> list[Formula]:
     found = []
     for key, parts in by_key.items():
         match = known[key]
-        if match is not None and len(parts) == runs[_site(parts[0].operations[-1])]:
+        if match is not None and len(parts) == runs[parts[0].sites[-1]]:
             formula = _formula(match, parts)
             if formula is not None:
                 found.append(formula)
     found.sort(key=lambda one: -len(one.parts[0].operations))
     return _apart(found)
-
-
-def _site(operation: Operation) -> tuple[object, ...]:
-    return (*_places.key(operation.stack), operation.name)
 
 
 def _candidates(flow: Flow) -> Iterator[Part]:
@@ -176,9 +174,3 @@ def _dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = F
         return torch.nn.functional.dropout(x, p, other.get("train", training), inplace)
     result: Tensor = torch.native_dropout(x, p, True)[0]
     return result
-
-
-def ends(trace: Trace, storage: int) -> int:
-    """The last tick at which a save holds a storage."""
-    saves: list[PackedSave] = [save for save in trace.saves if save.storage == storage]
-    return max((end_of(save, trace) for save in saves), default=0)

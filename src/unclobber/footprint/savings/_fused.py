@@ -129,9 +129,10 @@ def _of_three(replay: Replay) -> Iterator[Fused]:
                     )
                 continue
             for negate in (True, False):
+                masked = f"attn_mask={'~' if negate else ''}{{3}}"
                 yield Fused(
                     "scaled_dot_product_attention",
-                    f"F.scaled_dot_product_attention({{0}}, {{1}}, {{2}}, attn_mask={'~' if negate else ''}{{3}}{said})",
+                    f"F.scaled_dot_product_attention({{0}}, {{1}}, {{2}}, {masked}{said})",
                     partial(_masked, negate=negate, scale=scale),
                     (*order, others[0]),
                 )

@@ -200,6 +200,7 @@ class Flow:
         self._maker: dict[tuple[int, Value], int] = {}
         """By reading position and value: the operation that made it."""
         self._readers: dict[int, list[int]] = {}
+        self._writers: dict[int, list[int]] = {}
         latest: dict[Value, int] = {}
         for at, one in enumerate(self.operations):
             assert one.outer is not None
@@ -209,6 +210,8 @@ class Flow:
                     self._maker[at, operand.value] = latest[operand.value]
             for number in one.reads:
                 self._readers.setdefault(number, []).append(at)
+            for number in one.writes:
+                self._writers.setdefault(number, []).append(at)
             for result in one.results:
                 latest[result.value] = at
         forward = [one for one in trace.operations if not one.backward and one.tick > trace.start]
@@ -219,12 +222,16 @@ class Flow:
         return self._maker.get((at, operand.value))
 
     def read_only_by(self, at: int, region: set[int]) -> bool:
-        """Whether only the region reads in forward what an operation made, and nobody holds it."""
+        """Whether only the region reads in forward what an operation made, or else after its end."""
+        last = max(region)
+        result = self.operations[last].output
         for number in self.operations[at].makes:
-            storage = self.trace.storages[number]
-            if storage.died is None or number in self._uncalled:
+            if number in self._uncalled:
                 return False
-            if any(reader not in region and reader != at for reader in self._readers.get(number, ())):
+            # The result may be another view of what an operation before it made.
+            end = last if result is not None and result.storage == number else len(self.operations)
+            others = [reader for reader in self._readers.get(number, ()) if reader not in region]
+            if any(reader != at and reader < end for reader in others):
                 return False
         return True
 
@@ -269,10 +276,24 @@ class Flow:
         last = inside[-1]
         if not (0 < len(activations) <= most and whole and len(inside) > 1 and last.output is not None):
             return None
+        if not self._steady(region):
+            return None
         calls = tuple(self.trace.functions[number] for number in numbers)
         if calls[-1].result != last.output.storage:
             return None
         return Part(tuple(inside), activations, others, calls)
+
+    def _steady(self, region: set[int]) -> bool:
+        """Whether each value that is read stays the same: nobody writes it, none is detached."""
+        differentiable: dict[Value, bool] = {}
+        first, last = min(region), max(region)
+        for at in region:
+            for operand in operands(self.operations[at]):
+                known = differentiable.setdefault(operand.value, operand.requires_grad)
+                written = any(first < one < last for one in self._writers.get(operand.storage, ()))
+                if known != operand.requires_grad or written:
+                    return False
+        return True
 
     def _computed(self, operand: Operand) -> bool:
         storage = self.trace.storages[operand.storage]
