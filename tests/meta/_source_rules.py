@@ -27,7 +27,16 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "session": ("model", "settings", "torch_internals", "source", "record", "hooks", "evidence", *_TELLING),
     "repair": (*_FACTS, "main_module", "derivatives", "source", "record", "session"),
     "footprint": (*_FACTS, "derivatives", "source"),
-    "integrations": ("model", "main_module", "settings", "report", "source", "session", "repair", "footprint"),
+    "integrations": (
+        "model",
+        "main_module",
+        "settings",
+        "report",
+        "source",
+        "session",
+        "repair",
+        "footprint",
+    ),
     "cli": ("model", "main_module", "settings", "derivatives", *_TELLING, "session", "repair", "footprint"),
 }
 """For each room the rooms that it may import; each of them stands above it."""

@@ -6,6 +6,7 @@ A run is recorded whole (every operation, every storage, every save) and interpr
 """
 
 from ._facts import (
+    Change,
     GradientLife,
     InPlaceCandidate,
     InPlaceUse,
@@ -15,11 +16,13 @@ from ._facts import (
     MemoryReport,
     ModuleTotal,
     Peak,
+    SourceEdit,
 )
 from .runs import memory, one_step
 from .shown import StepMemory
 
 __all__ = [
+    "Change",
     "GradientLife",
     "InPlaceCandidate",
     "InPlaceUse",
@@ -29,6 +32,7 @@ __all__ = [
     "MemoryReport",
     "ModuleTotal",
     "Peak",
+    "SourceEdit",
     "StepMemory",
     "html",
     "json",

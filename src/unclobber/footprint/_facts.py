@@ -227,6 +227,20 @@ class Tried:
         return self.peak_before - self.peak_after
 
 
+@dataclass(frozen=True, slots=True)
+class SourceEdit:
+    """Another text for a part of a file."""
+
+    path: str
+    line: int
+    column: int
+    """1-based, in characters."""
+    end_line: int
+    end_column: int
+    """One past the last character."""
+    text: str
+
+
 Sort = Literal["formula", "mask", "checkpoint", "in-place", "unneeded", "held"]
 
 
@@ -249,6 +263,8 @@ class Change:
     """The part of forward that is computed twice, 0 to 1."""
     tried: Tried | None = None
     why_untried: str | None = None
+    edits: tuple[tuple[SourceEdit, ...], ...] = field(default=(), repr=False)
+    """Ways to make it in the source, the likeliest first; each is still to be proved."""
 
     @property
     def saved(self) -> int:

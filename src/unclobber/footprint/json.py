@@ -21,6 +21,8 @@ def to_dict(report: MemoryReport) -> dict[str, Any]:
     data = dataclasses.asdict(report)
     for candidate in data["candidates"]:
         del candidate["keys"]  # bytecode positions: of use to this process alone
+    for change in data["changes"]:
+        del change["edits"]  # ways to be tried; --apply shows the one that is proved
     head = {"schema": 2, "unclobber": VERSION, "torch": data.pop("torch_version")}
     by_line = [
         {"path": path or None, "line": line or None, "bytes": count}

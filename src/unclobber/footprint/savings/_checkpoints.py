@@ -64,7 +64,7 @@ def groups(trace: Trace) -> list[Group]:
     return every
 
 
-class Recomputed:
+class SecondForward:
     """What the recording says of computing modules again.
 
     Args:
@@ -182,10 +182,10 @@ class Checkpointer:
         return checkpoint(forward, *args, use_reentrant=False, context_fn=self._contexts, **kwargs)
 
     def _contexts(self) -> tuple[Any, Any]:
-        return contextlib.nullcontext(), _Late(self._modes)
+        return contextlib.nullcontext(), _EnteredAgain(self._modes)
 
 
-class _Late:
+class _EnteredAgain:
     """Enters modes when it is entered."""
 
     def __init__(self, modes: Sequence[TorchFunctionMode]) -> None:

@@ -11,7 +11,7 @@ from .._facts import Change, MemoryReport
 from .._inplace import highest
 from .._timeline import BytesOverTime, end_of, kept_spans, timeline
 from .._trace import Storage, Trace
-from . import _checkpoints, _formulas
+from . import _checkpoints, _edits, _formulas
 from ._checkpoints import Named, Span
 from ._formulas import Formula
 
@@ -104,6 +104,7 @@ def _of_formulas(trace: Trace, formulas: Iterable[Formula]) -> Iterable[Option]:
             modules=_modules(formula),
             times=len(formula.parts),
             predicted=0,
+            edits=_edits.of_formula(formula),
         )
         yield Option(change, spans, formulas=(formula,))
 
@@ -136,7 +137,7 @@ def _of_masks(trace: Trace) -> Iterable[Option]:
 
 
 def _of_checkpoints(trace: Trace, *, fake: bool) -> Iterable[Option]:
-    recomputed = _checkpoints.Recomputed(trace, fake=fake)
+    recomputed = _checkpoints.SecondForward(trace, fake=fake)
     for group in _checkpoints.groups(trace):
         spans, again = recomputed.of(group.calls)
         if spans:
@@ -149,6 +150,7 @@ def _of_checkpoints(trace: Trace, *, fake: bool) -> Iterable[Option]:
                 times=len(group.calls),
                 predicted=0,
                 recomputed=again,
+                edits=_edits.of_checkpoint(trace, group.calls) if group.every == 1 else (),
             )
             yield Option(change, tuple(spans), modules=group.modules)
 
