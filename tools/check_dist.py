@@ -28,7 +28,7 @@ NEEDED = (
     "py.typed",
     "judge/pages/UC101.md",
     "judge/pages/UC301.md",
-    "memory/page.html.jinja",
+    "footprint/page.html.jinja",
     "report/schema.json",
     "report/templates/page.html",
     "report/templates/style.css",

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     __version__: str
     from .derivatives.rules import rules
+    from .footprint.runs import memory
     from .integrations.always_on import install, uninstall
     from .model import Finding, InplaceError, Report, SilentWriteWarning, UnclobberError
     from .session.contexts import audit, guard, watch
@@ -41,6 +42,7 @@ __all__ = [
     "frozen",
     "guard",
     "install",
+    "memory",
     "rules",
     "uninstall",
     "watch",
@@ -57,6 +59,7 @@ _HOME = {
     "frozen": "session.freeze",
     "guard": "session.contexts",
     "install": "integrations.always_on",
+    "memory": "footprint.runs",
     "rules": "derivatives.rules",
     "uninstall": "integrations.always_on",
     "watch": "session.contexts",

@@ -1,4 +1,4 @@
-"""``UnclobberCallback`` for the Trainer of Lightning, be it ``lightning`` or ``pytorch_lightning``.
+"""Callbacks for the Trainer of Lightning, be it ``lightning`` or ``pytorch_lightning``.
 
 ::
 
@@ -18,9 +18,10 @@ from importlib.util import find_spec
 from typing import Any
 
 from .integrations.trainers import WatchesTraining, Wrapped
+from .integrations.training_memory import ReportsMemory
 from .model import InplaceError
 
-__all__ = ["UnclobberCallback"]
+__all__ = ["MemoryCallback", "UnclobberCallback"]
 
 _NAMES = ("lightning.pytorch", "pytorch_lightning")
 """The same code under two names, with classes of its own under each."""
@@ -72,3 +73,25 @@ class UnclobberCallback(WatchesTraining, *(package.Callback for package in _LIGH
             self._end(type(exception), exception, exception.__traceback__)
         except InplaceError as story:  # which can't leave a hook in the place of the exception
             exception.add_note(str(story))
+
+
+class MemoryCallback(ReportsMemory, *(package.Callback for package in _LIGHTNING)):  # type: ignore[misc]
+    """Say where the memory of one step of ``trainer.fit()`` goes.
+
+    ``report`` is what ``unclobber.memory()`` gives. The step is slower; the others run as without it.
+
+    Args:
+        step: Which one, from 1. The second has the optimizer's state among what lives anyway.
+    """
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, *args: Any, **kwargs: Any) -> None:
+        self._step_begins(pl_module)
+
+    def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:
+        self._step_ends()
+
+    def on_train_end(self, *args: Any, **kwargs: Any) -> None:
+        self._give_up()
+
+    def on_exception(self, *args: Any, **kwargs: Any) -> None:
+        self._give_up()

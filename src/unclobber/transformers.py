@@ -1,4 +1,4 @@
-"""``UnclobberCallback`` for the Trainer of Hugging Face ``transformers``.
+"""Callbacks for the Trainer of Hugging Face ``transformers``.
 
 ::
 
@@ -17,9 +17,10 @@ from typing import Any
 from transformers import Trainer, TrainerCallback
 
 from .integrations.trainers import WatchesTraining, Wrapped
+from .integrations.training_memory import ReportsMemory
 from .model import UnclobberError
 
-__all__ = ["UnclobberCallback"]
+__all__ = ["MemoryCallback", "UnclobberCallback"]
 
 _train = Wrapped(Trainer, "train", lambda trainer: trainer.callback_handler.callbacks)
 
@@ -50,3 +51,23 @@ class UnclobberCallback(WatchesTraining, TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if not self._running:  # no hook would tell when such a training fails
             raise UnclobberError(_OWN_TRAIN)
+
+
+class MemoryCallback(ReportsMemory, TrainerCallback):
+    """Say where the memory of one step of ``trainer.train()`` goes.
+
+    ``report`` is what ``unclobber.memory()`` gives: of the step's first backward, where gradients are
+    accumulated. The step is slower; the others run as without it.
+
+    Args:
+        step: Which one, from 1. The second has the optimizer's state among what lives anyway.
+    """
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._step_begins(kwargs["model"])
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._step_ends()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._give_up()

@@ -5,7 +5,7 @@ import torch
 from devices import leaf
 
 import unclobber
-from unclobber import memory
+from unclobber import footprint
 
 
 def finding_of(step, **options):
@@ -110,7 +110,7 @@ def test_memory_counts_what_the_cpu_counts(device):
             y = x.exp()
             (y * y).sum().backward()
 
-        report = memory.record(step)
+        report = footprint.memory(step)
         first = step.__code__.co_firstlineno
         return report.peak_kept, {line - first: n for (_, line), n in report.bytes_by_line.items()}
 

@@ -44,7 +44,7 @@ def test_json(script, tmp_path):
     output = tmp_path / "memory.json"
     assert main(["memory", "--format", "json", "--output", str(output), str(script)]) == 0
     document = json.loads(output.read_text())
-    assert document["schema"] == 1
+    assert document["schema"] == 2
     assert document["bytes_by_line"] == [{"path": str(script), "line": 6, "bytes": 400000}]
 
 

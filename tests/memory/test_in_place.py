@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from unclobber.memory import _trial as trial
-from unclobber.memory import record
-from unclobber.memory.recorder import EnoughError, MemoryRecorder
+from unclobber.footprint import _trial as trial
+from unclobber.footprint import memory as record
+from unclobber.footprint.recorder import EnoughError, MemoryRecorder
 
 HEAD = """
 import torch
@@ -131,7 +131,7 @@ def test_an_unsafe_change_is_caught(monkeypatch):
 def _with_a_key(report):
     import dataclasses
 
-    from unclobber.memory import InPlaceCandidate
+    from unclobber.footprint import InPlaceCandidate
 
     one = InPlaceCandidate(None, "sub_", "self", (), 1, 1, 0, keys=(("any",),))
     return dataclasses.replace(report, candidates=(one,))
@@ -141,6 +141,6 @@ def _with_a_key(report):
 def test_differences(by):
     """Equal to the bit, rounded, changed."""
     a = torch.ones(3, dtype=torch.float64)
-    found = trial._difference(a, a + by)
+    found = trial.difference(a, a + by)
     assert (found > 0) == (by > 0)
-    assert (found > trial._rounding(a)) == (by > 1e-12)
+    assert (found > trial.rounding(a)) == (by > 1e-12)

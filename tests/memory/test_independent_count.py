@@ -6,7 +6,7 @@ import pytest
 from models import blocks, convolutions, step, train
 from torch.distributed._tools.mem_tracker import MemTracker
 
-from unclobber.memory import record
+from unclobber.footprint import memory as record
 
 MODELS = pytest.mark.parametrize("make", [blocks, convolutions], ids=lambda make: make.__name__)
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from unclobber.memory import record
-from unclobber.memory.recorder import _PackedTensor
+from unclobber.footprint import memory as record
+from unclobber.footprint.recorder import _PackedTensor
 
 N = 1000
 BYTES = 4 * N
@@ -57,7 +57,7 @@ def test_the_line_and_the_life():
         (y * leaf()).sum().backward()
 
     report = record(step)
-    (line,) = [one for one in report.lines if one.bytes == BYTES]
+    (line,) = [one for one in report.by_line if one.bytes == BYTES]
     assert line.place is not None
     assert line.place.path == __file__
     assert line.place.source == "(leaf() * 2).exp()"
@@ -94,7 +94,7 @@ def test_saved_twice_counts_once():
     report = record(step)
     (one,) = report.shared
     assert (one.bytes, len(one.roles)) == (BYTES, 2)
-    assert sum(line.bytes for line in report.lines) == BYTES
+    assert sum(line.bytes for line in report.by_line) == BYTES
 
 
 def test_parameters_live_anyway():

@@ -26,13 +26,22 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "judge": _FACTS,
     "session": ("model", "settings", "torch_internals", "source", "record", "hooks", "evidence", *_TELLING),
     "repair": (*_FACTS, "main_module", "derivatives", "source", "record", "session"),
-    "memory": (*_FACTS, "derivatives", "source"),
-    "integrations": ("model", "main_module", "settings", "report", "source", "session", "repair"),
-    "cli": ("model", "main_module", "settings", "derivatives", *_TELLING, "session", "repair", "memory"),
+    "footprint": (*_FACTS, "derivatives", "source"),
+    "integrations": (
+        "model",
+        "main_module",
+        "settings",
+        "report",
+        "source",
+        "session",
+        "repair",
+        "footprint",
+    ),
+    "cli": ("model", "main_module", "settings", "derivatives", *_TELLING, "session", "repair", "footprint"),
 }
 """For each room the rooms that it may import; each of them stands above it."""
 FRONT = {
-    "__init__": ("model", "derivatives", "session", "integrations"),
+    "__init__": ("model", "derivatives", "session", "footprint", "integrations"),
     "__main__": ("cli",),
     "lightning": ("model", "integrations"),
     "transformers": ("model", "integrations"),

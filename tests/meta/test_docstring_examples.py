@@ -10,7 +10,7 @@ import torch
 from _source_rules import PACKAGE, module_of
 
 import unclobber
-from unclobber.memory import record
+from unclobber.footprint import memory
 
 MODULES = [module_of(path) for path in sorted(PACKAGE.rglob("*.py")) if ">>> " in path.read_text("utf-8")]
 
@@ -19,7 +19,7 @@ MODULES = [module_of(path) for path in sorted(PACKAGE.rglob("*.py")) if ">>> " i
 def test_examples(name):
     """Each module that shows any has some that run, and none fails."""
     module = importlib.import_module(name)
-    names = {**vars(module), "torch": torch, "unclobber": unclobber, "record": record}
+    names = {**vars(module), "torch": torch, "unclobber": unclobber, "memory": memory}
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     result = doctest.testmod(module, globs=names, optionflags=flags)
     assert result.attempted

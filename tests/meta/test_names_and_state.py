@@ -13,7 +13,10 @@ TREES = {
     for path in sorted(PACKAGE.rglob("*.py"))
 }
 
-SHARED_NAMES = {"UnclobberCallback": {"lightning", "transformers"}}
+SHARED_NAMES = {
+    "MemoryCallback": {"lightning", "transformers"},
+    "UnclobberCallback": {"lightning", "transformers"},
+}
 """Class names that two modules may have: both are public, each in its own package's words."""
 
 STATE = {

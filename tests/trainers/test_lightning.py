@@ -218,3 +218,20 @@ def test_pytorch_lightning(tmp_path):
     script.write_text(UNDER_THE_OTHER_NAME)
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=200, check=False)
     assert done.stdout.splitlines()[-1:] == ["UC101 gate[0]"], done.stderr
+
+
+def test_the_memory_of_one_step(lightning):
+    """The second step is reported with Adam's state beside it, by module too, and trains the same."""
+    from unclobber.lightning import MemoryCallback
+
+    callback = MemoryCallback()
+    reported = lightning.train(lightning.Model, callback)
+    report = callback.report
+    assert report.backward
+    assert {one.path for one in report.by_module} >= {"inner", "drop", "head"}
+    assert "drop" in {one.path for one in report.by_module if one.own}
+    assert same_weights(reported, lightning.train(lightning.Model))
+    first = MemoryCallback(step=1)
+    lightning.train(lightning.Model, first)
+    parameters = sum(parameter.nbytes for parameter in reported.parameters())
+    assert report.peak.moment.lasting - first.report.peak.moment.lasting >= 2 * parameters

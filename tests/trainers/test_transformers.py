@@ -160,3 +160,15 @@ def test_the_method_is_given_back(transformers, Callback, train):  # noqa: N803
     del callback
     gc.collect()
     assert not hasattr(transformers.Trainer.train, "__wrapped__")
+
+
+def test_the_memory_of_one_step(transformers, train):
+    """A real model's step is reported by module, and it trains the same."""
+    from unclobber.transformers import MemoryCallback
+
+    callback = MemoryCallback()
+    reported = train(transformers.LanguageModel, callback)
+    assert callback.report.backward
+    paths = {one.path for one in callback.report.by_module if one.own}
+    assert {"transformer.h.0.mlp.act", "transformer.h.1.mlp.act"} <= paths
+    assert same_weights(reported, train(transformers.LanguageModel))

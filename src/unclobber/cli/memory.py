@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..report import options_for
+from . import _memory_edits
 from ._completion import a_file, one_of
 from ._errors import ReportError, UsageError
 from ._output import OutputFile, usable, write_document, write_text
@@ -19,7 +22,7 @@ from ._terminal import HELP
 from ._torch import require_torch
 
 if TYPE_CHECKING:
-    from ..memory import MemoryReport
+    from ..footprint import MemoryReport
 
 FORMATS = ("text", "json", "html")
 
@@ -43,8 +46,16 @@ class _MemoryCommand(click.Command):
 @click.option("--step", type=click.IntRange(1), default=1, metavar="N", help="Stop after backward N.")
 @click.option("--fake", is_flag=True, help="Compute shapes only: plan a model larger than this machine.")
 @click.option(
-    "--try", "try_", is_flag=True, help="Run again with the safe candidates in-place and compare gradients."
+    "--try",
+    "try_",
+    is_flag=True,
+    help="Run again with each change that could save memory; compare gradients, peak and time.",
 )
+@click.option(
+    "--apply", "apply_", is_flag=True, help="Show what is proved to save memory as edits of the source."
+)
+@click.option("--checkpoint", is_flag=True, help="With --apply: also what computes modules again.")
+@click.option("--write", is_flag=True, help="With --apply: write the files.")
 @click.option(
     "--format",
     "format_",
@@ -61,36 +72,50 @@ def command(
     step: int,
     fake: bool,
     try_: bool,
+    apply_: bool,
+    checkpoint: bool,
+    write: bool,
     format_: str,
     output: str | None,
     as_module: bool,
     words: tuple[str, ...],
 ) -> int:
-    """Show which line keeps how many bytes for backward, why, and what in-place would buy.
+    """Show which line and module keeps how many bytes for backward, why, and what would save some.
 
     Everything after the program's name goes to the program.
     """
     if format_ not in FORMATS:
         raise UsageError(f"there is no report format {format_!r}", f"The formats are {', '.join(FORMATS)}.")
-    if fake and try_:
+    if fake and (try_ or apply_):
         raise UsageError("--try compares gradients, and fake tensors have none", "Leave one of the two out.")
+    if (checkpoint or write) and not apply_:
+        raise UsageError("--checkpoint and --write go with --apply", "Add --apply.")
+    if apply_ and as_module:
+        raise UsageError("--apply edits a script, and -m names none", "Give the path of the script.")
     file = None if output is None else OutputFile.at(output)
     target = target_of(words, as_module, "memory")
     target.prepare()
     require_torch()
-    from ..memory import runs as _runs
+    from ..footprint import runs as _runs
 
     shown = ("-m", *words) if as_module else words
     program = _Program(target)
     report = _runs.run_program(
-        program.run, command=shown, step=step, fake=fake, try_in_place=try_, progress=_progress()
+        program.run, command=shown, step=step, fake=fake, try_changes=try_ or apply_, progress=_progress()
     )
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()  # what the program printed comes first
     _deliver(report, format_, file, program.exit_code)
+    if apply_ and not program.exit_code:
+        _memory_edits.apply(report, *_script(words), checkpoint=checkpoint, write=write)
     if program.interrupted:
         die_interrupted()
     return program.exit_code
+
+
+def _script(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    script, *arguments = words
+    return script, tuple(arguments[1:] if arguments[:1] == ["--"] else arguments)
 
 
 @dataclass
@@ -110,7 +135,8 @@ class _Program:
             failure.append(error)
             return False
 
-        ending = run(_Until(self.target), note, story_follows=lambda: False)
+        with _silence() if self.runs else contextlib.nullcontext():
+            ending = run(_Until(self.target), note, story_follows=lambda: False)
         self.runs += 1
         if self.runs == 1:
             self.exit_code, self.interrupted = ending.exit_code, ending.interrupted
@@ -118,6 +144,14 @@ class _Program:
             return "interrupted" if ending.interrupted else None
         lines = str(failure[0]).strip().splitlines()
         return f"{type(failure[0]).__name__}: {lines[0] if lines else ''}"
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """What the program prints again, or why it fails with a change in it, is not shown."""
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+            yield
 
 
 @dataclass
@@ -135,7 +169,7 @@ class _Until:
         self.target.prepare()
 
     def run(self) -> None:
-        from ..memory.recorder import EnoughError
+        from ..footprint.recorder import EnoughError
 
         with contextlib.suppress(EnoughError):
             self.target.run()
@@ -159,14 +193,14 @@ def _deliver(report: MemoryReport, format_: str, file: OutputFile | None, code: 
 
 def _rendered(report: MemoryReport, format_: str, width: int) -> str:
     if format_ == "json":
-        from ..memory.json import to_json_text
+        from ..footprint.json import to_json_text
 
         return to_json_text(report)
     if format_ == "html":
-        from ..memory.html import to_html
+        from ..footprint.html import to_html
 
         return to_html(report)
-    from ..memory.text import to_text
+    from ..footprint.text import to_text
 
     return to_text(report, width)
 

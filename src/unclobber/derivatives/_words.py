@@ -49,13 +49,14 @@ class _Reason(NamedTuple):
     """Torch has one formula for several gradients: not each of them need read it."""
 
 
-def why(node: str, role: str, needed: Iterable[str] | None = None) -> str | None:
+def why(node: str, role: str, needed: Iterable[str] | None = None, *, cite: bool = True) -> str | None:
     """The derivatives that read ``role``, in torch's own names.
 
     Args:
         node: Backward node, such as ``MmBackward0``.
         role: Its name for the kept tensor, such as ``mat2`` or ``indices[0]``.
         needed: The arguments whose gradients are computed, where known (``Rule.needed``).
+        cite: Quote torch's own formula, which is C++, where there is none in Python's words.
     Returns:
         None where torch's table doesn't know the node, or no computed gradient reads the role.
     Example:
@@ -74,9 +75,8 @@ def why(node: str, role: str, needed: Iterable[str] | None = None) -> str | None
         elif reason.prose is not None:
             parts.append(f"grad of {of} {_filled(reason.prose, {})}")
         else:
-            parts.append(
-                f"the derivative with respect to {of} reads it (torch formula: {_short(reason.torch)})"
-            )
+            cited = f" (torch formula: {_short(reason.torch)})" if cite else ""
+            parts.append(f"the derivative with respect to {of} reads it{cited}")
     return "; ".join(dict.fromkeys(parts)) or None
 
 

@@ -1,7 +1,7 @@
 """Where others run the program: pytest, notebooks, Lightning, Transformers, or the interpreter itself.
 
-Each opens a session there; ``trainers`` is what the two trainers' callbacks share. Nothing is imported with
-the package, because pytest loads its plugin in every project.
+Each opens a session there; ``trainers`` and ``training_memory`` are what the two trainers' callbacks share.
+Nothing is imported with the package, because pytest loads its plugin in every project.
 """
 
 __all__ = [
@@ -9,4 +9,5 @@ __all__ = [
     "notebook",
     "pytest_plugin",
     "trainers",
+    "training_memory",
 ]

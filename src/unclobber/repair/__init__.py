@@ -10,6 +10,7 @@ __all__ = [
     "candidates",
     "diff",
     "edits",
+    "given",
     "outcome",
     "project",
     "proof",

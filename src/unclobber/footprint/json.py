@@ -14,14 +14,16 @@ def to_dict(report: MemoryReport) -> dict[str, Any]:
     """Everything that a report says, in plain types.
 
     Example:
-        >>> report = record(lambda: torch.ones(2, requires_grad=True).exp().sum().backward())
+        >>> report = memory(lambda: torch.ones(2, requires_grad=True).exp().sum().backward())
         >>> to_dict(report)["bytes_by_line"][0]["bytes"]
         8
     """
     data = dataclasses.asdict(report)
     for candidate in data["candidates"]:
         del candidate["keys"]  # bytecode positions: of use to this process alone
-    head = {"schema": 1, "unclobber": VERSION, "torch": data.pop("torch_version")}
+    for change in data["changes"]:
+        del change["edits"]  # ways to be tried; --apply shows the one that is proved
+    head = {"schema": 2, "unclobber": VERSION, "torch": data.pop("torch_version")}
     by_line = [
         {"path": path or None, "line": line or None, "bytes": count}
         for (path, line), count in report.bytes_by_line.items()

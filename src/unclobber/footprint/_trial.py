@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -26,6 +26,13 @@ from .recorder import MemoryRecorder
 Key = tuple[object, ...]
 
 
+class KnowsModule(Protocol):
+    """Says in which module the program is."""
+
+    @property
+    def module(self) -> str | None: ...
+
+
 class InPlaceMode(TorchFunctionMode):
     """Runs the in-place form of an operation at chosen call sites.
 
@@ -34,7 +41,7 @@ class InPlaceMode(TorchFunctionMode):
         recorder: Says in which module the program is.
     """
 
-    def __init__(self, keys: Iterable[Key], recorder: MemoryRecorder) -> None:
+    def __init__(self, keys: Iterable[Key], recorder: KnowsModule) -> None:
         super().__init__()
         self._keys = frozenset(keys)
         self._lines = frozenset(key[:4] for key in self._keys)
@@ -119,14 +126,14 @@ def attempt(run: Callable[[], str | None], report: MemoryReport, before: Trace, 
 def _compared(changer: InPlaceMode, before: Trace, after: Trace) -> Trial:
     pairs = list(zip(before.results, after.results, strict=True))
     losses, gradients = pairs[: before.roots], pairs[before.roots :]
-    differences = [_difference(a, b) for a, b in gradients]
-    rounded = sum(0 < d <= _rounding(a) for d, (a, _) in zip(differences, gradients, strict=True))
+    differences = [difference(a, b) for a, b in gradients]
+    rounded = sum(0 < d <= rounding(a) for d, (a, _) in zip(differences, gradients, strict=True))
     return Trial(
         substituted=changer.substituted,
         places=len(changer.places),
         peak_before=_step_peak(before),
         peak_after=_step_peak(after),
-        equal_loss=all(_difference(a, b) <= _rounding(a) for a, b in losses),
+        equal_loss=all(difference(a, b) <= rounding(a) for a, b in losses),
         gradients=len(gradients),
         rounded_gradients=rounded,
         changed_gradients=sum(difference > 0 for difference in differences) - rounded,
@@ -141,13 +148,13 @@ def _step_peak(trace: Trace) -> int:
     return line.totals[at] - line.lasting[at]
 
 
-def _rounding(tensor: Tensor) -> float:
+def rounding(tensor: Tensor) -> float:
     """What rounding may change, relative to the largest element."""
     kinds = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
     return 64 * torch.finfo(tensor.dtype).eps if tensor.dtype in kinds else 1e-5
 
 
-def _difference(a: Tensor, b: Tensor) -> float:
+def difference(a: Tensor, b: Tensor) -> float:
     """The largest difference relative to the largest element; 0 where all is equal to the bit."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return float("inf")

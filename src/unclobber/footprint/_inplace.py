@@ -48,12 +48,12 @@ def gains(
         merged.setdefault(line_key, []).append(((*key, first.operand), chances))
     candidates = [_candidate(members, line, totals) for members in merged.values()]
     every = [chance.span for chances in groups.values() for chance in chances]
-    together = max(totals) - _highest(totals, line.first, every, sign=-1)
+    together = max(totals) - highest(totals, line.first, every, sign=-1)
     candidates.sort(key=lambda one: (-one.peak_drop, -one.bytes))
     return tuple(used), tuple(candidates), together
 
 
-def _highest(totals: Sequence[int], first: int, spans: Iterable[Span], *, sign: int) -> int:
+def highest(totals: Sequence[int], first: int, spans: Iterable[Span], *, sign: int) -> int:
     """The peak with ``sign`` times the spans' bytes added."""
     change = [0] * (len(totals) + 1)
     for since, until, size in spans:
@@ -89,7 +89,7 @@ def _use(
     members: list[tuple[Operation, Span, str]], line: BytesOverTime, totals: Sequence[int]
 ) -> InPlaceUse:
     spans = [span for _, span, _ in members]
-    spared = max(0, _highest(totals, line.first, spans, sign=1) - max(totals))
+    spared = max(0, highest(totals, line.first, spans, sign=1) - max(totals))
     return InPlaceUse(
         place=_places.place(members[0][0].stack),
         operation=members[0][0].name,
@@ -253,7 +253,7 @@ def _candidate(
         modules=tuple(dict.fromkeys(c.operation.module for c in chances if c.operation.module is not None)),
         times=len(chances),
         bytes=sum(size for _, _, size in spans),
-        peak_drop=max(totals) - _highest(totals, line.first, spans, sign=-1),
+        peak_drop=max(totals) - highest(totals, line.first, spans, sign=-1),
         keys=tuple(key for key, _ in members),
     )
 

@@ -43,7 +43,7 @@ def timeline(trace: Trace) -> BytesOverTime:
     A storage lives from the operation that made it to the one during which it was freed; memory that
     a kernel takes and gives back inside one operation isn't seen.
     """
-    first, last = trace.began, trace.tick
+    first, last = trace.start, trace.tick
     steps: dict[str, list[int]] = {
         sort: [0] * (last - first + 2) for sort in ("kept", "other", "gradients", "temporaries", "lasting")
     }

@@ -28,11 +28,11 @@ class FunctionCalls(TorchFunctionMode):
     """Tells a listener of every outermost call of a torch function.
 
     Args:
-        begins: Called with whether the call asks for in-place.
+        begins: Called with whether the call asks for in-place, the function, and all its arguments.
         ends: Called with the function's name and its result.
     """
 
-    def __init__(self, begins: Callable[[bool], None], ends: Callable[[str, Any], None]) -> None:
+    def __init__(self, begins: Callable[[bool, Any, Any], None], ends: Callable[[str, Any], None]) -> None:
         super().__init__()
         self._begins = begins
         self._ends = ends
@@ -45,7 +45,7 @@ class FunctionCalls(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        self._begins(asks_in_place(func, args, kwargs))
+        self._begins(asks_in_place(func, args, kwargs), func, (args, kwargs))
         out = None
         try:
             out = func(*args, **kwargs)

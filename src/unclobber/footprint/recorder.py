@@ -6,8 +6,10 @@ saved-tensor hooks see what backward keeps; one tick is one dispatched operation
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -21,8 +23,8 @@ from ..source import frames
 from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall, engine
 from ._facts import Kind
-from ._functions import FunctionCalls
-from ._trace import Operand, Operation, PackedSave, Storage, Trace
+from ._functions import FunctionCalls, name_of
+from ._trace import FunctionCall, ModuleCall, Operand, Operation, PackedSave, Storage, Trace, Value
 
 
 class EnoughError(BaseException):
@@ -54,7 +56,11 @@ class MemoryRecorder(compat.TorchDispatchMode):
             them counts as living anyway only where it is a parameter, a buffer or an input.
         stop: Whether to raise at the end of that backward; else recording just ends there.
         progress: Called with the number of operations, every thousand.
-        keep_results: Keep copies of the loss and of the leaves' gradients, to compare two runs.
+        keep_results: Keep copies of the loss, of the leaves' gradients and of the modules' buffers, to
+            compare two runs.
+        put_back: Give the leaves the gradients that they had before the recorded backward, and the modules
+            their buffers.
+        learned: Called with each outermost module at its first call, before it runs, and its number.
     """
 
     def __init__(
@@ -63,31 +69,43 @@ class MemoryRecorder(compat.TorchDispatchMode):
         *,
         stop: bool = True,
         keep_results: bool = False,
+        put_back: bool = False,
         progress: Callable[[int], None] | None = None,
+        learned: Callable[[torch.nn.Module, int], None] | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.trace = Trace()
         self.step = step
         self.stop = stop
         self.keep_results = keep_results
+        self.put_back = put_back
+        self._gradients: list[tuple[Tensor, Tensor | None]] = []
+        self._statistics: list[tuple[Tensor, Tensor]] = []
         self.progress = progress
+        self.learned = learned
         self._live: dict[int, Storage] = {}
         self._refs: dict[int, weakref.ref[Any]] = {}
         self._quiet = False
         self._done = False
         self._depth = 0
-        self._modules: list[str] = []
-        self._names: dict[int, tuple[weakref.ref[Any], str]] = {}
+        self._modules: list[ModuleCall] = []
+        self._names: dict[int, _Named] = {}
+        self._trees = 0
         self._handles: list[Any] = []
         self._hooks = saved_tensors_hooks(self._pack, compat.recognizable(self._unpack))
         self._calls = FunctionCalls(self._call_begins, self._call_ends)
-        self._asked: list[tuple[bool, int]] = []
+        self._asked: list[tuple[bool, int, int]] = []
         self._step_began: int | None = None
 
     @property
     def module(self) -> str | None:
         """The module whose ``forward`` runs now."""
-        return self._modules[-1] if self._modules else None
+        return self._modules[-1].label if self._modules else None
+
+    @property
+    def call(self) -> int | None:
+        """The number of that module's call."""
+        return self._modules[-1].number if self._modules else None
 
     # --- enter and leave ----------------------------------------------------------------------------
     def __enter__(self) -> MemoryRecorder:
@@ -122,6 +140,11 @@ class MemoryRecorder(compat.TorchDispatchMode):
             self._done = True
             self._refs.clear()  # what is freed from now on is of no interest
 
+    def hush(self, quiet: bool) -> bool:
+        """Leave out what is computed from now on, or go on; whether it was left out before."""
+        self._quiet, before = quiet, self._quiet
+        return before
+
     # --- operations -----------------------------------------------------------------------------------
     def __torch_dispatch__(
         self,
@@ -141,7 +164,7 @@ class MemoryRecorder(compat.TorchDispatchMode):
         tick = trace.tick
         backward = self._depth > 0
         stack = frames.of_program()
-        module = self.module
+        module, call = self.module, self.call
         inputs = _tensors((args, kwargs))
         reads = []
         for tensor in inputs:
@@ -153,10 +176,14 @@ class MemoryRecorder(compat.TorchDispatchMode):
             stack, module = self._forward_of(compat.current_node(), stack, module)
         else:
             trace.origin.setdefault(compat.next_sequence_number() - 1, (stack, module))
-        out = func(*args, **kwargs)
-        made: list[int] = []
         # What an optimizer makes is no activation, though its inputs are parameters.
         differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+        if trace.forward_began is None and (differentiable or call is not None):
+            trace.forward_began = tick - 1
+        began = time.perf_counter()
+        out = func(*args, **kwargs)
+        seconds = time.perf_counter() - began
+        made: list[int] = []
         outputs = _tensors(out)
         for tensor in outputs:
             self._made(tensor, made, stack, module, str(func), backward, differentiable)
@@ -167,26 +194,42 @@ class MemoryRecorder(compat.TorchDispatchMode):
             overload=overload,
             stack=stack,
             module=module,
+            call=call,
             backward=backward,
             reads=tuple(reads),
             writes=self._written(func, args, kwargs),
             makes=tuple(made),
             asked=self._asked[-1][0] if self._asked else True,
+            seconds=seconds,
         )
         if not backward:
-            self._describe(operation, args, kwargs, outputs)
+            self._describe(operation, func, args, kwargs, outputs)
         trace.operations.append(operation)
         return out
 
     def _describe(
-        self, operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: list[Tensor]
+        self,
+        operation: Operation,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        outputs: list[Tensor],
     ) -> None:
-        """Note shapes of element-wise-looking calls, for the question of in-place."""
+        """Note what an operation of forward computed from what: for the changes that could save memory."""
+        results = [self._operand(output) for output in outputs]
+        operation.results = tuple(result for result in results if result is not None)
         if len(outputs) == 1:
-            operation.output = self._operand(outputs[0])
+            operation.output = results[0]
             operands = [self._operand(arg) for arg in args if isinstance(arg, Tensor)]
             operation.operands = tuple(operand for operand in operands if operand is not None)
             operation.alpha_is_one = kwargs.get("alpha", 1) == 1
+        if self._asked:
+            operation.outer = self._asked[-1][2]
+        operation.kernel = func
+        operation.arguments = compat.tree_map(self._described, (args, kwargs))
+
+    def _described(self, argument: Any) -> Any:
+        return self._operand(argument) if isinstance(argument, Tensor) else argument
 
     def _operand(self, tensor: Tensor) -> Operand | None:
         storage = self._seen(tensor)
@@ -201,6 +244,7 @@ class MemoryRecorder(compat.TorchDispatchMode):
             whole=tensor.numel() * tensor.itemsize == storage.bytes and tensor.numel() > 0,
             leaf=tensor.requires_grad and not compat.has_history(tensor),
             requires_grad=tensor.requires_grad,
+            offset=int(tensor.storage_offset()),
         )
 
     def _written(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
@@ -247,7 +291,9 @@ class MemoryRecorder(compat.TorchDispatchMode):
         if known is not None:
             known.bytes = max(known.bytes, tensor.untyped_storage().nbytes())  # resize_ may have grown it
             return
-        kind: Kind = "temporary" if backward or self._step_began is not None else "activation"
+        # A trainer may run forward inside of an optimizer's step, as its closure.
+        optimizer = self._step_began is not None and not torch.is_grad_enabled()
+        kind: Kind = "temporary" if backward or optimizer else "activation"
         # Made by the program itself, outside of any module and of what needs a gradient: data.
         if kind == "activation" and not differentiable and module is None:
             kind = "input"
@@ -288,6 +334,7 @@ class MemoryRecorder(compat.TorchDispatchMode):
             tick=self.trace.tick,
             stack=frames.of_program(),
             module=self.module,
+            call=self.call,
             shape=tuple(tensor.shape),
             dtype=str(tensor.dtype).removeprefix("torch."),
             sequence=compat.next_sequence_number() - 1,
@@ -308,16 +355,33 @@ class MemoryRecorder(compat.TorchDispatchMode):
         return held.tensor
 
     # --- calls ---------------------------------------------------------------------------------------
-    def _call_begins(self, in_place: bool) -> None:
-        self._asked.append((in_place, len(self.trace.operations)))
+    def _call_begins(self, in_place: bool, func: Any, given: Any) -> None:
+        trace = self.trace
+        number = len(trace.functions)
+        if not (self._done or self._quiet):
+            trace.functions.append(FunctionCall(name_of(func), self._values(given)))
+        self._asked.append((in_place, len(trace.operations), number))
+
+    def _values(self, given: Any) -> tuple[Value, ...]:
+        """The tensors of a call; of those without strided memory none."""
+        found = []
+        for tensor in _tensors(given):
+            key = compat.storage_key_or_none(tensor)
+            if key is not None:
+                storage = self._live.get(key) or self._add(key, tensor, "input", made=False)
+                offset = int(tensor.storage_offset())
+                found.append((storage.number, offset, tuple(tensor.shape), tuple(tensor.stride())))
+        return tuple(found)
 
     def _call_ends(self, name: str, out: Any) -> None:
-        _, start = self._asked.pop()
+        _, start, number = self._asked.pop()
         if self._done or not isinstance(out, Tensor):
             return
         # No question to the tensor itself: to ask a view for its grad_fn may make torch refuse a write.
         key = compat.storage_key_or_none(out)
         storage = None if key is None else self._live.get(key)
+        if storage is not None and number < len(self.trace.functions):
+            self.trace.functions[number].result = storage.number
         for operation in self.trace.operations[start:]:
             if storage is not None and storage.number in operation.makes:
                 operation.function = name
@@ -335,6 +399,10 @@ class MemoryRecorder(compat.TorchDispatchMode):
                 trace.results += self._copies(roots)
                 trace.roots = len(roots)
         leaves = self._name_saves(roots)
+        if self.put_back and trace.backwards + 1 == self.step:
+            self._gradients = [
+                (leaf, None if leaf.grad is None else self._copies([leaf.grad])[0]) for leaf in leaves
+            ]
         self._depth += 1
         return leaves
 
@@ -350,7 +418,7 @@ class MemoryRecorder(compat.TorchDispatchMode):
         self._name_gradients(leaves)
         if trace.backwards < self.step:
             trace.began = trace.tick
-            trace.backward_began = None
+            trace.backward_began = trace.forward_began = None
         else:
             self._end(leaves, call.answer)
 
@@ -361,9 +429,30 @@ class MemoryRecorder(compat.TorchDispatchMode):
                 if leaf.grad is not None:
                     trace.results += self._copies([leaf.grad])
             trace.results += self._copies(_tensors(gradients))
+            trace.buffers += self._copies(self._buffers())
         self._finish()
+        self.give_back()
         if self.stop:
             raise EnoughError
+
+    def give_back(self) -> None:
+        """Where ``put_back`` asks for it: gradients of leaves and buffers of modules as they were before."""
+        self._quiet = True
+        with torch.no_grad():
+            for leaf, gradient in self._gradients:
+                leaf.grad = None if gradient is None else gradient.clone()
+            for buffer, before in self._statistics:
+                buffer.copy_(before)
+        self._quiet = False
+
+    def _buffers(self) -> list[Tensor]:
+        """The buffers of all modules that ran, each once."""
+        found: dict[int, Tensor] = {}
+        for named in self._names.values():
+            module = named.module()
+            if module is not None:
+                found.update((id(buffer), buffer) for buffer in module.buffers(recurse=False))
+        return list(found.values())
 
     def _name_gradients(self, leaves: Sequence[Tensor]) -> None:
         for leaf in leaves:
@@ -423,13 +512,26 @@ class MemoryRecorder(compat.TorchDispatchMode):
         if self._done:
             return
         known = self._names.get(id(module))
-        if known is None or known[0]() is not module:
-            self._learn(module)
-        self._modules.append(self._names[id(module)][1])
+        if known is None or known.module() is not module:
+            self.learn(module)
+            known = self._names[id(module)]
+        trace = self.trace
+        call = ModuleCall(
+            number=len(trace.calls),
+            path=known.path,
+            kind=known.kind,
+            tree=known.tree,
+            parent=self.call,
+            begin=trace.tick,
+            stack=frames.of_program(),
+            again=self._depth > 0,
+        )
+        trace.calls.append(call)
+        self._modules.append(call)
 
     def _module_ends(self, *_: Any) -> None:
         if self._modules:
-            self._modules.pop()
+            self._modules.pop().end = self.trace.tick
 
     def _step_begins(self, *_: Any) -> None:
         self._step_began = len(self.trace.storages)
@@ -442,11 +544,11 @@ class MemoryRecorder(compat.TorchDispatchMode):
                     storage.kind = "input"
         self._step_began = None
 
-    def _learn(self, root: torch.nn.Module) -> None:
+    def learn(self, root: torch.nn.Module) -> None:
         """Name a module that was called for the first time, all below it, and their tensors."""
+        tree, self._trees = self._trees, self._trees + 1
         for path, module in root.named_modules():
-            kind = type(module).__name__
-            self._names[id(module)] = (weakref.ref(module), f"{path} ({kind})" if path else kind)
+            self._names[id(module)] = _Named(weakref.ref(module), path, type(module).__name__, tree)
         for path, parameter in root.named_parameters():
             storage = self._seen(parameter)
             if storage is not None:
@@ -455,6 +557,21 @@ class MemoryRecorder(compat.TorchDispatchMode):
             storage = self._seen(buffer)
             if storage is not None:
                 storage.kind, storage.name = "buffer", path
+        if self.put_back:
+            buffers = list(root.buffers())
+            self._statistics += zip(buffers, self._copies(buffers), strict=True)
+        if self.learned is not None:
+            self.learned(root, tree)
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What a module is called."""
+
+    module: weakref.ref[Any]
+    path: str
+    kind: str
+    tree: int
 
 
 def _tensors(tree: Any) -> list[Tensor]:

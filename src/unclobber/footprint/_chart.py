@@ -120,7 +120,7 @@ def chart(report: MemoryReport) -> Chart:
 
 def lives(report: MemoryReport) -> Lives:
     """Lay out the lives of the activations that are kept, the largest of them."""
-    charged = {position: number for number, line in enumerate(report.lines) for position in line.kept}
+    charged = {position: number for number, line in enumerate(report.by_line) for position in line.kept}
     every = [(position, one) for position, one in enumerate(report.kept) if one.kind == "activation"]
     shown = sorted(every[:_BARS], key=lambda item: (item[1].since, item[1].until))
     most = max((one.bytes for _, one in shown), default=1)

@@ -6,7 +6,9 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from ..model.text import listing, plural, shape, size, times
+from . import _modules
 from ._facts import InPlaceCandidate, InPlaceUse, KeptStorage, LineTotal, MemoryReport, Trial
+from ._savings_text import savings
 from ._words import short
 
 _LINES = 12
@@ -20,12 +22,14 @@ def to_text(report: MemoryReport, width: int = 80) -> str:
     parts = [
         _peak(report, width),
         _by_line(report, width),
+        _by_module(report, width),
         _longest(report, width),
         _notes(report, width),
         _in_place(report, width),
     ]
     if report.trial is not None:
         parts.append(_trial(report.trial, width))
+    parts.append(savings(report, width))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -57,23 +61,45 @@ def _peak(report: MemoryReport, width: int) -> str:
 
 
 def _by_line(report: MemoryReport, width: int) -> str:
-    if not report.lines:
+    if not report.by_line:
         return "No line keeps anything for backward at the peak."
-    total = sum(line.bytes for line in report.lines)
-    names = [short(line.place) for line in report.lines[:_LINES]]
-    column = min(max(map(len, names)), max(width // 3, 12))
+    total = sum(line.bytes for line in report.by_line)
     rows = ["Kept for backward at the peak, by line"]
-    for name, line in zip(names, report.lines, strict=False):
-        share = 100 * line.bytes / total if total else 0.0
-        left = f"  {size(line.bytes):>10} {share:5.1f} %  {name:<{column}}  "
-        rows.append(f"{left}{_clipped(_what(line, report.kept), width - len(left))}")
+    for line in report.by_line[:_LINES]:
+        left = f"  {size(line.bytes):>10} {_share(line.bytes, total)}  "
+        rows += _hanging(f"{short(line.place)}  {_what(line, report.kept)}", left, width)
         if line.place is not None and line.place.source:
-            indent = " " * 22
-            rows.append(f"{indent}{_clipped(' '.join(line.place.source.split()), width - len(indent))}")
-    rest = report.lines[_LINES:]
+            rows += _hanging(" ".join(line.place.source.split()), " " * (len(left) + 2), width)
+    rest = report.by_line[_LINES:]
     if rest:
         rows.append(f"  {size(sum(line.bytes for line in rest)):>10}          {len(rest)} more lines")
     return "\n".join(rows)
+
+
+def _by_module(report: MemoryReport, width: int) -> str:
+    """A tree: what a module keeps with all that is inside it."""
+    if not report.by_module:
+        return ""
+    total = sum(one.own for one in report.by_module)
+    rows = ["Kept for backward at the peak, by module with what is inside it; h.* is h.0, h.1 and so on"]
+    rows = textwrap.wrap(rows[0], width)
+    rows.append(f"  {'bytes':>10}    share  calls  module")
+    for row in _modules.rows(report.by_module):
+        calls = str(row.calls) if row.calls else ""
+        left = f"  {size(row.bytes):>10} {_share(row.bytes, total)}  {calls:>5}  {'  ' * row.depth}"
+        rows += _hanging(row.label, left, width)
+    return "\n".join(rows)
+
+
+def _share(part: int, total: int) -> str:
+    return f"{100 * part / total if total else 0.0:5.1f} %"
+
+
+def _hanging(text: str, left: str, width: int) -> list[str]:
+    """A row whose text goes on below itself where it is longer than the line."""
+    room = max(width - len(left), 24)
+    first, *others = textwrap.wrap(text, room, break_on_hyphens=False) or [""]
+    return [f"{left}{first}".rstrip(), *(f"{' ' * len(left)}{line}" for line in others)]
 
 
 def _what(line: LineTotal, kept: Sequence[KeptStorage]) -> str:
@@ -210,7 +236,3 @@ def _trial(trial: Trial, width: int) -> str:
 
 def _paragraph(text: str, width: int) -> Iterable[str]:
     return textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="    ", break_long_words=False)
-
-
-def _clipped(text: str, room: int) -> str:
-    return text if len(text) <= room else f"{text[: max(room - 1, 0)]}…"

@@ -75,6 +75,23 @@ class LineTotal:
 
 
 @dataclass(frozen=True, slots=True)
+class ModuleTotal:
+    """What one module keeps for backward at the peak."""
+
+    path: str
+    """From the module that was called first; empty for that one itself."""
+    kind: str
+    """The name of its class."""
+    tree: int
+    """Which outermost module it belongs to, counted in the order of their first calls."""
+    calls: int
+    bytes: int
+    """With the modules inside it."""
+    own: int
+    """Without them."""
+
+
+@dataclass(frozen=True, slots=True)
 class LiveBytes:
     """The live bytes of every sort at one tick."""
 
@@ -179,8 +196,98 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
+class Tried:
+    """What another run has shown, with a change in it."""
+
+    peak_before: int
+    peak_after: int
+    """Bytes of the step alone."""
+    seconds_before: float
+    seconds_after: float
+    """Of forward and backward, without recording; the quicker one of two runs. Processor time of all threads;
+    on a GPU, time on the clock."""
+    equal_loss: bool
+    gradients: int
+    rounded_gradients: int
+    changed_gradients: int
+    largest_difference: float
+    """The largest difference of any gradient's element, relative to that gradient's largest."""
+    changed_buffers: int = 0
+    """Buffers that ended otherwise: running statistics that were updated twice."""
+    error: str | None = None
+    """Why there is nothing to compare."""
+
+    @property
+    def proved(self) -> bool:
+        """Whether loss, gradients and buffers are those of the program as it is, rounding aside."""
+        return self.error is None and self.equal_loss and not self.changed_gradients + self.changed_buffers
+
+    @property
+    def saved(self) -> int:
+        return self.peak_before - self.peak_after
+
+
+@dataclass(frozen=True, slots=True)
+class SourceEdit:
+    """Another text for a part of a file."""
+
+    path: str
+    line: int
+    column: int
+    """1-based, in characters."""
+    end_line: int
+    end_column: int
+    """One past the last character."""
+    text: str
+
+
+Sort = Literal["formula", "mask", "checkpoint", "in-place", "unneeded", "held"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that would lower the peak."""
+
+    sort: Sort
+    title: str
+    """What it is, as a phrase."""
+    write: str
+    """What to write."""
+    place: Location | None
+    modules: tuple[str, ...]
+    times: int
+    """How many calls it concerns."""
+    predicted: int
+    """By how much the recorded timeline says that the peak would fall."""
+    recomputed: float = 0.0
+    """The part of forward that is computed twice, 0 to 1."""
+    tried: Tried | None = None
+    why_untried: str | None = None
+    edits: tuple[tuple[SourceEdit, ...], ...] = field(default=(), repr=False)
+    """Ways to make it in the source, the likeliest first; each is still to be proved."""
+
+    @property
+    def saved(self) -> int:
+        """Measured where it was tried, else predicted."""
+        if self.tried is None:
+            return self.predicted
+        return self.tried.saved if self.tried.proved else 0
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """Some of the changes at once."""
+
+    changes: tuple[int, ...]
+    """Positions in ``MemoryReport.changes``."""
+    predicted: int
+    """Bytes of the step at its peak, as the timeline says."""
+    tried: Tried | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryReport:
-    """One recorded step."""
+    """One recorded step. Ticks count its operations: the first one of forward is 1."""
 
     torch_version: str
     command: tuple[str, ...]
@@ -195,8 +302,10 @@ class MemoryReport:
     peak: Peak | None
     kept: tuple[KeptStorage, ...]
     """Largest first."""
-    lines: tuple[LineTotal, ...]
+    by_line: tuple[LineTotal, ...]
     """Largest first; activations at the peak."""
+    by_module: tuple[ModuleTotal, ...]
+    """In the order of their first calls."""
     timeline: tuple[LiveBytes, ...]
     places: tuple[Location, ...]
     gradients: tuple[GradientLife, ...]
@@ -209,6 +318,10 @@ class MemoryReport:
     peak_kept: int = 0
     """The most bytes that saves alone kept alive at a time."""
     trial: Trial | None = None
+    changes: tuple[Change, ...] = ()
+    """What would lower the peak, the most first."""
+    curve: tuple[CurvePoint, ...] = ()
+    """Changes taken together, each step with a lower peak than the one before."""
     ended_early: str | None = None
     """Why recording stopped before the wanted backward, where it did."""
 
@@ -216,7 +329,7 @@ class MemoryReport:
     def bytes_by_line(self) -> dict[tuple[str, int], int]:
         """Bytes that each line ``(path, line)`` keeps for backward at the peak, largest first."""
         found: dict[tuple[str, int], int] = {}
-        for line in self.lines:
+        for line in self.by_line:
             key = ("", 0) if line.place is None else (line.place.path, line.place.line)
             found[key] = found.get(key, 0) + line.bytes
         return dict(sorted(found.items(), key=lambda item: -item[1]))

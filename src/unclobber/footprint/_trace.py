@@ -29,6 +29,30 @@ class Storage:
 
 
 @dataclass(slots=True)
+class ModuleCall:
+    """One run of a module's ``forward``."""
+
+    number: int
+    path: str
+    """From the module that was called first; empty for that one itself."""
+    kind: str
+    """The name of its class."""
+    tree: int
+    """Which first module it belongs to, in the order of their calls."""
+    parent: int | None
+    begin: int
+    """The tick before its first operation."""
+    end: int | None = None
+    stack: Stack = ()
+    again: bool = False
+    """During backward: a checkpoint computes it again."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.path} ({self.kind})" if self.path else self.kind
+
+
+@dataclass(slots=True)
 class PackedSave:
     """One call of the pack hook."""
 
@@ -36,6 +60,8 @@ class PackedSave:
     tick: int
     stack: Stack
     module: str | None
+    call: int | None
+    """The module call that made it."""
     shape: tuple[int, ...]
     dtype: str
     sequence: int
@@ -56,6 +82,7 @@ class Operation:
     overload: str
     stack: Stack
     module: str | None
+    call: int | None
     backward: bool
     reads: tuple[int, ...]
     writes: tuple[int, ...]
@@ -67,6 +94,30 @@ class Operation:
     """The torch function whose result this operation's is, as the program called it."""
     asked: bool = True
     """Whether the program's call asked for in-place; else a write is the library's own affair."""
+    seconds: float = 0.0
+    """Wall time of the kernel."""
+    outer: int | None = None
+    """The torch function that the program called, in ``Trace.functions``."""
+    kernel: Any = None
+    """What computes it, of forward alone."""
+    arguments: Any = None
+    """Its arguments with an `Operand` for each tensor, of forward alone."""
+    results: tuple[Operand, ...] = ()
+
+
+@dataclass(slots=True)
+class FunctionCall:
+    """One outermost call of a torch function."""
+
+    name: str
+    tensors: tuple[Value, ...]
+    """Of its arguments, in their order."""
+    result: int | None = None
+    """The storage of what it returned, where that is one tensor."""
+
+
+Value = tuple[int, int, tuple[int, ...], tuple[int, ...]]
+"""A tensor told from others on the same storage: storage, offset, shape and strides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +134,11 @@ class Operand:
     leaf: bool
     """A leaf that needs a gradient: torch allows no write to it."""
     requires_grad: bool
+    offset: int = 0
+
+    @property
+    def value(self) -> Value:
+        return self.storage, self.offset, self.shape, self.strides
 
 
 @dataclass(slots=True)
@@ -92,9 +148,13 @@ class Trace:
     storages: list[Storage] = field(default_factory=list)
     saves: list[PackedSave] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
+    calls: list[ModuleCall] = field(default_factory=list)
+    functions: list[FunctionCall] = field(default_factory=list)
     tick: int = 0
     began: int = 0
     """First tick of the recorded step."""
+    forward_began: int | None = None
+    """The tick before the step's first operation of a module, or on what needs a gradient."""
     backward_began: int | None = None
     backwards: int = 0
     ended_early: str | None = None
@@ -104,3 +164,10 @@ class Trace:
     """Where asked for: the values that backward began from, then the gradients of the leaves."""
     roots: int = 0
     """How many of the results are values that backward began from."""
+    buffers: list[Any] = field(default_factory=list)
+    """Where asked for: the buffers of the modules at the end."""
+
+    @property
+    def start(self) -> int:
+        """The tick before the first one of forward; all before it made the model and its data."""
+        return self.began if self.forward_began is None else max(self.began, self.forward_began)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from importlib import resources
 from typing import Any
 
 from ..model.text import listing, plural, shape, size, times
 from ..parsing import text_of
+from . import _modules
 from ._chart import Chart, Lives, chart, lives
 from ._facts import KeptStorage, LineTotal, MemoryReport
+from ._savings_text import measured, outcome
 from ._words import short
 
 _AROUND = 2
@@ -49,6 +52,13 @@ class SourceFile:
     lines: tuple[SourceLine, ...]
 
 
+def in_a_frame(report: MemoryReport) -> str:
+    """The page inside another one, as a notebook shows it."""
+    page = escape(to_html(report), quote=True)
+    style = "width:100%;height:640px;border:0"
+    return f'<iframe srcdoc="{page}" style="{style}" title="Memory of one step"></iframe>'
+
+
 def to_html(report: MemoryReport) -> str:
     """The whole page."""
     import jinja2
@@ -61,9 +71,13 @@ def to_html(report: MemoryReport) -> str:
     context: dict[str, Any] = {
         "report": report,
         "files": _files(report),
-        "unplaced": [line for line in report.lines if line.place is None],
+        "modules": _modules.rows(report.by_module),
+        "kept": sum(one.own for one in report.by_module),
+        "unplaced": [line for line in report.by_line if line.place is None],
         "chart": drawn,
         "lives": alive,
+        "outcome": outcome,
+        "measured": measured,
         "useful": [one for one in report.candidates if one.peak_drop > 0],
     }
     return environment.from_string(template).render(context)
@@ -71,10 +85,10 @@ def to_html(report: MemoryReport) -> str:
 
 def _files(report: MemoryReport) -> list[SourceFile]:
     by_path: dict[str, dict[int, int]] = {}
-    for position, line in enumerate(report.lines):
+    for position, line in enumerate(report.by_line):
         if line.place is not None:
             by_path.setdefault(line.place.path, {})[line.place.line] = position
-    most = max((line.bytes for line in report.lines), default=0)
+    most = max((line.bytes for line in report.by_line), default=0)
     files = [_file(path, marked, report, most) for path, marked in by_path.items()]
     return sorted(files, key=lambda one: -one.bytes)
 
@@ -99,7 +113,7 @@ def _file(path: str, marked: dict[int, int], report: MemoryReport, most: int) ->
         if position is None:
             shown.append(SourceLine(number, content))
             continue
-        line = report.lines[position]
+        line = report.by_line[position]
         shown.append(
             SourceLine(
                 number=number,
@@ -111,7 +125,7 @@ def _file(path: str, marked: dict[int, int], report: MemoryReport, most: int) ->
                 line=position,
             )
         )
-    total = sum(report.lines[position].bytes for position in marked.values())
+    total = sum(report.by_line[position].bytes for position in marked.values())
     return SourceFile(path, path.replace("\\", "/").rpartition("/")[2], total, tuple(shown))
 
 

@@ -6,6 +6,7 @@ A run is recorded whole (every operation, every storage, every save) and interpr
 """
 
 from ._facts import (
+    Change,
     GradientLife,
     InPlaceCandidate,
     InPlaceUse,
@@ -13,11 +14,15 @@ from ._facts import (
     LineTotal,
     LiveBytes,
     MemoryReport,
+    ModuleTotal,
     Peak,
+    SourceEdit,
 )
-from .runs import record
+from .runs import memory, one_step
+from .shown import StepMemory
 
 __all__ = [
+    "Change",
     "GradientLife",
     "InPlaceCandidate",
     "InPlaceUse",
@@ -25,10 +30,14 @@ __all__ = [
     "LineTotal",
     "LiveBytes",
     "MemoryReport",
+    "ModuleTotal",
     "Peak",
+    "SourceEdit",
+    "StepMemory",
     "html",
     "json",
-    "record",
+    "memory",
+    "one_step",
     "recorder",
     "runs",
     "text",

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 
 from ..derivatives import by_node, why
-from . import _inplace, _places
+from . import _inplace, _modules, _places
 from ._facts import GradientLife, KeptStorage, LineTotal, LiveBytes, Location, MemoryReport, Peak, Role
 from ._timeline import LASTING, BytesOverTime, end_of, timeline
 from ._trace import PackedSave, Storage, Trace
@@ -31,12 +31,13 @@ def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) ->
         fake=fake,
         step=step,
         backward=trace.backwards > 0,
-        operations=trace.tick - trace.began,
-        backward_began=began,
-        ended=trace.tick,
+        operations=trace.tick - trace.start,
+        backward_began=began - trace.start,
+        ended=trace.tick - trace.start,
         peak=_peak(line, peak, trace, kept, places, began),
         kept=kept,
-        lines=_lines(kept),
+        by_line=_lines(kept),
+        by_module=_modules.totals(trace, peak),
         timeline=moments,
         places=tuple(places),
         gradients=tuple(_gradients(trace, began)),
@@ -68,8 +69,8 @@ def _kept_one(storage: Storage, saves: list[PackedSave], trace: Trace, peak: int
         roles=tuple(_role(save) for save in saves),
         made_at=_places.place(storage.stack) if storage.made and storage.stack else None,
         made_by=_plain(storage.operation) if storage.made else storage.name,
-        since=max(min(save.tick for save in saves), storage.born),
-        until=max(end_of(save, trace) for save in saves),
+        since=max(min(save.tick for save in saves), storage.born) - trace.start,
+        until=max(end_of(save, trace) for save in saves) - trace.start,
         needed=any(save.needed is not None for save in saves),
         at_peak=any(save.tick <= peak <= end_of(save, trace) for save in saves),
     )
@@ -80,7 +81,7 @@ def _role(save: PackedSave) -> Role:
     reason = None
     if rule is not None and save.node is not None and save.role is not None:
         needed = None if save.edges is None else rule.needed(save.edges)
-        reason = why(save.node, save.role, needed)
+        reason = why(save.node, save.role, needed, cite=False)
     return Role(
         operation=rule.operation if rule is not None else save.node,
         role=save.role,
@@ -127,7 +128,7 @@ def _moment(line: BytesOverTime, tick: int, trace: Trace, places: dict[Location,
     if 0 < tick <= len(trace.operations):
         place = _places.place(trace.operations[tick - 1].stack)
     return LiveBytes(
-        tick,
+        tick - trace.start,
         line.kept[at],
         line.other[at],
         line.gradients[at],
@@ -138,19 +139,15 @@ def _moment(line: BytesOverTime, tick: int, trace: Trace, places: dict[Location,
 
 
 def _shown(line: BytesOverTime, peak: int) -> list[int]:
-    """Some hundred ticks from the first activation on: the highest of each span, the last, the peak."""
+    """Some hundred ticks: that before forward, the highest of each span, the last, the peak."""
     totals = line.totals
     count = len(totals)
-    # Making the model and its data is no part of the step.
-    begin = next((at for at, total in enumerate(totals) if total > line.lasting[at]), 0)
-    span = max(1, -(-(count - begin) // _POINTS))
+    span = max(1, -(-count // _POINTS))
     ticks = {
         line.first + max(range(start, min(start + span, count)), key=totals.__getitem__)
-        for start in range(begin, count, span)
+        for start in range(0, count, span)
     }
-    return sorted(
-        ticks | {line.first + max(begin - 1, 0), line.first + count - 1, max(peak, line.first + begin)}
-    )
+    return sorted(ticks | {line.first, line.first + count - 1, peak})
 
 
 def _peak(
@@ -178,7 +175,7 @@ def _gradients(trace: Trace, began: int) -> Iterable[GradientLife]:
                 bytes=storage.bytes,
                 place=_places.place(storage.stack),
                 operation=_plain(storage.operation),
-                born=storage.born,
-                freed=storage.died,
+                born=storage.born - trace.start,
+                freed=None if storage.died is None else storage.died - trace.start,
                 leaf=(storage.name or "a leaf") if storage.kind == "gradient" else None,
             )

@@ -1,0 +1,145 @@
+"""By module: what each keeps for backward at the peak, with and without the modules inside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ._facts import ModuleTotal
+from ._timeline import end_of
+from ._trace import ModuleCall, PackedSave, Trace
+
+OUTSIDE = "outside of any module"
+
+
+@dataclass(frozen=True)
+class ModuleRow:
+    """One line of the table: a module, or modules that differ by their numbers alone."""
+
+    label: str
+    """Its path below the row that it is indented under, with its class."""
+    depth: int
+    calls: int
+    bytes: int
+    own: int
+
+
+def totals(trace: Trace, peak: int) -> tuple[ModuleTotal, ...]:
+    """Every module that ran, in the order of its first call; what ran in none comes last.
+
+    A storage is charged to the module that saved it first, and to all around that one.
+    """
+    own: dict[tuple[int, str] | None, int] = {}
+    whole: dict[tuple[int, str], int] = {}
+    for save in _first_saves(trace, peak):
+        size = trace.storages[save.storage].bytes
+        chain = _chain(trace, save.call)
+        key = chain[0] if chain else None
+        own[key] = own.get(key, 0) + size
+        for above in chain:
+            whole[above] = whole.get(above, 0) + size
+    found: dict[tuple[int, str], ModuleTotal] = {}
+    calls: dict[tuple[int, str], int] = {}
+    step = [call for call in trace.calls if not call.again and (call.end is None or call.end >= trace.start)]
+    for call in step:
+        key = _key(call)
+        calls[key] = calls.get(key, 0) + 1
+    for call in step:
+        key = _key(call)
+        if key not in found:
+            found[key] = ModuleTotal(
+                call.path, call.kind, call.tree, calls[key], whole.get(key, 0), own.get(key, 0)
+            )
+    rest = own.get(None, 0)
+    outside = (ModuleTotal("", OUTSIDE, -1, 0, rest, rest),) if rest and found else ()
+    return (*found.values(), *outside)
+
+
+def _key(call: ModuleCall) -> tuple[int, str]:
+    return call.tree, call.path
+
+
+def _chain(trace: Trace, number: int | None) -> list[tuple[int, str]]:
+    """The module of a call and those around it, innermost first, each once."""
+    chain: dict[tuple[int, str], None] = {}
+    while number is not None:
+        call = trace.calls[number]
+        chain.setdefault(_key(call))
+        number = call.parent
+    return list(chain)
+
+
+def _first_saves(trace: Trace, peak: int) -> Iterable[PackedSave]:
+    """The first save of each activation that is kept at the peak."""
+    first: dict[int, PackedSave] = {}
+    alive: set[int] = set()
+    for save in trace.saves:
+        if trace.storages[save.storage].kind == "activation" and end_of(save, trace) >= trace.began:
+            first.setdefault(save.storage, save)
+            if save.tick <= peak <= end_of(save, trace):
+                alive.add(save.storage)
+    return [save for number, save in first.items() if number in alive]
+
+
+# --- as a table --------------------------------------------------------------------------------------
+def rows(modules: Iterable[ModuleTotal], least: float = 0.01) -> list[ModuleRow]:
+    """The tree of modules, those that differ by their numbers alone in one row (``h.*``).
+
+    Args:
+        modules: Of a report.
+        least: Rows that keep less than this part of the whole are left out.
+    """
+    merged: dict[tuple[int, str], list[ModuleTotal]] = {}
+    for one in modules:
+        merged.setdefault((one.tree, pattern(one.path)), []).append(one)
+    total = sum(one.own for group in merged.values() for one in group)
+    kept = {
+        key: group
+        for key, group in merged.items()
+        if sum(one.bytes for one in group) > least * total or not total
+    }
+    found: list[ModuleRow] = []
+
+    def below(above: tuple[int, str] | None, depth: int) -> None:
+        children = [key for key in kept if _above(key, kept) == above and key != above]
+        children.sort(key=lambda key: -sum(one.bytes for one in kept[key]))
+        for key in children:
+            group = kept[key]
+            prefix = "" if above is None or not above[1] else f"{above[1]}."
+            kinds = " or ".join(dict.fromkeys(one.kind for one in group))
+            path = key[1].removeprefix(prefix)
+            found.append(
+                ModuleRow(
+                    label=f"{path} ({kinds})" if path else kinds,
+                    depth=depth,
+                    calls=sum(one.calls for one in group),
+                    bytes=sum(one.bytes for one in group),
+                    own=sum(one.own for one in group),
+                )
+            )
+            below(key, depth + 1)
+
+    below(None, 0)
+    return found
+
+
+def pattern(path: str) -> str:
+    """A path with a star for each number.
+
+    Example:
+        >>> pattern("h.0.mlp"), pattern("conv1"), pattern("")
+        ('h.*.mlp', 'conv1', '')
+    """
+    return re.sub(r"(?<![^.])\d+(?![^.])", "*", path)
+
+
+def _above(key: tuple[int, str], known: Iterable[tuple[int, str]]) -> tuple[int, str] | None:
+    """The nearest module above that has a row."""
+    tree, path = key
+    there = set(known)
+    while path:
+        path = path.rpartition(".")[0]
+        if (tree, path) in there:
+            return tree, path
+    return None

@@ -1,0 +1,117 @@
+"""What would save memory, as text."""
+
+from __future__ import annotations
+
+import textwrap
+
+from ..model.text import listing, plural, size, times
+from ._facts import Change, CurvePoint, MemoryReport, Tried
+from ._words import short
+
+
+def savings(report: MemoryReport, width: int) -> str:
+    """The changes, the most first, and the curve."""
+    rows = ["What would save memory"]
+    if not report.changes:
+        rows += _wrapped("Nothing that is looked for would lower the peak by more than 1 %.", width)
+        return "\n".join(rows)
+    written: set[str] = set()
+    for number, change in enumerate(report.changes, 1):
+        rows += _change(number, change, width, spelled=change.write in written)
+        written.add(change.write)
+    if not any(change.tried for change in report.changes):
+        rows += _wrapped(
+            "Predicted from the recording; --try runs the program with each and compares.", width
+        )
+    if report.curve:
+        rows += ["", *curve(report, width)]
+    return "\n".join(rows)
+
+
+def _change(number: int, change: Change, width: int, *, spelled: bool) -> list[str]:
+    where = f"{short(change.place)}: " if change.place is not None else ""
+    inside = f" in {listing(change.modules, limit=1)}" if change.modules else ""
+    rows = _wrapped(f"{number}. {where}{change.title} ({times(change.times)}{inside})", width, hang=5)
+    if not spelled:
+        rows += _wrapped(f"write {change.write}", width, left=5)
+    rows += _wrapped(outcome(change), width, left=5)
+    return rows
+
+
+def outcome(change: Change) -> str:
+    """What was predicted, and what was measured."""
+    said = f"predicted {size(change.predicted)} off the peak"
+    if change.recomputed:
+        said += f", {100 * change.recomputed:.0f} % of forward computed twice"
+    if change.tried is None:
+        return said + (f"; not tried: {change.why_untried}" if change.why_untried else "")
+    return f"{said}; {measured(change.tried)}"
+
+
+def measured(tried: Tried) -> str:
+    """What another run has shown."""
+    if tried.error is not None:
+        return f"tried, and it failed: {tried.error}"
+    percent = 100 * tried.saved / tried.peak_before if tried.peak_before else 0.0
+    text = (
+        f"measured {size(tried.saved)} off: {size(tried.peak_before)} to {size(tried.peak_after)}, "
+        f"{percent:.0f} %, time {seconds(tried.seconds_before)} to {seconds(tried.seconds_after)}; "
+        f"{equality(tried)}"
+    )
+    return text if tried.proved else f"NOT PROVED, {text}"
+
+
+def equality(tried: Tried) -> str:
+    """How its gradients compare."""
+    if not tried.equal_loss:
+        return "the loss is another one"
+    if tried.changed_gradients:
+        return f"{tried.changed_gradients} of {plural(tried.gradients, 'gradient')} changed"
+    if tried.changed_buffers:
+        return f"{plural(tried.changed_buffers, 'buffer')} changed, such as running statistics updated twice"
+    if tried.rounded_gradients:
+        largest = f"{tried.largest_difference:.0e} of the largest element"
+        return f"{plural(tried.gradients, 'gradient')} equal within {largest}"
+    return f"{plural(tried.gradients, 'gradient')} equal to the bit"
+
+
+def seconds(value: float) -> str:
+    """A time in the unit that reads well.
+
+    Example:
+        >>> seconds(0.0123), seconds(2.5)
+        ('12.3 ms', '2.50 s')
+    """
+    return f"{1000 * value:.1f} ms" if value < 1 else f"{value:.2f} s"
+
+
+def curve(report: MemoryReport, width: int) -> list[str]:
+    """A row for each step, from the program as it is."""
+    rows = ["Peak against time, step by step" if report.curve[0].tried else "Peak, step by step (predicted)"]
+    first = report.curve[0].tried
+    peak = report.peak
+    assert peak is not None
+    before = first.peak_before if first is not None else peak.moment.step
+    rows.append(_point(before, before, None if first is None else first.seconds_before, "as it is"))
+    for point in report.curve:
+        what = " and ".join(f"{at + 1}" for at in point.changes)
+        rows.append(
+            _point(before, _peak(point), point.tried.seconds_after if point.tried else None, f"with {what}")
+        )
+    return [row for text in rows for row in textwrap.wrap(text, width, drop_whitespace=False)]
+
+
+def _peak(point: CurvePoint) -> int:
+    return point.predicted if point.tried is None else point.tried.peak_after
+
+
+def _point(before: int, after: int, time: float | None, what: str) -> str:
+    drop = f"{100 * (after - before) / before:+.0f} %" if before and after != before else ""
+    return f"  {size(after):>10}  {drop:>6}  {'' if time is None else seconds(time):>9}  {what}"
+
+
+def _wrapped(text: str, width: int, left: int = 2, hang: int | None = None) -> list[str]:
+    after = left if hang is None else hang
+    return textwrap.wrap(
+        text, width, initial_indent=" " * left, subsequent_indent=" " * after, break_long_words=False
+    )

@@ -1,0 +1,206 @@
+"""Run the program again with changes in it; compare loss, gradients, buffers, peak and time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode
+
+from ...torch_internals.engine import EngineCall, engine
+from .._facts import Tried
+from .._timeline import timeline
+from .._trace import Trace
+from .._trial import InPlaceMode, difference, rounding
+from ..recorder import EnoughError, MemoryRecorder
+from ._checkpoints import Checkpointer
+from ._options import Option
+from ._substitute import FormulaMode
+
+_TIMED = 2
+"""Runs whose time is taken; the quicker one counts."""
+
+
+class Attempts:
+    """Runs of one program.
+
+    Args:
+        run: Runs it and says why it failed, None where it didn't.
+        restore: Puts the world back as it was before the first run.
+        before: The recording of the program as it is, with its results.
+        step: The backward at whose end each run stops.
+    """
+
+    def __init__(
+        self, run: Callable[[], str | None], restore: Callable[[], None], before: Trace, step: int
+    ) -> None:
+        self._run = run
+        self._restore = restore
+        self._before = before
+        self._step = step
+        self.peak_before = step_peak(before)
+        self.seconds_before = self._seconds(())
+
+    def run(self, options: Sequence[Option]) -> Tried:
+        """One recorded run with these changes, and some that are timed."""
+        recorder = MemoryRecorder(self._step, keep_results=True)
+        failure = self._perform(options, recorder)
+        after = recorder.trace
+        if failure is None and len(after.results) != len(self._before.results):
+            failure = "it has other gradients than before"
+        if failure is not None:
+            return Tried(self.peak_before, 0, self.seconds_before, 0.0, False, 0, 0, 0, 0.0, error=failure)
+        return self._compared(after, self._seconds(options))
+
+    def _perform(self, options: Sequence[Option], recorder: MemoryRecorder | StepClock) -> str | None:
+        self._restore()
+        formulas = [formula for option in options for formula in option.formulas]
+        keys = [key for option in options for key in option.in_place]
+        modes: list[TorchFunctionMode] = []
+        if formulas:
+            modes.append(FormulaMode(formulas, recorder if isinstance(recorder, MemoryRecorder) else None))
+        if keys:
+            modes.append(InPlaceMode(keys, recorder))
+        checkpointer = Checkpointer((module for option in options for module in option.modules), modes)
+        recorder.learned = checkpointer.learned
+        with ExitStack() as stack:
+            stack.callback(checkpointer.restore)
+            stack.enter_context(recorder)
+            for mode in modes:
+                stack.enter_context(mode)
+            return self._run()
+
+    def _seconds(self, options: Sequence[Option]) -> float:
+        taken = []
+        for _ in range(_TIMED):
+            clock = StepClock(self._step)
+            if self._perform(options, clock) is None:
+                taken.append(clock.seconds)
+        return min(taken, default=0.0)
+
+    def _compared(self, after: Trace, seconds: float) -> Tried:
+        before = self._before
+        pairs = list(zip(before.results, after.results, strict=True))
+        losses, gradients = pairs[: before.roots], pairs[before.roots :]
+        differences = [difference(a, b) for a, b in gradients]
+        rounded = sum(0 < d <= rounding(a) for d, (a, _) in zip(differences, gradients, strict=True))
+        return Tried(
+            peak_before=self.peak_before,
+            peak_after=step_peak(after),
+            seconds_before=self.seconds_before,
+            seconds_after=seconds,
+            equal_loss=all(difference(a, b) <= rounding(a) for a, b in losses),
+            gradients=len(gradients),
+            rounded_gradients=rounded,
+            changed_gradients=sum(d > 0 for d in differences) - rounded,
+            largest_difference=max(differences, default=0.0),
+            changed_buffers=_changed(before.buffers, after.buffers),
+        )
+
+
+def _changed(before: Sequence[Tensor], after: Sequence[Tensor]) -> int:
+    if len(before) != len(after):
+        return abs(len(before) - len(after))
+    return sum(difference(a, b) > rounding(a) for a, b in zip(before, after, strict=True))
+
+
+def step_peak(trace: Trace) -> int:
+    """Bytes of the step alone, at their highest."""
+    line = timeline(trace)
+    return max((a - b for a, b in zip(line.totals, line.lasting, strict=True)), default=0)
+
+
+class StepClock:
+    """Takes the time of the ``step``-th forward and backward, and ends the program there.
+
+    It is processor time of all threads, which other programs on the machine don't change; on a GPU, time on
+    the clock.
+
+    Args:
+        step: As for ``MemoryRecorder``.
+    """
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+        self._begun: float | None = None
+        self._entered = 0.0
+        self._depth = 0
+        self._backwards = 0
+        self._names: dict[int, str] = {}
+        self._modules: list[str] = []
+        self._handles: list[Any] = []
+        self._trees = 0
+        self.learned: Callable[[torch.nn.Module, int], None] | None = None
+        self.seconds = 0.0
+
+    @property
+    def module(self) -> str | None:
+        """The module whose ``forward`` runs now, as a ``MemoryRecorder`` names it."""
+        return self._modules[-1] if self._modules else None
+
+    def __enter__(self) -> StepClock:
+        self._handles = [
+            register_module_forward_pre_hook(self._module_begins),
+            register_module_forward_hook(self._module_ends, always_call=True),
+        ]
+        engine.subscribe(self)
+        self._entered = _now()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+        engine.unsubscribe(self)
+
+    def _module_begins(self, module: torch.nn.Module, _: Any) -> None:
+        if id(module) not in self._names:
+            for path, one in module.named_modules():
+                self._names[id(one)] = f"{path} ({type(one).__name__})" if path else type(one).__name__
+            if self.learned is not None:
+                self.learned(module, self._trees)
+            self._trees += 1
+        self._modules.append(self._names[id(module)])
+        if self._begun is None:
+            self._begun = _now()
+
+    def _module_ends(self, *_: Any) -> None:
+        if self._modules:
+            self._modules.pop()
+
+    def begin(self, call: EngineCall) -> bool:
+        """A backward begins; whether it is no part of another one."""
+        self._depth += 1
+        return self._depth == 1
+
+    def end(self, outermost: bool, call: EngineCall) -> None:
+        """A backward has ended."""
+        self._depth -= 1
+        if not outermost or not call.done:
+            return
+        now = _now()
+        self._backwards += 1
+        if self._backwards == self._step:
+            self.seconds = now - (self._entered if self._begun is None else self._begun)
+            raise EnoughError
+        self._begun = now
+
+
+def _now() -> float:
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+        return time.perf_counter()
+    return time.process_time()
+
+
+def together(options: Iterable[Option]) -> list[Option]:
+    """Those that can be had at once; a later one gives way."""
+    chosen: list[Option] = []
+    for option in options:
+        if option.runs and not any(option.excludes(other) for other in chosen):
+            chosen.append(option)
+    return chosen

@@ -1,0 +1,200 @@
+"""Modules that are computed again in backward, instead of keeping what they save.
+
+A module's saved tensors end with its forward and come back, all at once, when its backward begins:
+the peak sinks by what was kept meanwhile, and the module's forward is paid once more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
+
+from .._modules import pattern
+from .._timeline import end_of
+from .._trace import ModuleCall, Operation, PackedSave, Trace
+from ._regions import VIEWS, operands
+
+Named = tuple[int, str]
+"""Tree and path of a module."""
+Span = tuple[int, int, int, int]
+"""Storage, first tick, last tick, bytes."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Modules that are checkpointed together."""
+
+    pattern: str
+    kind: str
+    modules: tuple[Named, ...]
+    calls: tuple[ModuleCall, ...]
+    every: int = 1
+    """2 where every other one is taken."""
+
+    @property
+    def title(self) -> str:
+        which = self.pattern or self.kind
+        if self.every > 1:
+            return f"every other {which} ({self.kind})"
+        return f"{which} ({self.kind})" if self.pattern else which
+
+
+def groups(trace: Trace) -> list[Group]:
+    """Modules of one name, numbers apart: all of them, and every other one where there are some."""
+    found: dict[tuple[int, str, str], list[ModuleCall]] = {}
+    for call in trace.calls:
+        if not call.again and call.parent is not None and call.begin >= trace.start and call.end is not None:
+            found.setdefault((call.tree, pattern(call.path), call.kind), []).append(call)
+    every = []
+    for (_, name, kind), calls in found.items():
+        modules = tuple(dict.fromkeys((call.tree, call.path) for call in calls))
+        every.append(Group(name, kind, modules, tuple(calls)))
+        if len(modules) > 3:
+            half = modules[::2]
+            chosen = tuple(call for call in calls if (call.tree, call.path) in half)
+            every.append(Group(name, kind, half, chosen, every=2))
+    return every
+
+
+class SecondForward:
+    """What the recording says of computing modules again.
+
+    Args:
+        trace: The recording.
+        fake: Without values: work is estimated from shapes, since no kernel took any time.
+    """
+
+    def __init__(self, trace: Trace, *, fake: bool) -> None:
+        self._trace = trace
+        self._saves: dict[int, list[PackedSave]] = {}
+        for save in trace.saves:
+            self._saves.setdefault(save.storage, []).append(save)
+        self._last_read: dict[int, int] = {}
+        """By storage, in forward."""
+        for one in trace.operations:
+            if not one.backward:
+                self._last_read.update((number, one.tick) for number in one.reads)
+        self._work = [arithmetic(one) if fake else one.seconds for one in trace.operations]
+        forward = [one.tick for one in trace.operations if not one.backward and one.tick > trace.start]
+        self._whole = sum(self._work[tick - 1] for tick in forward)
+
+    def of(self, calls: Iterable[ModuleCall]) -> tuple[list[Span], float]:
+        """Which bytes would not be alive when, and what part of forward's work is done again."""
+        found: list[Span] = []
+        again = 0.0
+        for call in calls:
+            assert call.end is not None
+            again += sum(self._work[call.begin : call.end])
+            inside = self._trace.operations[call.begin : call.end]
+            made = {number for one in inside for number in one.makes}
+            window = self._backward_of(
+                call, {number for one in inside for number in (*one.makes, *one.reads)}
+            )
+            if window is not None:
+                found += self._gone(call, made, window)
+                found += self._held({number for one in inside for number in one.reads} - made, window)
+        return found, again / self._whole if self._whole else 0.0
+
+    def _backward_of(self, call: ModuleCall, numbers: Iterable[int]) -> int | None:
+        """The tick before the first one at which backward reads what the module saved."""
+        assert call.end is not None
+        begun = [
+            save.needed
+            for number in numbers
+            for save in self._saves.get(number, ())
+            if save.needed is not None and call.begin <= save.tick <= call.end
+        ]
+        return min(begun) - 1 if begun else None
+
+    def _gone(self, call: ModuleCall, made: Iterable[int], window: int) -> Iterable[Span]:
+        """What the module alone keeps, from its end until its backward."""
+        assert call.end is not None
+        for number in made:
+            storage, saves = self._trace.storages[number], self._saves.get(number, ())
+            own = all(call.begin <= save.tick <= call.end for save in saves)
+            last = max((end_of(save, self._trace) for save in saves), default=0)
+            held = storage.died is None or storage.died > max(last, call.end)
+            if own and not held and self._last_read.get(number, 0) <= call.end < window:
+                yield number, call.end + 1, min(window, last), storage.bytes
+
+    def _held(self, came_in: Iterable[int], window: int) -> Iterable[Span]:
+        """What came in and died before: it has to stay until the second forward."""
+        for number in came_in:
+            storage = self._trace.storages[number]
+            if storage.kind == "activation" and storage.died is not None and storage.died < window:
+                yield number, storage.died + 1, window, -storage.bytes
+
+
+def arithmetic(operation: Operation) -> float:
+    """An estimate of an operation's work from shapes: multiplications for products, elements for the rest."""
+    tensors = operands(operation)
+    made = max((prod(one.shape) for one in operation.results), default=0)
+    if operation.name in ("mm", "bmm") and len(tensors) == 2:
+        return 2.0 * made * tensors[0].shape[-1]
+    if operation.name in ("addmm", "baddbmm") and len(tensors) == 3:
+        return 2.0 * made * tensors[1].shape[-1]
+    if operation.name == "convolution" and len(tensors) > 1:
+        return 2.0 * made * prod(tensors[1].shape[1:])
+    if "scaled_dot_product" in operation.name and len(tensors) > 1:
+        return 4.0 * made * tensors[1].shape[-2]
+    return 0.0 if operation.name in VIEWS else 8.0 * made
+
+
+class Checkpointer:
+    """Makes modules checkpoint themselves while a program runs; give ``learned`` to a recorder.
+
+    Args:
+        modules: Which.
+        modes: Function modes to run the second forward under. ``Tensor.backward`` is a function that a mode
+            sees, and nothing inside of what it sees goes through it again.
+    """
+
+    def __init__(self, modules: Iterable[Named], modes: Sequence[TorchFunctionMode] = ()) -> None:
+        self._wanted = frozenset(modules)
+        self._modes = tuple(modes)
+        self._changed: list[torch.nn.Module] = []
+        self.wrapped = 0
+
+    def learned(self, root: torch.nn.Module, tree: int) -> None:
+        """A first module is about to run: prepare those below it."""
+        for path, module in root.named_modules():
+            if path and (tree, path) in self._wanted and "forward" not in vars(module):
+                module.forward = functools.partial(self._checkpointed, module.forward)
+                self._changed.append(module)
+                self.wrapped += 1
+
+    def restore(self) -> None:
+        for module in self._changed:
+            vars(module).pop("forward", None)
+        self._changed.clear()
+
+    def _checkpointed(self, forward: Any, *args: Any, **kwargs: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return forward(*args, **kwargs)
+        return checkpoint(forward, *args, use_reentrant=False, context_fn=self._contexts, **kwargs)
+
+    def _contexts(self) -> tuple[Any, Any]:
+        return contextlib.nullcontext(), _EnteredAgain(self._modes)
+
+
+class _EnteredAgain:
+    """Enters modes when it is entered."""
+
+    def __init__(self, modes: Sequence[TorchFunctionMode]) -> None:
+        self._modes = modes
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> None:
+        for mode in self._modes:
+            self._stack.enter_context(mode)
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)

@@ -1,0 +1,220 @@
+"""Changes as edits of the source that wrote the formula out, or that calls the module."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, permutations
+
+from ...model import Site
+from ...parsing import text_of
+from ...source import Stack, sites
+from .. import _places
+from .._facts import SourceEdit
+from .._trace import ModuleCall, Trace
+from ._formulas import Formula
+
+_MOST = 12
+"""Ways to name the inputs that are proposed: which is right is found by running."""
+
+
+def of_formula(formula: Formula) -> tuple[tuple[SourceEdit, ...], ...]:
+    """Each way to write torch's function for a formula, the likeliest first; none where none is seen."""
+    places = [_site(one.stack) for one in formula.parts[0].operations]
+    known = [place for place in places if place is not None]
+    if len(known) < len(places) or len({(one.path, one.function) for one in known}) != 1:
+        return ()
+    source = _Source.of(known[0].path)
+    if source is None or "torch" not in source.modules:
+        return ()
+    result = source.expression(known[-1])
+    if result is None:
+        return ()
+    inside = [node for one in known if (node := source.expression(one)) is not None]
+    dead = source.only_for(inside, result)
+    gone = {name for statement in dead for name in _targets(statement)}
+    names = [name for name in source.names([result, *dead]) if name not in gone]
+    call = formula.call.replace("F.", "torch.nn.functional.")
+    ways = permutations(names, len(formula.takes))
+    return tuple(
+        (source.replaced(result, call.format(*chosen)), *(source.removed(statement) for statement in dead))
+        for chosen in islice(ways, _MOST)
+    )
+
+
+def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> tuple[tuple[SourceEdit, ...], ...]:
+    """``checkpoint(block, x)`` for ``block(x)``, where each call of the place is to be checkpointed."""
+    numbers = {call.number for call in calls}
+    edits: dict[tuple[object, ...], SourceEdit] = {}
+    for key, call in {_places.key(call.stack): call for call in calls}.items():
+        here = [one.number for one in trace.calls if not one.again and _places.key(one.stack) == key]
+        place = _site(call.stack)
+        # A container of torch's stands at the same place: what calls the module is torch's own code.
+        if place is None or not set(here) <= numbers:
+            return ()
+        source = _Source.of(place.path)
+        node = None if source is None else source.expression(place)
+        if source is None or not isinstance(node, ast.Call) or "torch" not in source.modules:
+            return ()
+        parts = [source.text_at(one) for one in (node.func, *node.args)]
+        parts += [source.text_at(one.value) if one.arg is None else "" for one in node.keywords]
+        named = [f"{one.arg}={source.text_at(one.value)}" for one in node.keywords if one.arg is not None]
+        given = [*filter(None, parts), *named, "use_reentrant=False"]
+        if any(one.arg is None for one in node.keywords):
+            return ()
+        edits[key] = source.replaced(node, f"torch.utils.checkpoint.checkpoint({', '.join(given)})")
+    return (tuple(edits.values()),) if edits else ()
+
+
+def _site(stack: Stack) -> Site | None:
+    spot = _places.innermost(stack)
+    return None if spot is None else sites.resolve(spot)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """One file, parsed."""
+
+    path: str
+    lines: Sequence[str]
+    tree: ast.Module
+
+    @classmethod
+    def of(cls, path: str) -> _Source | None:
+        found = text_of(path)
+        if found is None:
+            return None
+        try:
+            return cls(path, found.lines, ast.parse("".join(_ended(found.lines))))
+        except SyntaxError:
+            return None
+
+    @property
+    def modules(self) -> set[str]:
+        """Names that imports bind at the top."""
+        found: set[str] = set()
+        for node in self.tree.body:
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                found.update((one.asname or one.name).partition(".")[0] for one in node.names)
+        return found
+
+    def expression(self, place: Site) -> ast.expr | None:
+        """The node that a site stands for."""
+        wanted = (place.line, place.column, place.end_line, place.end_column)
+        return next(
+            (
+                node
+                for node in ast.walk(self.tree)
+                if isinstance(node, ast.expr) and self._extent(node) == wanted
+            ),
+            None,
+        )
+
+    def names(self, nodes: Iterable[ast.AST]) -> list[str]:
+        """Variables that are read, ``self.weight`` in one; no modules and no functions."""
+        found: dict[str, None] = {}
+        for node in nodes:
+            called = {id(one.func) for one in ast.walk(node) if isinstance(one, ast.Call)}
+            for text in _read(node, called):
+                if text.partition(".")[0] not in self.modules:
+                    found.setdefault(text)
+        return list(found)
+
+    def only_for(self, inside: Sequence[ast.expr], result: ast.expr) -> list[ast.Assign]:
+        """The statements before the result that do nothing but for it."""
+        body = self._body_of(result)
+        ours = {id(node) for node in inside}
+        dead: list[ast.Assign] = []
+        for statement in reversed(body):
+            holds = any(id(node) in ours for node in ast.walk(statement))
+            if not holds or not _targets(statement) or any(node is result for node in ast.walk(statement)):
+                continue
+            reads = [name for other in body if other not in dead for name in self._reads(other, result)]
+            if isinstance(statement, ast.Assign) and not set(_targets(statement)) & set(reads):
+                dead.append(statement)
+        return dead
+
+    def _reads(self, statement: ast.stmt, but: ast.expr) -> Iterator[str]:
+        """Names that a statement reads outside of one expression."""
+        skipped = {id(node) for node in ast.walk(but)}
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in skipped:
+                yield node.id
+
+    def _body_of(self, wanted: ast.expr) -> list[ast.stmt]:
+        """The statements of the block that holds an expression."""
+        for node in ast.walk(self.tree):
+            for field in ("body", "orelse", "finalbody"):
+                block = getattr(node, field, None)
+                if isinstance(block, list) and any(one is wanted for s in block for one in _of_statement(s)):
+                    return block
+        return []
+
+    def replaced(self, node: ast.expr, text: str) -> SourceEdit:
+        return SourceEdit(self.path, *self._extent(node), text)
+
+    def removed(self, statement: ast.stmt) -> SourceEdit:
+        return SourceEdit(
+            self.path, statement.lineno, 1, (statement.end_lineno or statement.lineno) + 1, 1, ""
+        )
+
+    def text_at(self, node: ast.expr) -> str:
+        line, column, end_line, end_column = self._extent(node)
+        if line == end_line:
+            return self.lines[line - 1][column - 1 : end_column - 1]
+        middle = self.lines[line : end_line - 1]
+        return "\n".join(
+            part.rstrip("\n")
+            for part in (
+                self.lines[line - 1][column - 1 :],
+                *middle,
+                self.lines[end_line - 1][: end_column - 1],
+            )
+        )
+
+    def _extent(self, node: ast.expr) -> tuple[int, int, int, int]:
+        end_line, end = node.end_lineno or node.lineno, node.end_col_offset or 0
+        return node.lineno, self._column(node.lineno, node.col_offset), end_line, self._column(end_line, end)
+
+    def _column(self, line: int, offset: int) -> int:
+        """1-based and in characters, for an offset in UTF-8."""
+        return len(self.lines[line - 1].encode()[:offset].decode(errors="replace")) + 1
+
+
+def _ended(lines: Sequence[str]) -> Iterator[str]:
+    return (line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+
+def _of_statement(statement: ast.stmt) -> Iterator[ast.AST]:
+    """The expressions of a statement itself, not those of the blocks inside it."""
+    todo: list[ast.AST] = [statement]
+    while todo:
+        node = todo.pop()
+        yield node
+        todo += [one for one in ast.iter_child_nodes(node) if not isinstance(one, ast.stmt)]
+
+
+def _targets(statement: ast.stmt) -> list[str]:
+    """The plain names that an assignment binds; none where it binds anything else."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return [one.id for one in targets if isinstance(one, ast.Name)] if len(targets) == 1 else []
+
+
+def _read(node: ast.AST, called: set[int]) -> Iterator[str]:
+    if isinstance(node, (ast.Name, ast.Attribute)) and id(node) not in called:
+        base: ast.AST = node
+        while isinstance(base, ast.Attribute):
+            base = base.value
+        if isinstance(base, ast.Name):
+            if isinstance(node.ctx, ast.Load):
+                yield ast.unparse(node)
+            return
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        yield from _read(node.func.value, called)  # x of x.mean()
+        for one in (*node.args, *(keyword.value for keyword in node.keywords)):
+            yield from _read(one, called)
+        return
+    for child in ast.iter_child_nodes(node):
+        if id(child) not in called:
+            yield from _read(child, called)

@@ -1,0 +1,176 @@
+"""Formulas that the program writes out and torch has in one piece, found in the recorded forward."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _places
+from .._trace import Trace
+from . import _fused
+from ._regions import POINTWISE, PRODUCTS, REDUCTIONS, TELLING, VIEWS, Flow, Part
+from ._replay import Replay
+
+Site = tuple[tuple[object, ...], str]
+"""A place in the source and the torch function that is called there."""
+
+_SOFTMAX = ("_softmax", "_safe_softmax")
+
+
+@dataclass(frozen=True)
+class Formula:
+    """Calls at fixed places whose result another call gives."""
+
+    sites: tuple[Site, ...]
+    """In the order of a run; the last one gives the result."""
+    takes: tuple[tuple[int, int], ...]
+    """For each input of the new call: at which of the sites it comes in, and as which tensor there."""
+    new: Callable[..., Tensor]
+    name: str
+    call: str
+    parts: tuple[Part, ...]
+    """Where it was recorded, once for each run."""
+
+    @property
+    def stack(self) -> Any:
+        return self.parts[0].operations[-1].stack
+
+    def freed(self, trace: Trace) -> set[int]:
+        """The storages that nobody would keep any more: results of the calls between."""
+        found = {
+            number
+            for part in self.parts
+            for operation in part.operations
+            for number in operation.makes
+            if number != part.result.storage
+        }
+        return found & {save.storage for save in trace.saves}
+
+
+def formulas(trace: Trace) -> list[Formula]:
+    """All of them, largest first; no operation belongs to two."""
+    flow = Flow(trace)
+    known: dict[tuple[object, ...], _fused.Fused | None] = {}
+    by_key: dict[tuple[object, ...], list[Part]] = {}
+    runs = Counter(
+        (_places.key(flow.operations[inside[0]].stack), trace.functions[number].name)
+        for number, inside in flow.by_call.items()
+    )
+    kept = {save.storage for save in trace.saves}
+    for part in _candidates(flow):
+        inside = {n for one in part.operations for n in one.makes if n != part.result.storage}
+        if not inside & kept or len(set(part.sites)) != len(part.sites):
+            continue
+        key = part.key
+        if key not in known:
+            known[key] = _match(part)
+        if known[key] is not None:
+            by_key.setdefault(key, []).append(part)
+    found = []
+    for key, parts in by_key.items():
+        match = known[key]
+        if match is not None and len(parts) == runs[parts[0].sites[-1]]:
+            formula = _formula(match, parts)
+            if formula is not None:
+                found.append(formula)
+    found.sort(key=lambda one: -len(one.parts[0].operations))
+    return _apart(found)
+
+
+def _candidates(flow: Flow) -> Iterator[Part]:
+    simple = POINTWISE | REDUCTIONS | VIEWS
+    for at, operation in enumerate(flow.operations):
+        if operation.name in simple and operation.output is not None:
+            for part in flow.parts(at, allowed=simple, most_inputs=1):
+                if any(one.name in TELLING for one in part.operations):
+                    yield part
+        if operation.name in _SOFTMAX and (last := _product_after(flow, at)) is not None:
+            for part in flow.parts(last, allowed=simple | PRODUCTS, most_inputs=3):
+                if sum(one.name in PRODUCTS for one in part.operations) == 2:
+                    yield part
+
+
+def _product_after(flow: Flow, softmax: int) -> int | None:
+    """The last operation of the call that multiplies with the weights."""
+    for at in range(softmax + 1, min(softmax + 12, len(flow.operations))):
+        if flow.operations[at].name in PRODUCTS:
+            outer = flow.operations[at].outer
+            assert outer is not None
+            return flow.by_call[outer][-1]
+    return None
+
+
+def _match(part: Part) -> _fused.Fused | None:
+    try:
+        replay = Replay(part)
+    except ValueError:
+        return None
+    return _fused.matching(replay)
+
+
+def _formula(match: _fused.Fused, parts: list[Part]) -> Formula | None:
+    part = parts[0]
+    takes = []
+    for at in match.inputs:
+        value = part.inputs[at].value
+        where = next(
+            ((n, call.tensors.index(value)) for n, call in enumerate(part.calls) if value in call.tensors),
+            None,
+        )
+        if where is None:
+            return None
+        takes.append(where)
+    return Formula(part.sites, tuple(takes), match.function, match.name, match.call, tuple(parts))
+
+
+def _apart(found: Iterable[Formula]) -> list[Formula]:
+    taken: set[int] = set()
+    chosen = []
+    for formula in found:
+        ticks = {one.tick for part in formula.parts for one in part.operations}
+        if not ticks & taken:
+            taken |= ticks
+            chosen.append(formula)
+    return chosen
+
+
+# --- masks -------------------------------------------------------------------------------------------
+def float_masks(trace: Trace) -> list[Formula]:
+    """Calls of dropout that keep their mask as numbers, as torch does on the CPU."""
+    kept = {save.storage for save in trace.saves}
+    flow = Flow(trace)
+    groups: dict[Site, list[Part]] = {}
+    for number, inside in flow.by_call.items():
+        call = trace.functions[number]
+        members = tuple(flow.operations[at] for at in inside)
+        drawn = {n for one in members if one.name == "bernoulli_" for n in one.writes}
+        wide = drawn & kept
+        if call.name != "dropout" or not wide or not call.tensors:
+            continue
+        first = members[0].operands or tuple(op for one in members for op in one.operands)
+        part = Part(members, first[:1], (), (call,))
+        groups.setdefault(part.sites[0], []).append(part)
+    return [
+        Formula(
+            (site,),
+            ((0, 0),),
+            _dropout,
+            "native_dropout",
+            "torch.native_dropout({0}, p, True)[0]",
+            tuple(parts),
+        )
+        for site, parts in groups.items()
+    ]
+
+
+def _dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, **other: Any) -> Tensor:
+    """What ``F.dropout`` computes, with a mask of one byte an element."""
+    if not other.get("train", training) or inplace:
+        return torch.nn.functional.dropout(x, p, other.get("train", training), inplace)
+    result: Tensor = torch.native_dropout(x, p, True)[0]
+    return result

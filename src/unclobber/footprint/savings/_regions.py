@@ -1,0 +1,305 @@
+"""Parts of the recorded forward that compute one tensor from few: where a written-out formula can hide.
+
+From each operation the search goes back against the flow. An operation is taken in while its results
+are read by nothing outside of the part, so what lies inside could be replaced as a whole. Each cut at
+which few activations come in is a part to compare with what torch has in one piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...torch_internals import compat
+from .. import _places
+from .._trace import FunctionCall, Operand, Operation, Trace, Value
+
+_MOST = 30
+"""Operations of a part."""
+
+POINTWISE = frozenset(
+    [
+        "abs",
+        "add",
+        "addcdiv",
+        "addcmul",
+        "clamp",
+        "clamp_max",
+        "clamp_min",
+        "cos",
+        "cosh",
+        "cube",
+        "div",
+        "elu",
+        "erf",
+        "erfc",
+        "exp",
+        "exp2",
+        "expm1",
+        "hardsigmoid",
+        "hardswish",
+        "hardtanh",
+        "leaky_relu",
+        "lerp",
+        "log",
+        "log10",
+        "log1p",
+        "log2",
+        "maximum",
+        "minimum",
+        "mul",
+        "neg",
+        "pow",
+        "reciprocal",
+        "relu",
+        "rsqrt",
+        "rsub",
+        "sigmoid",
+        "sign",
+        "silu",
+        "sin",
+        "sinh",
+        "softplus",
+        "sqrt",
+        "square",
+        "sub",
+        "tan",
+        "tanh",
+        "where",
+        "masked_fill",
+        "gelu",
+        "logaddexp",
+        "threshold",
+        "sigmoid_",
+        "log_sigmoid_forward",
+        "rsub",
+        "true_divide",
+    ]
+)
+REDUCTIONS = frozenset(
+    [
+        "_softmax",
+        "_log_softmax",
+        "_safe_softmax",
+        "amax",
+        "logsumexp",
+        "mean",
+        "sum",
+        "std",
+        "var",
+        "var_mean",
+        "linalg_vector_norm",
+        "norm",
+        "max",
+    ]
+)
+VIEWS = frozenset(
+    [
+        "_unsafe_view",
+        "_reshape_alias",
+        "alias",
+        "clone",
+        "contiguous",
+        "detach",
+        "expand",
+        "permute",
+        "reshape",
+        "slice",
+        "squeeze",
+        "t",
+        "transpose",
+        "unsqueeze",
+        "view",
+        "select",
+        "_to_copy",
+        "lift_fresh",
+        "ones_like",
+        "zeros_like",
+        "scalar_tensor",
+        "full",
+        "full_like",
+    ]
+)
+PRODUCTS = frozenset({"bmm", "mm", "matmul"})
+TELLING = frozenset(
+    [
+        "erf",
+        "exp",
+        "log",
+        "log_softmax",
+        "_log_softmax",
+        "pow",
+        "rsqrt",
+        "sigmoid",
+        "_softmax",
+        "sqrt",
+        "tanh",
+        "std",
+        "var",
+        "var_mean",
+    ]
+)
+"""At least one of these is in every formula that torch has in one piece."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Operations from a few values to one."""
+
+    operations: tuple[Operation, ...]
+    """In the order in which they ran; the last one gives the result."""
+    activations: tuple[Operand, ...]
+    """What comes in and was computed."""
+    others: tuple[Operand, ...]
+    """What comes in else: parameters, masks."""
+    calls: tuple[FunctionCall, ...]
+    """The torch functions that the program called, in order."""
+
+    @property
+    def result(self) -> Operand:
+        output = self.operations[-1].output
+        assert output is not None
+        return output
+
+    @property
+    def inputs(self) -> tuple[Operand, ...]:
+        return (*self.activations, *self.others)
+
+    @property
+    def sites(self) -> tuple[tuple[tuple[object, ...], str], ...]:
+        """Where each call stands in the source, with the function's name."""
+        first: dict[int, Operation] = {}
+        for operation in self.operations:
+            assert operation.outer is not None
+            first.setdefault(operation.outer, operation)
+        keys = [_places.key(operation.stack) for operation in first.values()]
+        return tuple((key, call.name) for key, call in zip(keys, self.calls, strict=True))
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """The same for every run of the same source on operands of the same sort."""
+        return (
+            self.sites,
+            tuple(operation.name for operation in self.operations),
+            tuple(len(one.shape) for one in self.inputs),
+        )
+
+
+class Flow:
+    """Who made and who reads each value of the recorded forward."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.operations = [
+            one
+            for one in trace.operations
+            if not one.backward and one.tick > trace.start and one.outer is not None
+        ]
+        self.position = {one.tick: at for at, one in enumerate(self.operations)}
+        self.by_call: dict[int, list[int]] = {}
+        self._maker: dict[tuple[int, Value], int] = {}
+        """By reading position and value: the operation that made it."""
+        self._readers: dict[int, list[int]] = {}
+        self._writers: dict[int, list[int]] = {}
+        latest: dict[Value, int] = {}
+        for at, one in enumerate(self.operations):
+            assert one.outer is not None
+            self.by_call.setdefault(one.outer, []).append(at)
+            for operand in operands(one):
+                if operand.value in latest:
+                    self._maker[at, operand.value] = latest[operand.value]
+            for number in one.reads:
+                self._readers.setdefault(number, []).append(at)
+            for number in one.writes:
+                self._writers.setdefault(number, []).append(at)
+            for result in one.results:
+                latest[result.value] = at
+        forward = [one for one in trace.operations if not one.backward and one.tick > trace.start]
+        self._uncalled = {number for one in forward if one.outer is None for number in one.reads}
+
+    def maker(self, at: int, operand: Operand) -> int | None:
+        """The operation that made what another one reads."""
+        return self._maker.get((at, operand.value))
+
+    def read_only_by(self, at: int, region: set[int]) -> bool:
+        """Whether only the region reads in forward what an operation made, or else after its end."""
+        last = max(region)
+        result = self.operations[last].output
+        for number in self.operations[at].makes:
+            if number in self._uncalled:
+                return False
+            # The result may be another view of what an operation before it made.
+            end = last if result is not None and result.storage == number else len(self.operations)
+            others = [reader for reader in self._readers.get(number, ()) if reader not in region]
+            if any(reader != at and reader < end for reader in others):
+                return False
+        return True
+
+    def parts(self, last: int, *, allowed: frozenset[str], most_inputs: int) -> Iterator[Part]:
+        """Every cut behind an operation with at most so many activations coming in, smallest first."""
+        region = {last}
+        while len(region) <= _MOST:
+            incoming = self._incoming(region)
+            part = self._part(region, incoming, most_inputs)
+            if part is not None:
+                yield part
+            makers = [
+                maker
+                for at, operand in incoming
+                if (maker := self.maker(at, operand)) is not None and self._may_join(maker, region, allowed)
+            ]
+            if not makers:
+                return
+            region.add(max(makers))
+
+    def _may_join(self, at: int, region: set[int], allowed: frozenset[str]) -> bool:
+        one = self.operations[at]
+        return one.name in allowed and not one.writes and self.read_only_by(at, region)
+
+    def _incoming(self, region: set[int]) -> list[tuple[int, Operand]]:
+        found = []
+        for at in sorted(region):
+            for operand in operands(self.operations[at]):
+                if self.maker(at, operand) not in region:
+                    found.append((at, operand))
+        return found
+
+    def _part(self, region: set[int], incoming: list[tuple[int, Operand]], most: int) -> Part | None:
+        values: dict[Value, Operand] = {}
+        for _, operand in incoming:
+            values.setdefault(operand.value, operand)
+        activations = tuple(one for one in values.values() if self._computed(one))
+        others = tuple(one for one in values.values() if not self._computed(one))
+        inside = [self.operations[at] for at in sorted(region)]
+        numbers = list(dict.fromkeys(one.outer for one in inside if one.outer is not None))
+        whole = all(set(self.by_call[number]) <= region for number in numbers)
+        last = inside[-1]
+        if not (0 < len(activations) <= most and whole and len(inside) > 1 and last.output is not None):
+            return None
+        if not self._steady(region):
+            return None
+        calls = tuple(self.trace.functions[number] for number in numbers)
+        if calls[-1].result != last.output.storage:
+            return None
+        return Part(tuple(inside), activations, others, calls)
+
+    def _steady(self, region: set[int]) -> bool:
+        """Whether each value that is read stays the same: nobody writes it, none is detached."""
+        differentiable: dict[Value, bool] = {}
+        first, last = min(region), max(region)
+        for at in region:
+            for operand in operands(self.operations[at]):
+                known = differentiable.setdefault(operand.value, operand.requires_grad)
+                written = any(first < one < last for one in self._writers.get(operand.storage, ()))
+                if known != operand.requires_grad or written:
+                    return False
+        return True
+
+    def _computed(self, operand: Operand) -> bool:
+        storage = self.trace.storages[operand.storage]
+        return storage.kind == "activation" or (storage.kind == "input" and operand.requires_grad)
+
+
+def operands(operation: Operation) -> list[Operand]:
+    """The tensors that an operation reads, in the order of its arguments."""
+    return [leaf for leaf in compat.tree_leaves(operation.arguments) if isinstance(leaf, Operand)]

@@ -1,0 +1,134 @@
+"""Compute a recorded part again, in double precision on numbers of our own, and compare functions with it.
+
+What two functions compute is told from what they return and from their gradients on random numbers: no
+shape of the source, no name of a class is looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...torch_internals import compat
+from .._trace import Operand
+from ._regions import Part
+
+_TOLERANCE = 1e-8
+"""Relative; what double precision leaves of thirty operations is far below."""
+_LARGEST = 2**21
+"""Elements of an input that is still computed with as it is."""
+
+
+class Replay:
+    """One part, ready to be computed on small tensors.
+
+    Args:
+        part: What was recorded.
+    Raises:
+        ValueError: it can't be computed again on numbers of our own.
+    """
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        generator = torch.Generator().manual_seed(7)
+        for small in (True, False):
+            sizes = _sizes(part, small=small)
+            try:
+                self.inputs = [_numbers(one, sizes, generator) for one in part.inputs]
+                self.value = self(*self.inputs)
+                self.seed = torch.randn(self.value.shape, generator=generator, dtype=torch.float64)
+                self.gradients = gradients(self.value, self.inputs, self.seed)
+                return
+            except (RuntimeError, TypeError, IndexError, ValueError):
+                continue
+        raise ValueError("the part has sizes that can't be made small")
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        known: dict[Any, Tensor] = {
+            operand.value: tensor for operand, tensor in zip(self.part.inputs, inputs, strict=True)
+        }
+        out: Any = None
+        for operation in self.part.operations:
+            args, kwargs = compat.tree_map(lambda leaf: _given(leaf, known), operation.arguments)
+            out = operation.kernel(*args, **kwargs)
+            outputs = [leaf for leaf in compat.tree_leaves(out) if isinstance(leaf, Tensor)]
+            known.update(zip((result.value for result in operation.results), outputs, strict=True))
+        if not isinstance(out, Tensor) or out.dtype != torch.float64:
+            raise ValueError("the part has no single result")
+        return out
+
+    def same(self, function: Callable[..., Tensor], chosen: Sequence[int]) -> bool:
+        """Whether a function of some of the inputs gives the same value and the same gradients for all."""
+        with contextlib.suppress(RuntimeError, TypeError, ValueError, IndexError):
+            value = function(*(self.inputs[at] for at in chosen))
+            if not _close(value, self.value):
+                return False
+            found = gradients(value, self.inputs, self.seed)
+            return all(_close(a, b) for a, b in zip(found, self.gradients, strict=True))
+        return False
+
+    @property
+    def constants(self) -> list[float]:
+        """The numbers that stand in the part."""
+        found = []
+        for operation in self.part.operations:
+            leaves = compat.tree_leaves(operation.arguments)
+            found += [float(leaf) for leaf in leaves if type(leaf) in (int, float)]
+        return list(dict.fromkeys(found))
+
+
+def gradients(value: Tensor, inputs: Sequence[Tensor], seed: Tensor) -> list[Tensor]:
+    """Of each input that is a floating-point tensor; zeros where none flows."""
+    wanted = [one for one in inputs if one.requires_grad]
+    found = torch.autograd.grad(value, wanted, seed, allow_unused=True)
+    return [torch.zeros_like(a) if b is None else b for a, b in zip(wanted, found, strict=True)]
+
+
+def _close(a: Tensor, b: Tensor) -> bool:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    scale = max(float(b.detach().abs().nan_to_num(posinf=0, neginf=0).max()), 1e-3) if b.numel() else 1.0
+    return bool(torch.allclose(a, b, rtol=_TOLERANCE, atol=_TOLERANCE * scale, equal_nan=True))
+
+
+def _given(leaf: Any, known: dict[Any, Tensor]) -> Any:
+    if isinstance(leaf, Operand):
+        if leaf.value not in known:
+            raise ValueError("the part reads what it doesn't know")
+        return known[leaf.value]
+    if isinstance(leaf, torch.dtype) and leaf.is_floating_point:
+        return torch.float64
+    return torch.device("cpu") if isinstance(leaf, torch.device) else leaf
+
+
+def _sizes(part: Part, *, small: bool) -> dict[int, int]:
+    """For each size of an input a smaller one; other sizes stay others."""
+    sizes = sorted({size for one in part.inputs for size in one.shape})
+    largest = max(_elements(one.shape) for one in part.inputs)
+    if not small and largest > _LARGEST:
+        raise ValueError("too large to be computed with")
+    if not small:
+        return {size: size for size in sizes}
+    fresh = iter(range(5, 5 + 2 * len(sizes), 2))
+    return {size: size if size < 5 else next(fresh) for size in sizes}
+
+
+def _elements(shape: Sequence[int]) -> int:
+    count = 1
+    for size in shape:
+        count *= size
+    return count
+
+
+def _numbers(one: Operand, sizes: dict[int, int], generator: torch.Generator) -> Tensor:
+    shape = [sizes[size] for size in one.shape]
+    if one.dtype == "torch.bool":
+        mask = torch.rand(shape, generator=generator) < 0.3
+        return mask & mask.cumsum(-1).ne(shape[-1]) if shape else mask
+    if not one.dtype.startswith(("torch.float", "torch.bfloat", "torch.double", "torch.half")):
+        raise ValueError("integers have no gradient")
+    return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()

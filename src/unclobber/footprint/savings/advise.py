@@ -1,0 +1,125 @@
+"""The changes in a report, tried or only predicted, and the curve of peak against time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from .._facts import Change, CurvePoint, MemoryReport, Tried
+from .._timeline import timeline
+from .._trace import Trace
+from ._attempts import Attempts, step_peak, together
+from ._options import Option, fall, options
+
+MOST_TOLD = 12
+MOST_TRIED = 8
+"""Changes that are run; each takes three runs of the program."""
+_STEPS = 5
+"""Of the curve."""
+
+
+def predicted(trace: Trace, report: MemoryReport) -> MemoryReport:
+    """The report with what the timeline says of each change."""
+    found = _worth_telling(options(trace, report))
+    return replace(report, changes=tuple(one.change for one in found), curve=_curve(trace, found, None))
+
+
+def tried(
+    trace: Trace,
+    report: MemoryReport,
+    run: Callable[[], str | None],
+    restore: Callable[[], None],
+    step: int,
+) -> MemoryReport:
+    """The report with each change run."""
+    found = _worth_telling(options(trace, report))
+    if not any(one.runs for one in found):
+        return replace(report, changes=tuple(one.change for one in found))
+    attempts = Attempts(run, restore, trace, step)
+    known: dict[tuple[int, ...], Tried] = {}
+    ran = 0
+    for at, option in enumerate(found):
+        if option.runs and ran < MOST_TRIED:
+            ran += 1
+            known[at,] = attempts.run([option])
+            found[at] = replace(option, change=replace(option.change, tried=known[at,]))
+        elif option.runs:
+            late = f"{MOST_TRIED} others come first"
+            found[at] = replace(option, change=replace(option.change, why_untried=late))
+    order = sorted(range(len(found)), key=lambda at: -found[at].change.saved)
+    found = [found[at] for at in order]
+    known = {(order.index(at),): result for (at,), result in known.items()}
+    curve = _curve(trace, found, attempts, known)
+    return replace(report, changes=tuple(one.change for one in found), curve=curve)
+
+
+def _worth_telling(found: Sequence[Option]) -> list[Option]:
+    """The largest, of checkpoints those alone that no other beats in both bytes and work."""
+    chosen: list[Option] = []
+    for option in found:
+        change = option.change
+        beaten = change.sort == "checkpoint" and any(
+            other.change.sort == "checkpoint"
+            and other.change.predicted >= change.predicted
+            and other.change.recomputed <= change.recomputed
+            for other in chosen
+        )
+        if not beaten:
+            chosen.append(option)
+    cheap = [one for one in chosen if one.change.sort != "checkpoint"]
+    again = [one for one in chosen if one.change.sort == "checkpoint"]
+    while len(again) > _STEPS:
+        # The one whose neighbour saves nearly as much tells least.
+        gaps = [a.change.predicted - b.change.predicted for a, b in pairwise(again)]
+        again.pop(gaps.index(min(gaps)) + 1)
+    return sorted(cheap[:MOST_TOLD] + again, key=lambda one: -one.change.predicted)
+
+
+def _curve(
+    trace: Trace,
+    found: Sequence[Option],
+    attempts: Attempts | None,
+    known: dict[tuple[int, ...], Tried] | None = None,
+) -> tuple[CurvePoint, ...]:
+    """From what costs no time to what costs some: up to five steps, each with a lower peak."""
+    known = dict(known or {})
+    line = timeline(trace)
+    peak = step_peak(trace)
+    free = [
+        at
+        for at, one in enumerate(found)
+        if one.runs and one.change.sort != "checkpoint" and _good(one.change)
+    ]
+    again = [at for at, one in enumerate(found) if one.change.sort == "checkpoint" and _good(one.change)]
+    again.sort(key=lambda at: found[at].change.recomputed)
+    sets = [tuple(free)] if free else []
+    sets += [(*free, at) for at in again]
+    points: list[CurvePoint] = []
+    for members in sets:
+        chosen = together([found[at] for at in members])
+        drop = fall(line, [span for one in chosen for span in one.spans])
+        measured = None
+        if attempts is not None:
+            measured = known.get(members) or attempts.run(chosen)
+            if not measured.proved or measured.saved <= 0:
+                continue
+        points.append(CurvePoint(members, peak - drop, measured))
+    return tuple(_falling(points)[:_STEPS])
+
+
+def _good(change: Change) -> bool:
+    return change.tried is None or (change.tried.proved and change.tried.saved > 0)
+
+
+def _falling(points: Sequence[CurvePoint]) -> list[CurvePoint]:
+    """Those with a lower peak than each before."""
+    found: list[CurvePoint] = []
+    for point in points:
+        if not found or _peak(point) < _peak(found[-1]):
+            found.append(point)
+    return found
+
+
+def _peak(point: CurvePoint) -> int:
+    return point.predicted if point.tried is None else point.tried.peak_after

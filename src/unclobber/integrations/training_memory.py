@@ -1,0 +1,47 @@
+"""The memory of one step of a training, for the trainers' callbacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from ..footprint import StepMemory, one_step
+from ..model import UnclobberError
+
+
+class ReportsMemory:
+    """What the callbacks for the different trainers share.
+
+    Args:
+        step: The step of the training to report, from 1; the second one has the optimizer's state already.
+    """
+
+    def __init__(self, step: int = 2) -> None:
+        if step < 1:
+            raise UnclobberError(f"step is {step}: steps are counted from 1")
+        self.step = step
+        self.report: StepMemory | None = None
+        """Where the memory of that step went; None until it has ended."""
+        self._recording: ExitStack | None = None
+        self._taken: Callable[[], StepMemory] | None = None
+        self._seen = 0
+
+    def _step_begins(self, model: Any) -> None:
+        self._seen += 1
+        if self._seen == self.step:
+            self._recording = ExitStack()
+            self._taken = self._recording.enter_context(one_step(model))
+
+    def _step_ends(self) -> None:
+        if self._recording is not None:
+            self._recording.close()
+            self._recording = None
+            if self._taken is not None:
+                self.report, self._taken = self._taken(), None
+
+    def _give_up(self) -> None:
+        """Training has ended or failed in the midst of the step: take everything out of torch again."""
+        if self._recording is not None:
+            self._recording.close()
+            self._recording = self._taken = None

@@ -1,0 +1,114 @@
+"""Edits that somebody else proposes, proved as a cure is: by the gradients of a run with them.
+
+What is compared is a program that is right already with one that is meant to compute the same; there is no
+finding, and the reference is the script as written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ._job import Job
+from ._proposal import AS_WRITTEN
+from .outcome import Proof
+from .project import Project
+from .proof import Runner
+
+Place = tuple[int, int, int, int, str]
+"""First line, first column, last line, the column after the last character (1-based), and the new text."""
+
+
+def edited(project: Project, edits: Mapping[str, Sequence[Place]]) -> dict[str, str] | None:
+    """Whole new texts of the files, by their real paths.
+
+    Args:
+        project: Says which files may be edited.
+        edits: By file; places may not overlap.
+    Returns:
+        None where a file isn't the project's, or two edits overlap.
+    """
+    texts = {}
+    for path, places in edits.items():
+        text = project.text(path)
+        if text is None:
+            return None
+        new = _with(text, places)
+        if new is None:
+            return None
+        texts[path] = new
+    return texts
+
+
+def _with(text: str, places: Sequence[Place]) -> str | None:
+    starts = [0]
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    last = len(text) + 1
+    for first, column, end_line, end_column, new in sorted(set(places), reverse=True):
+        begin = starts[first - 1] + column - 1
+        end = min(starts[min(end_line, len(starts)) - 1] + end_column - 1, len(text))
+        if end > last:
+            return None
+        text = f"{text[:begin]}{new}{text[end:]}"
+        last = begin
+    return text
+
+
+class Prover:
+    """Compares edits with the script as written.
+
+    Args:
+        script: Its path, from the working directory.
+        arguments: Its command line.
+        runner: The process that runs it.
+        until: The backward call at which loss and gradients are compared last. Later ones are not: an
+            optimizer makes much of a difference that is only rounding.
+    """
+
+    def __init__(self, script: str, arguments: tuple[str, ...], runner: Runner, until: int = 1) -> None:
+        self._script = script
+        self._arguments = arguments
+        self._runner = runner
+        self._until = until
+        self._file = runner.file("reference-of-edits")
+        self._reference = runner.run(self._job({}, "guard", record_to=self._file))
+
+    def prove(self, texts: Mapping[str, str]) -> Proof | str:
+        """Run the script with new texts of its files.
+
+        Returns:
+            The proof; else why there is none, as a clause.
+        """
+        reference = self._reference
+        if reference.backwards < self._until:
+            return (
+                f"the script as it is could not be run for comparison ({reference.error or reference.ending})"
+            )
+        ran = self._runner.run(self._job(texts, "watch", compare_with=self._file))
+        if ran.finding is not None or ran.ending not in ("finished", "stopped"):
+            return f"with it the script fails ({(ran.error or ran.ending).partition(chr(10))[0]})"
+        found = ran.comparison
+        if found is None or not found.same or not found.gradients:
+            return (found.why_not if found is not None else "") or "there are no gradients to compare"
+        return Proof(
+            reading=AS_WRITTEN,
+            backward=found.compared,
+            leaves=found.leaves,
+            largest_difference=found.largest_difference,
+            seconds=ran.seconds - reference.seconds,
+            cpu_seconds=ran.cpu_seconds - reference.cpu_seconds,
+            extra_bytes=ran.peak_bytes - reference.peak_bytes,
+            to_end=False,
+            why_not_to_end="what is compared is one step",
+        )
+
+    def _job(self, texts: Mapping[str, str], policy: str, **more: str) -> Job:
+        return Job(
+            self._script,
+            self._arguments,
+            overlay=dict(texts),
+            policy=policy,
+            stop_after=self._until,
+            compare_until=self._until,
+            **more,  # type: ignore[arg-type]
+        )

@@ -1,0 +1,153 @@
+"""What saves memory, as edits of the source: proposed from the recording, proved by running the script."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import sys
+import textwrap
+
+import pytest
+
+import unclobber
+from unclobber.cli import main
+from unclobber.repair.given import edited
+from unclobber.repair.project import Project
+
+_numbers = itertools.count()
+
+HEAD = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(16, 64), nn.Linear(64, 16)
+
+    def forward(self, x):
+BODY
+        return x + self.down(gate)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(4))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+def step():
+    Net()(torch.randn(32, 16)).square().mean().backward()
+
+"""
+ONE = "        h = self.up(x)\n        gate = h * torch.sigmoid(h)"
+TWO = "        h = self.up(x)\n        s = 1 / (1 + torch.exp(-h))\n        gate = h * s"
+READ_TWICE = f"{TWO}\n        self.last = s.shape"
+NESTED = "        gate = self.up(x) * torch.sigmoid(self.up(x))"
+
+
+@pytest.fixture
+def script(tmp_path):
+    def write(body, ending=""):
+        path = tmp_path / "train.py"
+        path.write_text(HEAD.replace("BODY", body) + ending)
+        return path
+
+    return write
+
+
+def changes(path):
+    spec = importlib.util.spec_from_file_location(f"train_{next(_numbers)}", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+        return unclobber.memory(module.step).changes
+    finally:
+        del sys.modules[spec.name]
+
+
+def applied(path, edits):
+    places = [(one.line, one.column, one.end_line, one.end_column, one.text) for one in edits]
+    return edited(Project(str(path.parent)), {str(path): places})[str(path)]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        pytest.param(ONE, "h = self.up(x)\ngate = torch.nn.functional.silu(h)", id="one expression"),
+        pytest.param(TWO, "h = self.up(x)\ngate = torch.nn.functional.silu(h)", id="a statement goes"),
+        pytest.param(
+            READ_TWICE,
+            "s = 1 / (1 + torch.exp(-h))\ngate = torch.nn.functional.silu(h)\nself.last = s.shape",
+            id="a statement stays that others read",
+        ),
+    ],
+)
+def test_a_formula(body, expected, script):
+    """The expression gives way to the call; statements that were only for it go, too."""
+    path = script(body)
+    (one,) = [change for change in changes(path) if change.sort == "formula"]
+    texts = [applied(path, way) for way in one.edits]
+    assert any(textwrap.indent(expected, " " * 8) in text for text in texts)
+    assert all("return x + self.down(gate)" in text for text in texts)
+
+
+def test_two_calls_are_two_values(script):
+    """A module that is called twice is no formula of one input."""
+    assert not [change for change in changes(script(NESTED)) if change.sort == "formula"]
+
+
+def test_a_checkpoint(script):
+    """The call of each block, and of nothing else."""
+    path = script(ONE)
+    blocks = [change for change in changes(path) if change.title.startswith("checkpoint blocks.*")]
+    (way,) = blocks[0].edits
+    assert "x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)" in applied(path, way)
+
+
+def test_edits_may_not_overlap(tmp_path):
+    """Two changes of one expression can't both be made."""
+    path = tmp_path / "a.py"
+    path.write_text("value = 1 + 2\n")
+    project = Project(str(tmp_path))
+    assert edited(project, {str(path): [(1, 9, 1, 14, "3"), (1, 1, 1, 6, "x")]}) == {str(path): "x = 3\n"}
+    assert edited(project, {str(path): [(1, 9, 1, 14, "3"), (1, 9, 1, 10, "2")]}) is None
+    assert edited(project, {"/no/such/file.py": [(1, 1, 1, 1, "x")]}) is None
+
+
+def test_the_command_writes_what_is_proved(script, capsys, monkeypatch):
+    """The script is rewritten; what it then needs is what was measured."""
+    path = script(TWO, "step()\n")
+    monkeypatch.chdir(path.parent)
+    assert main(["memory", "--apply", "--checkpoint", "--write", "train.py"]) == 0
+    out = capsys.readouterr().out
+    assert "+        gate = torch.nn.functional.silu(h)" in out
+    assert "proved: silu is written out as" in out
+    assert "written: train.py" in out
+    text = path.read_text()
+    assert "torch.exp" not in text
+    assert "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)" in text
+    assert not [change for change in changes(path) if change.sort == "formula"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--write", "x.py"], "go with --apply"),
+        (["--apply", "-m", "x"], "--apply edits a script"),
+        (["--apply", "--fake", "x.py"], "fake tensors have none"),
+    ],
+)
+def test_wrong_use_of_apply(arguments, words, capsys):
+    """Exit 2 before anything runs."""
+    assert main(["memory", *arguments]) == 2
+    assert words in capsys.readouterr().err

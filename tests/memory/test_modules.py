@@ -1,0 +1,117 @@
+"""What each module keeps, and the table of them."""
+
+from __future__ import annotations
+
+import torch
+from models import blocks, step
+from torch import nn
+
+import unclobber
+from unclobber.footprint import _modules
+from unclobber.footprint import text as texts
+
+
+def report():
+    return unclobber.memory(step, *blocks())
+
+
+def test_modules_add_up():
+    """What each keeps alone sums to what all lines keep; with its inside, to that of what is in it."""
+    found = report()
+    assert sum(one.own for one in found.by_module) == sum(line.bytes for line in found.by_line)
+    by_path = {one.path: one for one in found.by_module if one.tree == 0}
+    block = by_path["blocks.1"]
+    inside = [one for path, one in by_path.items() if path.startswith("blocks.1.")]
+    assert block.bytes == block.own + sum(one.own for one in inside)
+    assert by_path["blocks"].bytes == sum(by_path[f"blocks.{n}"].bytes for n in range(3))
+    assert by_path[""].bytes == sum(one.own for one in by_path.values())
+
+
+def test_what_a_layer_keeps():
+    """gelu's input and the next layer's, of 4 x 64 words by 256 each."""
+    by_path = {one.path: one for one in report().by_module}
+    assert by_path["blocks.0.down"].bytes == 4 * 64 * 256 * 4
+    assert by_path["blocks.0.down"].calls == 1
+
+
+def test_calls_are_counted():
+    """A module that is called three times has one row and three calls."""
+    layer = nn.Linear(5, 5)
+
+    def thrice(x):
+        layer(layer(layer(x))).sum().backward()
+
+    found = unclobber.memory(thrice, torch.ones(7, 5))
+    (one,) = found.by_module
+    assert (one.path, one.kind, one.calls) == ("", "Linear", 3)
+    assert one.own == sum(line.bytes for line in found.by_line) > 0
+
+
+def test_numbers_become_stars():
+    """Three blocks are one row, and theirs are below it."""
+    rows = _modules.rows(report().by_module)
+    labels = [row.label for row in rows]
+    assert labels[:3] == ["Blocks", "blocks (Sequential)", "* (Block)"]
+    (block,) = [row for row in rows if row.label == "* (Block)"]
+    assert (block.calls, block.depth) == (3, 2)
+    assert "down (Linear)" in labels
+
+
+def test_no_row_is_cut():
+    """However narrow the terminal, each word of a label and of a source line is there."""
+    found = report()
+    for width in (60, 80, 200):
+        text = texts.to_text(found, width)
+        assert "…" not in text
+        assert "native_layer_norm result2 ×3" in " ".join(text.split())
+        assert "functional.gelu(self.up(self.norm_2(x)))" in text.replace("\n", "").replace(" ", "")
+        assert max(map(len, text.splitlines())) <= width
+
+
+def test_no_formula_of_torchs_own():
+    """Reasons are words or Python, never the C++ of torch's table."""
+    reasons = [role.why for one in report().kept for role in one.roles if role.why]
+    assert reasons
+    assert not [reason for reason in reasons if "::" in reason or "torch formula" in reason or "?" in reason]
+
+
+def test_the_first_operation_of_forward_is_the_first():
+    """Making the model is no part of the step: an embedding is operation 1."""
+
+    def whole():
+        step(*blocks())
+
+    found = unclobber.memory(whole)
+    assert found.timeline[0].tick == 0
+    assert found.timeline[0].step == 0
+    assert found.timeline[1].place is not None
+    assert found.operations == found.ended == unclobber.memory(step, *blocks()).operations
+
+
+def test_gradients_are_put_back():
+    """Neither a new gradient stays nor an old one grows."""
+    model, data = blocks()
+    unclobber.memory(step, model, data)
+    assert {parameter.grad for parameter in model.parameters()} == {None}
+    step(model, data)
+    before = [parameter.grad.clone() for parameter in model.parameters()]
+    unclobber.memory(step, model, data)
+    assert all(torch.equal(a, b.grad) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def test_what_notebooks_and_rich_show():
+    """The page in a frame, its source escaped; the text on a console; the data."""
+    from io import StringIO
+
+    from rich.console import Console
+
+    found = report()
+    page = found._repr_html_()
+    assert page.startswith("<iframe srcdoc=")
+    assert page.count("<") == 2
+    assert "blocks (Sequential)" in page
+    stream = StringIO()
+    Console(file=stream, width=90).print(found)
+    assert "* (Block)" in stream.getvalue()
+    assert [one["path"] for one in found.to_dict()["by_module"]][:2] == ["", "words"]
+    assert "by module" in str(found)
