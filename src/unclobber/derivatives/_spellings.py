@@ -19,6 +19,8 @@ _OPERATORS: dict[str, tuple[str, ...]] = {
     "matmul": ("a @ b",),
     "neg": ("-a",),
     "abs": ("abs(a)",),
+    "__getitem__": ("a[i]",),
+    "__setitem__": ("a[i] = b",),
     "index": ("a[tensor]",),
     "index_put": ("a[tensor] = b",),
     "select": ("a[0]",),

@@ -78,6 +78,8 @@ class Variant:
     """The output shares the input's memory: writing one writes the other."""
     key: str = "Default"
     """The dispatch key that it holds for."""
+    when: str = ""
+    """Which arguments lead to it, where there are several: ```exponent` is a number``."""
 
     @property
     def may_overwrite(self) -> Literal["input", "output", "input and output", "neither"]:

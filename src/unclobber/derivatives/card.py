@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ._measured import MeasuredCall
 from ._variant import Derivative, Overwrite, Saved, Variant
 
 Style = Literal["title", "label", "yes", "no", "plain"]
 
 _LABEL = 11
+_VIEW = "the output is a view: a write to either is a write to both"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +27,22 @@ class StyledText:
 Line = tuple[StyledText, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class OperationRules:
-    """All that is known of one operation; ``str()`` is a card to read."""
+    """All that is known of one operation; shown as a card to read."""
 
     name: str
     variants: tuple[Variant, ...]
+    calls: tuple[MeasuredCall, ...]
+    """What was asked of small runs, where it has no derivative of its own."""
     parts: tuple[str, ...]
     """The operations that it runs on CPU tensors instead of one with a derivative of its own."""
+    keepers: tuple[tuple[str, tuple[str, ...]], ...]
+    """Those of ``parts`` that keep something, each with the roles of what it keeps."""
     spellings: tuple[str, ...]
     """How it is written in Python: ``torch.exp``, ``Tensor.exp_``, ``nn.ReLU``."""
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return card(self)
 
 
@@ -59,9 +65,13 @@ def card(one: OperationRules, width: int = 80) -> str:
 def lines(one: OperationRules, width: int = 80) -> list[Line]:
     """The card as lines of styled pieces, none longer than ``width`` where words allow."""
     found: list[Line] = []
-    if one.parts:
+    for call in one.calls:
+        found += [(), *_call(call, width)] if found else _call(call, width)
+    if one.calls:
+        found += _row("asked of", f"a run of {_calls(len(one.calls))} on CPU tensors", width)
+    elif one.parts:
         found.append((StyledText(one.name, "title"),))
-        found += _row("runs", f"{', '.join(one.parts)} (on CPU tensors; `unclobber rules` shows each)", width)
+        found += _parts(one, width)
     for variant in one.variants:
         if found:
             found.append(())
@@ -71,22 +81,64 @@ def lines(one: OperationRules, width: int = 80) -> list[Line]:
     return found
 
 
-def _variant(variant: Variant, width: int) -> list[Line]:
-    found = _title(variant, width)
-    keeps = [f"{saved.role}, {saved.when}" for saved in variant.saves]
-    for label, text in zip(("keeps", *[""] * len(keeps)), keeps or ["nothing"], strict=False):
-        found += _row(label, text, width)
-    for number, text in enumerate(_gradients(variant)):
-        found += _row("" if number else "gradient", text, width)
-    for number, one in enumerate(variant.overwrite):
+def _calls(count: int) -> str:
+    return "this call" if count == 1 else "these calls"
+
+
+def _parts(one: OperationRules, width: int) -> list[Line]:
+    """What a function keeps through the operations that it runs."""
+    found = _row("runs", f"{', '.join(one.parts)} (on CPU tensors, not each in every call)", width)
+    for number, (part, roles) in enumerate(one.keepers):
+        found += _row("" if number else "keeps", f"`{part}` keeps {', '.join(roles)}", width)
+    if not one.keepers:
+        found += _row("keeps", "nothing", width)
+        found += _row("overwrite", "its inputs and its results: yes", width)
+    elif len(one.keepers) < len(one.parts):
+        found += _row("", "the others keep nothing", width)
+    return found
+
+
+def _call(call: MeasuredCall, width: int) -> list[Line]:
+    title = f"{call.call}    # {call.when}" if call.when else call.call
+    body = _wrapped(title, width, indent="    ")
+    found: list[Line] = [(StyledText(text, "title"),) for text in body]
+    keeps = list(call.keeps)
+    if call.keeps_own:
+        own = "a tensor" if call.keeps_own == 1 else f"{call.keeps_own} tensors"
+        keeps.append(f"{own} of its own, which no program gets to see")
+    found += _row("keeps", ", ".join(keeps) or "nothing", width)
+    if call.runs:
+        found += _row("by", ", ".join(call.runs), width)
+    found += _overwrites(call.overwrite, width)
+    if call.view:
+        found += _row("", _VIEW, width)
+    return found
+
+
+def _overwrites(some: tuple[Overwrite, ...], width: int) -> list[Line]:
+    found: list[Line] = []
+    for number, one in enumerate(some):
         first = StyledText(("" if number else "  overwrite").ljust(_LABEL + 2), "label")
         style: Style = "yes" if one.allowed == "yes" else "no" if one.allowed == "no" else "plain"
         head = f"{one.name}: "
         body = _wrapped(_answer(one), width - _LABEL - 2 - len(head))
         found.append((first, StyledText(head), StyledText(body[0], style)))
         found += [(StyledText(" " * (_LABEL + 2 + len(head))), StyledText(rest, style)) for rest in body[1:]]
+    return found
+
+
+def _variant(variant: Variant, width: int) -> list[Line]:
+    found = _title(variant, width)
+    if variant.when:
+        found += _row("when", variant.when, width)
+    keeps = [f"{saved.role}, {saved.when}" for saved in variant.saves]
+    for label, text in zip(("keeps", *[""] * len(keeps)), keeps or ["nothing"], strict=False):
+        found += _row(label, text, width)
+    for number, text in enumerate(_gradients(variant)):
+        found += _row("" if number else "gradient", text, width)
+    found += _overwrites(variant.overwrite, width)
     if variant.view:
-        found += _row("", "the output is a view: a write to either is a write to both", width)
+        found += _row("", _VIEW, width)
     if variant.in_place is not None:
         kept = "; ".join(variant.in_place.keeps) or "nothing"
         found += _row("in place", f"{variant.in_place.name} keeps {kept}", width)
@@ -150,9 +202,27 @@ def to_dict(one: OperationRules) -> dict[str, Any]:
     return {
         "name": one.name,
         "runs": list(one.parts),
+        "keepers": {part: list(roles) for part, roles in one.keepers},
+        "calls": [_call_dict(call) for call in one.calls],
         "spellings": list(one.spellings),
         "variants": [_variant_dict(variant) for variant in one.variants],
     }
+
+
+def _call_dict(call: MeasuredCall) -> dict[str, Any]:
+    return {
+        "call": call.call,
+        "when": call.when,
+        "runs": list(call.runs),
+        "keeps": list(call.keeps),
+        "keeps_own": call.keeps_own,
+        "overwrite": [_overwrite_dict(one) for one in call.overwrite],
+        "view": call.view,
+    }
+
+
+def _overwrite_dict(one: Overwrite) -> dict[str, Any]:
+    return {"name": one.name, "output": one.output, "allowed": one.allowed, "reason": one.reason}
 
 
 def _variant_dict(variant: Variant) -> dict[str, Any]:
@@ -160,6 +230,7 @@ def _variant_dict(variant: Variant) -> dict[str, Any]:
         "schema": variant.schema,
         "node": variant.node,
         "key": variant.key,
+        "when": variant.when,
         "view": variant.view,
         "may_overwrite": variant.may_overwrite,
         "saves": [
@@ -178,10 +249,7 @@ def _variant_dict(variant: Variant) -> dict[str, Any]:
             {"of": list(one.of), "formula": one.formula, "torch_formula": one.torch_formula}
             for one in variant.gradients
         ],
-        "overwrite": [
-            {"name": one.name, "output": one.output, "allowed": one.allowed, "reason": one.reason}
-            for one in variant.overwrite
-        ],
+        "overwrite": [_overwrite_dict(one) for one in variant.overwrite],
         "in_place": None
         if variant.in_place is None
         else {

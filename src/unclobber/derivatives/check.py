@@ -21,11 +21,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import increment_version, saved_tensors_hooks
+from torch.autograd.graph import increment_version
 
 from ..torch_internals import compat
 from ._composites import ALIASES, PARTS
 from ._rule import Rule, SavedRole
+from ._small_runs import PackedMemory, memory_of, nodes_of, packing, tensors_in
 from .rules import condition, in_place_rule, resolve
 from .torch_table import by_node
 
@@ -126,25 +127,18 @@ Pick = frozenset[int] | None
 
 
 def _picks(sample: Any) -> list[Pick]:
-    count = sum(leaf.requires_grad for leaf in _tensors((sample.input, sample.args, sample.kwargs)))
+    count = sum(leaf.requires_grad for leaf in tensors_in((sample.input, sample.args, sample.kwargs)))
     if count < 2 or count > _MOST_LEAVES:
         return [None]
     return [None, *(frozenset({position}) for position in range(count))]
 
 
-class _PackedMemory:
-    """What the pack hook returns: tells a role's own tensor by its memory."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor.detach()
-
-
 def _compare(op: Any, sample: Any, pick: Pick, *, in_place: bool) -> tuple[int, int, list[Disagreement]]:
     run = _inputs(sample, pick)
     call: Callable[..., Any] = op.inplace_variant if in_place else op
-    with saved_tensors_hooks(_PackedMemory, compat.recognizable(lambda kept: kept.tensor)):
-        outputs = _tensors(call(run.first, *run.args, **run.kwargs))
-    nodes = [node for node in _nodes(outputs) if node not in run.own]
+    with packing():
+        outputs = tensors_in(call(run.first, *run.args, **run.kwargs))
+    nodes = [node for node in nodes_of(outputs) if node not in run.own]
     tried = 0
     wrong = [one for node in nodes for one in _keeps(node)]
     wrong += _runs(op.name, nodes)
@@ -183,27 +177,12 @@ def _inputs(sample: Any, pick: Pick) -> _SampleRun:
             position += 1
             if pick is None or position in pick:
                 plain = plain.requires_grad_().clone()
-                own.update(_nodes([plain]))
+                own.update(nodes_of([plain]))
         tensors.append(plain)
         return plain
 
     first, args, kwargs = compat.tree_map(copy, (sample.input, sample.args, sample.kwargs))
     return _SampleRun(first, args, kwargs, tensors, own)
-
-
-def _tensors(tree: Any) -> list[Tensor]:
-    return [leaf for leaf in compat.tree_leaves(tree) if isinstance(leaf, Tensor)]
-
-
-def _nodes(outputs: Iterable[Tensor]) -> list[Any]:
-    seen: dict[Any, None] = {}
-    todo = [node for node in map(compat.renewed_grad_fn, outputs) if node is not None]
-    while todo:
-        node = todo.pop()
-        if node not in seen:
-            seen[node] = None
-            todo += [parent for parent, _ in node.next_functions if parent is not None]
-    return list(seen)
 
 
 # --- keeps -----------------------------------------------------------------------------------------
@@ -308,11 +287,11 @@ def _overwrite(op: Any, sample: Any, pick: Pick, node: Any) -> tuple[int, list[D
 def _refused(op: Any, sample: Any, pick: Pick, *, output: bool, outputs_of: Rule) -> bool | None:
     """Whether backward is refused; None where it can't be told."""
     run = _inputs(sample, pick)
-    outputs = _tensors(op(run.first, *run.args, **run.kwargs))
-    memory = {_memory(tensor) for tensor in run.tensors}
+    outputs = tensors_in(op(run.first, *run.args, **run.kwargs))
+    memory = {memory_of(tensor) for tensor in run.tensors}
     if len(outputs) != len(outputs_of.returns):
         return None
-    if None in memory or any(_memory(out) in memory for out in outputs):
+    if None in memory or any(memory_of(out) in memory for out in outputs):
         return None  # a view, or an output that is an input: a write to one is a write to both
     targets = outputs if output else run.tensors
     for tensor in targets:
@@ -325,24 +304,20 @@ def _refused(op: Any, sample: Any, pick: Pick, *, output: bool, outputs_of: Rule
     return False
 
 
-def _memory(tensor: Tensor) -> int | None:
-    return compat.storage_key(tensor) if compat.is_plain(tensor) else None
-
-
 # --- in place ----------------------------------------------------------------------------------------
 def _in_place_memory(nodes: list[Any], run: _SampleRun, outputs: list[Tensor]) -> Iterator[Disagreement]:
     """An old ``self`` must be a private copy, a result must be the written tensor itself."""
-    if len(nodes) != 1 or len(outputs) != 1 or _memory(outputs[0]) is None:
+    if len(nodes) != 1 or len(outputs) != 1 or memory_of(outputs[0]) is None:
         return
     rule = by_node(nodes[0].name())
     if rule is None or in_place_rule(rule) is not rule or len(rule.returns) != 1:
         return
-    mine = _memory(outputs[0])
+    mine = memory_of(outputs[0])
     for role, kept in compat.raw_saved(nodes[0]):
         known = rule.keeps(role)
-        if not isinstance(kept, _PackedMemory) or known is None or not (known.output or role == "self"):
+        if not isinstance(kept, PackedMemory) or known is None or not (known.output or role == "self"):
             continue
-        same = _memory(kept.tensor) == mine
+        same = memory_of(kept.tensor) == mine
         if same != known.output:
             yield Disagreement(
                 "in place",

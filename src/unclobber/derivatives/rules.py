@@ -13,10 +13,14 @@ from functools import lru_cache
 
 from ..model import UnclobberError
 from ._composites import ALIASES, PARTS
+from ._example_calls import CALLS
+from ._expressions import in_expression
+from ._measured import measured
 from ._rule import Argument, Rule, SavedRole
 from ._shape_only import reads_shape_alone
 from ._spellings import function_name, spellings, variant_exists
 from ._variant import Derivative, InPlace, Overwrite, Saved, Variant
+from ._when import when
 from ._words import why
 from .card import OperationRules
 from .torch_table import by_node, by_operation, table
@@ -38,8 +42,8 @@ def rules(name: str) -> OperationRules:
     """What an operation saves for backward, its formulas and what may be overwritten after it.
 
     Args:
-        name: Any spelling: ``exp``, ``exp_``, ``torch.exp``, ``F.softmax``, ``nn.ReLU``,
-            ``aten::mm``, ``ExpBackward0``.
+        name: Any spelling: ``exp``, ``exp_``, ``torch.exp``, ``F.softmax``, ``nn.ReLU``, ``nn.LSTM``, ``+=``,
+            ``x[i] = v``, ``aten::mm``, ``ExpBackward0``.
     Raises:
         unclobber.derivatives.rules.UnknownOperationError: The installed torch has none of that name.
     Example:
@@ -48,6 +52,8 @@ def rules(name: str) -> OperationRules:
         (['result'], 'input')
         >>> [(saved.role, saved.when) for saved in unclobber.rules("mul").variants[0].saves]
         [('self', 'if `other` needs a gradient'), ('other', 'if `self` needs a gradient')]
+        >>> unclobber.rules("softmax").calls[0].keeps  # it has no derivative of its own: it was run
+        ('result',)
     """
     found = resolve(name)
     if found is None:
@@ -66,7 +72,7 @@ def resolve(name: str) -> str | None:
     rule = by_node(text)
     if rule is not None:
         return _bare(rule.operation)
-    for one in _candidates(text):
+    for one in _candidates(in_expression(text) or text):
         if one in _names():
             return one
     return None
@@ -82,6 +88,7 @@ def _candidates(text: str) -> Iterable[str]:
     module = function_name(bare)
     if module is not None:
         yield module
+    yield f"nn.{bare.removeprefix('torch.').removeprefix('nn.')}"  # a module with an example of its own
     yield bare
     yield from _and_without_underscore(bare)
     for prefix in (
@@ -126,7 +133,7 @@ def _listed(names: tuple[str, ...]) -> str:
 @lru_cache(maxsize=1)
 def _names() -> frozenset[str]:
     differentiable = {_bare(rule.operation) for rule in table() if rule.node is not None and rule.gradients}
-    return frozenset({*differentiable, *PARTS, *ALIASES})
+    return frozenset({*differentiable, *PARTS, *ALIASES, *CALLS})
 
 
 def _bare(operation: str) -> str:
@@ -145,8 +152,10 @@ def _rules(name: str) -> OperationRules:
     plain = [rule for rule in found if rule.key == "Default" or not _twin(rule, found)]
     return OperationRules(
         name=name,
-        variants=tuple(_variant(rule) for rule in plain),
+        variants=tuple(_variant(rule, plain) for rule in plain),
+        calls=measured(target),
         parts=PARTS.get(target, ()),
+        keepers=tuple(_keepers(PARTS.get(target, ()))),
         spellings=spellings(target) if target == name else (*spellings(name), *spellings(target)),
     )
 
@@ -157,7 +166,15 @@ def _twin(rule: Rule, others: Iterable[Rule]) -> bool:
     )
 
 
-def _variant(rule: Rule) -> Variant:
+def _keepers(parts: Iterable[str]) -> Iterable[tuple[str, tuple[str, ...]]]:
+    """Those of the parts that keep anything, with the roles of what they keep."""
+    for part in parts:
+        roles = (kept.role for rule in by_operation(part) if rule.key == "Default" for kept in rule.kept)
+        if found := tuple(dict.fromkeys(roles)):
+            yield part, found
+
+
+def _variant(rule: Rule, others: list[Rule]) -> Variant:
     assert rule.node is not None
     saves = tuple(_saved(rule, kept) for kept in rule.kept)
     return Variant(
@@ -172,6 +189,7 @@ def _variant(rule: Rule) -> Variant:
         in_place=_in_place(rule),
         view=is_view(rule),
         key=rule.key,
+        when=when(rule, others),
     )
 
 

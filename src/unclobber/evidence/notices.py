@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
+from ..model import shown_name
 from ..model.text import listing
 from ..source import Stack, sites
 from ..source import compiled as _compiled
@@ -52,4 +51,4 @@ def _names(compiled: tuple[Compiled, ...]) -> str:
 
 
 def _place(path: str, line: int) -> str:
-    return f"{os.path.basename(path)}:{line}"
+    return f"{shown_name(path)}:{line}"

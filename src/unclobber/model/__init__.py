@@ -6,6 +6,7 @@ package.
 """
 
 from ._about import PACKAGE, VERSION
+from ._cells import cell_name, shown_name
 from ._errors import InplaceError, SilentWriteWarning, UnclobberError
 from ._evidence import Evidence, GradientMemory
 from ._finding import Edit, Finding, Fix
@@ -59,8 +60,10 @@ __all__ = [
     "Variant",
     "Write",
     "asked",
+    "cell_name",
     "culprit",
     "overwrites",
+    "shown_name",
     "text",
     "touching",
     "written_at",

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Sequence
 
-from ..model import Finding, Fix
+from ..model import Finding, Fix, cell_name
 from ..model.text import listing as listing
 from ..model.text import ordinal as ordinal
 from ..model.text import plural as plural
@@ -74,6 +74,8 @@ def path(absolute: str) -> str:
 
     What is installed is called by its path inside the library: ``torch/nn/functional.py``.
     """
+    if (cell := cell_name(absolute)) is not None:
+        return cell
     if (shorter := _LIBRARY_ROOT.sub("", absolute)) and shorter != absolute:
         return shorter
     if not os.path.isabs(absolute):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ..model import Finding, SilentWriteWarning, Site, asked, culprit
+from ..model import Finding, SilentWriteWarning, Site, asked, cell_name, culprit
 from .telling import text_of
 
 _MOST_PLACES = 1000
@@ -28,7 +28,8 @@ def warn(finding: Finding) -> None:
     if len(_told) < _MOST_PLACES:
         _told[place] = text
     registry = _registries.setdefault(site.path, {})
-    warnings.warn_explicit(text, SilentWriteWarning, site.path, site.line, registry=registry)
+    file = cell_name(site.path) or site.path
+    warnings.warn_explicit(text, SilentWriteWarning, file, site.line, registry=registry)
 
 
 def _text(finding: Finding) -> str:

@@ -34,6 +34,17 @@ def test_a_file(tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
+def test_known_names_are_answered_beside_an_unknown_one(capsys):
+    """The cards on standard output, what is wrong on standard error."""
+    assert main(["rules", "exp", "sofmax", "+="]) == 2
+    said = capsys.readouterr()
+    assert said.out.startswith("exp(Tensor self)")
+    assert "add_ keeps nothing" in said.out
+    assert said.err.startswith(
+        "unclobber: torch has no differentiable operation 'sofmax'. Did you mean `softmax`"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

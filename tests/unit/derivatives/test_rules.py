@@ -8,6 +8,8 @@ import pytest
 import torch
 
 import unclobber
+from unclobber.derivatives import _measured
+from unclobber.derivatives._example_calls import CALLS
 from unclobber.derivatives.card import card, lines, to_dict, to_markdown
 from unclobber.derivatives.rules import UnknownOperationError, all_names, resolve, rules
 
@@ -109,6 +111,18 @@ def test_no_in_place_variant(name, schema):
         ("torch.linalg.inv", "linalg_inv"),
         ("nn.Conv2d", "conv2d"),
         ("__imul__", "mul"),
+        ("+=", "add"),
+        ("x *= 2", "mul"),
+        ("a @ b", "matmul"),
+        ("-x", "neg"),
+        ("x[i] = v", "__setitem__"),
+        ("x[0]", "__getitem__"),
+        ("torch.exp(x)", "exp"),
+        ("x.add_(1)", "add"),
+        ("nn.LSTM", "nn.LSTM"),
+        ("LSTM", "nn.LSTM"),
+        ("torch.nn.MultiheadAttention", "nn.MultiheadAttention"),
+        ("nn.ReLU(inplace=True)", "relu"),
         ("nn.functional.unfold", "im2col"),
         ("Tensor.unfold", "unfold"),
         ("no_such_thing", None),
@@ -139,11 +153,82 @@ def test_unknown_names_the_nearest():
     assert raised.value.exit_code == 2
 
 
-def test_a_composed_function_names_its_parts():
-    """softmax has no derivative of its own."""
+def test_a_composed_function_is_run():
+    """softmax has no derivative of its own: what it keeps was asked of a run."""
     found = rules("softmax")
     assert found.parts == ("_softmax",)
     assert found.variants == ()
+    (call,) = found.calls
+    assert (call.runs, call.keeps, call.keeps_own) == (("_softmax",), ("result",), 0)
+    assert [(one.name, one.allowed) for one in call.overwrite] == [("input", "yes"), ("result", "no")]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_each_example_runs(name):
+    """Each call of the list runs on this torch, leaves the random numbers alone and names its tensors."""
+    state = torch.random.get_rng_state()
+    with torch.no_grad():
+        calls = _measured.measured.__wrapped__(name)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert len(calls) == len(CALLS[name])
+    for call, example in zip(calls, CALLS[name], strict=True):
+        names = {one.name for one in call.overwrite}
+        assert names >= {*(one.name for one in example.tensors), *example.results}
+        assert resolve(name) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "position", "expected"),
+    [
+        ("layer_norm", 0, {"input": "no", "weight": "no", "bias": "no", "result": "yes"}),
+        ("conv2d", 0, {"input": "no", "weight": "no", "bias": "yes", "result": "yes"}),
+        ("dropout", 0, {"input": "yes", "result": "yes"}),
+        ("einsum", 0, {"a": "depends", "b": "depends", "result": "yes"}),
+        ("cross_entropy", 0, {"input": "yes", "target": "no", "result": "yes"}),
+        ("cross_entropy", 1, {"input": "yes", "target": "depends", "result": "yes"}),
+        ("x[i] = v", 2, {"x": "yes", "mask": "no", "v": "yes", "result": "yes"}),
+        ("nn.RNNCell", 0, {"input": "depends", "hx": "depends", "parameters": "depends", "result": "no"}),
+    ],
+)
+def test_what_may_be_overwritten_after_a_call(name, position, expected):
+    assert {one.name: one.allowed for one in rules(name).calls[position].overwrite} == expected
+
+
+def test_what_torch_does_not_refuse_is_compared():
+    """torch.kron keeps its arguments through views with counters of their own: a write to one changes the
+    gradient of the other, and torch is silent."""
+    a, b = (torch.ones(2, 2, requires_grad=True) for _ in "ab")
+    factor = a * 1
+    product = torch.kron(factor, b)
+    factor.detach().add_(1)
+    product.sum().backward()
+    assert b.grad.unique().tolist() == [8.0]  # 4 would be right
+    found = rules("kron").calls[0].overwrite
+    assert [(one.name, one.allowed) for one in found] == [("a", "no"), ("b", "no"), ("result", "yes")]
+    assert found[0].reason == "torch does not refuse, and the gradient is wrong"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("pow", ["`self` is a tensor; `exponent` is a number", "`self` and `exponent` are tensors",
+                 "`self` is a number; `exponent` is a tensor"]),
+        ("mul", ["`other` is a tensor", "`other` is a number, in C++: Python makes a tensor of the number"]),
+        ("exp", [""]),
+        ("max", ["with `dim`", "with `self` alone"]),
+        ("sum", ["with `self` and `dtype` alone", "for nested tensors", "with `dim`", "for nested tensors"]),
+    ],
+)  # fmt: skip
+def test_when_an_overload_applies(name, expected):
+    assert [one.when for one in rules(name).variants] == expected
+
+
+def test_what_has_no_example_names_what_keeps():
+    """And what keeps nothing says so."""
+    assert rules("hstack").keepers == ()
+    assert "keeps      nothing" in str(rules("hstack"))
+    assert rules("linalg_svdvals").keepers[0] == ("_linalg_svd", ("S", "U", "Vh"))
+    assert repr(rules("linalg_svdvals")) == str(rules("linalg_svdvals"))
 
 
 CARD = """\

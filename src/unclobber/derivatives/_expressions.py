@@ -1,0 +1,70 @@
+"""An operation as it stands in a program: ``+=``, ``x[i] = v``, ``a @ b``, ``torch.exp(x)``."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+
+_OPERATORS: dict[type[ast.AST], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.Pow: "pow",
+    ast.Mod: "remainder",
+    ast.MatMult: "matmul",
+    ast.FloorDiv: "floor_divide",
+    ast.USub: "neg",
+}
+_SUBSCRIPT = "__getitem__"
+_ASSIGNED = "__setitem__"
+
+
+def in_expression(text: str) -> str | None:
+    """The operation that a piece of Python runs; None where it is a mere name, or no single operation.
+
+    Example:
+        >>> [in_expression(text) for text in ("+=", "x *= 2", "a @ b", "x[i] = v", "-x", "exp")]
+        ['add', 'mul', 'matmul', '__setitem__', 'neg', None]
+        >>> [in_expression(text) for text in ("torch.exp(x)", "x.add_(1)", "nn.ReLU(inplace=True)", "x.T")]
+        ['torch.exp', 'add_', 'nn.ReLU', None]
+    """
+    for whole in (text, f"a {text} b", f"a{text}", f"a{text.replace('[]', '[b]')} b"):
+        statement = _parsed(whole)
+        if statement is not None:
+            return _of_statement(statement)
+    return None
+
+
+def _parsed(text: str) -> ast.stmt | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)
+            body = ast.parse(text).body
+    except (SyntaxError, ValueError):
+        return None
+    return body[0] if len(body) == 1 else None
+
+
+def _of_statement(statement: ast.stmt) -> str | None:
+    match statement:
+        case ast.AugAssign(op=op):
+            return _OPERATORS.get(type(op))
+        case ast.Assign(targets=[ast.Subscript()]):
+            return _ASSIGNED
+        case ast.Assign(value=value) | ast.Expr(value=value):
+            return _of_expression(value)
+    return None
+
+
+def _of_expression(value: ast.expr) -> str | None:
+    match value:
+        case ast.BinOp(op=op) | ast.UnaryOp(op=op):
+            return _OPERATORS.get(type(op))
+        case ast.Subscript():
+            return _SUBSCRIPT
+        case ast.Call(func=ast.Call(func=function)) | ast.Call(func=function):
+            name = ast.unparse(function)
+            home = name.partition(".")[0]
+            return name if home in ("torch", "nn", "F", "Tensor") else name.rpartition(".")[2]
+    return None

@@ -1,0 +1,259 @@
+"""What a call of a function without a derivative of its own keeps, asked of a run of the installed torch.
+
+Each tensor of the call is counted as written between the forward and the backward, once with every input that
+needs a gradient alone, and torch's own version check says whether backward may go on.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import increment_version
+
+from ..torch_internals import compat
+from ._example_calls import CALLS, ExampleCall
+from ._shape_only import reads_shape_alone
+from ._small_runs import PackedMemory, memory_of, nodes_of, packing, tensors_in
+from ._variant import Overwrite
+from .torch_table import by_node
+
+_REFUSED = ("modified by an inplace operation", "has been modified inplace")
+"""What torch says of a saved tensor, and of one that is a view among several."""
+
+PARAMETERS = "parameters"
+"""What all parameters of a module are called together."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredCall:
+    """One call, what its backward keeps and what may be overwritten before that."""
+
+    call: str
+    """As it is written: ``F.softmax(input, dim=-1)``."""
+    when: str
+    """In which case it is what runs; empty for the usual one."""
+    runs: tuple[str, ...]
+    """The operations of the derivative table that keep something."""
+    keeps: tuple[str, ...]
+    """Those of its inputs and results that are kept."""
+    keeps_own: int
+    """Tensors that it keeps and that a program never gets to see."""
+    overwrite: tuple[Overwrite, ...]
+    view: bool
+    """A result shares memory with an input."""
+
+
+@lru_cache(maxsize=256)
+def measured(name: str) -> tuple[MeasuredCall, ...]:
+    """The calls that are known for a name; without those that this torch can't run.
+
+    Example:
+        >>> [(call.runs, call.keeps) for call in measured("softmax")]
+        [(('_softmax',), ('result',))]
+    """
+    found = []
+    for example in CALLS.get(name, ()):
+        try:
+            with _undisturbed():
+                found.append(_measure(example))
+        except (RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError):
+            continue
+    return tuple(found)
+
+
+class _undisturbed:  # noqa: N801  (a context manager that reads as an adjective)
+    """Gradients on, on the CPU, and the program's random numbers as if nothing had run."""
+
+    def __enter__(self) -> None:
+        self._contexts = (
+            torch.random.fork_rng(devices=[]),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            torch.device("cpu"),
+        )
+        for context in self._contexts:
+            context.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        for context in reversed(self._contexts):
+            context.__exit__(*error)
+
+
+class _Run:
+    """One forward of a call.
+
+    Args:
+        example: The call.
+        only: The one input that needs a gradient; None for all that can.
+    """
+
+    def __init__(self, example: ExampleCall, only: str | None = None) -> None:
+        module, expression = _module_of(example.text)
+        self.inputs: dict[str, list[Tensor]] = {}
+        own: list[Tensor] = []
+        for one in example.tensors:
+            plain = _values(one.shape, one.kind)
+            if one.kind == "float" and not one.constant and only in (None, one.name):
+                plain = plain.requires_grad_().clone()  # no leaf, so that it may be written
+                own.append(plain)
+            self.inputs[one.name] = [plain]
+        names: dict[str, Any] = {name: tensors[0] for name, tensors in self.inputs.items()}
+        if module is not None:
+            names["module"] = module.requires_grad_(only in (None, PARAMETERS))
+            self.inputs[PARAMETERS] = list(module.parameters())
+        self._wanted = [one for one in (*own, *self.inputs.get(PARAMETERS, ())) if one.requires_grad]
+        before = set(nodes_of(own))
+        namespace = {"torch": torch, "F": torch.nn.functional, "nn": torch.nn, **names}
+        outputs = tensors_in(_result(expression, namespace))
+        self.outputs = self._named(outputs, example.results)
+        # Made before any write, for a view asks for its node again after one.
+        self._total = sum((one.sum() for one in outputs if one.requires_grad), torch.zeros(()))
+        accumulates = "torch::autograd::AccumulateGrad"
+        self.nodes = [node for node in nodes_of(outputs) if node not in before and node.name() != accumulates]
+
+    @staticmethod
+    def _named(outputs: list[Tensor], names: tuple[str, ...]) -> dict[str, list[Tensor]]:
+        if len(names) == 1:
+            return {names[0]: outputs}
+        return {name: [tensor] for name, tensor in zip(names, outputs, strict=False)}
+
+    def tensors(self) -> dict[str, tuple[list[Tensor], bool]]:
+        """By name: the tensors, and whether they are results."""
+        made = {name: (tensors, True) for name, tensors in self.outputs.items()}
+        return {**{name: (tensors, False) for name, tensors in self.inputs.items()}, **made}
+
+    def refuses_after(self, name: str) -> bool:
+        """Whether torch refuses the backward after a write to these tensors."""
+        for tensor in self.tensors()[name][0]:
+            increment_version(tensor.detach())  # which shares the counter, and is no view among several
+        try:
+            self._total.backward()
+        except RuntimeError as error:
+            if any(words in str(error) for words in _REFUSED):
+                return True
+            raise
+        return False
+
+    def gradients_after(self, name: str | None) -> list[Tensor]:
+        """The gradients, after a write to these tensors that torch's check may see or not."""
+        tensors = [] if name is None else self.tensors()[name][0]
+        for tensor in tensors:
+            tensor.detach().add_(1)
+        found = torch.autograd.grad(self._total, self._wanted, allow_unused=True)
+        return [torch.zeros(()) if one is None else one for one in found]
+
+
+def _is_silently_wrong(example: ExampleCall, name: str) -> bool:
+    """Whether a gradient is another one after a write that torch does not refuse."""
+    torch.manual_seed(0)
+    right = _Run(example).gradients_after(None)
+    torch.manual_seed(0)
+    wrong = _Run(example).gradients_after(name)
+    return any(not torch.equal(a, b) for a, b in zip(right, wrong, strict=True))
+
+
+def _module_of(text: str) -> tuple[torch.nn.Module | None, str]:
+    """The module that a call makes and calls at once, and the expression that calls it by name."""
+    if not text.startswith("nn."):
+        return None, text
+    tree = ast.parse(text, mode="eval")
+    assert isinstance(tree.body, ast.Call)
+    made = ast.unparse(tree.body.func)
+    module: torch.nn.Module = _evaluated(made, {"nn": torch.nn})
+    return module.train(), f"module{text[len(made) :]}" if text.startswith(made) else text
+
+
+def _result(expression: str, names: dict[str, Any]) -> Any:
+    """What an expression gives; what the statement ``x[…] = v`` leaves in ``x``."""
+    target, equals, value = expression.partition("] = ")
+    if not equals:
+        return _evaluated(expression, names)
+    name, _, index = target.partition("[")
+    names[name][_evaluated(index, names)] = _evaluated(value, names)
+    return names[name]
+
+
+def _evaluated(expression: str, names: dict[str, Any]) -> Any:
+    return eval(compile(expression, "<example>", "eval"), {"__builtins__": {}}, names)
+
+
+def _values(shape: tuple[int, ...], kind: str) -> Tensor:
+    if kind == "int":
+        return torch.zeros(shape, dtype=torch.int64)
+    if kind == "bool":
+        return torch.arange(shape[0]) == 1
+    return torch.rand(shape, dtype=torch.get_default_dtype()) * 0.8 + 0.1
+
+
+def _measure(example: ExampleCall) -> MeasuredCall:
+    with packing():
+        run = _Run(example)
+    memory = {memory_of(tensor): name for name, (tensors, _) in run.tensors().items() for tensor in tensors}
+    keepers: dict[str, None] = {}
+    readers: dict[str, dict[tuple[str, str], None]] = {}
+    own: set[int | None] = set()
+    for node in run.nodes:
+        for role, kept in compat.raw_saved(node):
+            if not isinstance(kept, PackedMemory):
+                continue
+            keepers[_operation(node.name())] = None
+            name = memory.get(memory_of(kept.tensor))
+            if name is None:
+                own.add(memory_of(kept.tensor))
+            else:
+                readers.setdefault(name, {})[node.name(), role] = None
+    shared = {memory_of(one) for tensors in run.inputs.values() for one in tensors}
+    results = [one for tensors in run.outputs.values() for one in tensors]
+    return MeasuredCall(
+        call=example.text,
+        when=example.when,
+        runs=tuple(keepers),
+        keeps=tuple(name for name in run.tensors() if name in readers),
+        keeps_own=len(own),
+        overwrite=tuple(_overwrites(example, run, readers)),
+        view=" = " not in example.text and any(memory_of(one) in shared for one in results),
+    )
+
+
+def _operation(node: str) -> str:
+    rule = by_node(node)
+    return node.removesuffix("Backward0") if rule is None else rule.operation
+
+
+def _overwrites(
+    example: ExampleCall, run: _Run, readers: dict[str, dict[tuple[str, str], None]]
+) -> Iterator[Overwrite]:
+    for name, (_, output) in run.tensors().items():
+        kept = tuple(readers.get(name, ()))
+        if _Run(example).refuses_after(name):
+            yield _refused(example, run, name, kept)
+        elif kept and _is_silently_wrong(example, name):
+            yield Overwrite(name, output, "no", "torch does not refuse, and the gradient is wrong")
+        else:
+            yield Overwrite(name, output, "yes", "no derivative reads it")
+
+
+def _refused(example: ExampleCall, run: _Run, name: str, kept: tuple[tuple[str, str], ...]) -> Overwrite:
+    """Why, and whether in each case."""
+    output = name in run.outputs
+    if kept and all(reads_shape_alone(node, role) for node, role in kept):
+        return Overwrite(name, output, "no", "torch refuses, though it is kept for its shape alone")
+    able = [one for one, some in run.inputs.items() if any(tensor.requires_grad for tensor in some)]
+    reading = [one for one in able if _Run(example, one).refuses_after(name)]
+    by = f"kept by {', '.join(dict.fromkeys(_operation(node) for node, _ in kept))}" if kept else "kept"
+    if not reading or reading == able:
+        return Overwrite(name, output, "no", by)
+    if output or name in reading or name not in able:
+        return Overwrite(name, output, "no", f"{by} where a gradient of {_either(reading)} is needed")
+    return Overwrite(name, output, "depends", f"if no gradient of {_either(reading)} is needed: {by}")
+
+
+def _either(names: list[str]) -> str:
+    *others, last = (f"`{name}`" for name in names)
+    return f"{', '.join(others)} or {last}" if others else last

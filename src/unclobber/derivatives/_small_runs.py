@@ -1,0 +1,44 @@
+"""What is looked at in a small run of an operation: its tensors, its backward nodes and what they keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+
+from ..torch_internals import compat
+
+
+class PackedMemory:
+    """What the pack hook returns: tells a role's own tensor by its memory."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor.detach()
+
+
+def packing() -> saved_tensors_hooks:
+    """A context in which ``compat.raw_saved`` gives ``PackedMemory``."""
+    return saved_tensors_hooks(PackedMemory, compat.recognizable(lambda kept: kept.tensor))
+
+
+def tensors_in(tree: Any) -> list[Tensor]:
+    return [leaf for leaf in compat.tree_leaves(tree) if isinstance(leaf, Tensor)]
+
+
+def nodes_of(outputs: Iterable[Tensor]) -> list[Any]:
+    """All backward nodes that lead to the outputs."""
+    seen: dict[Any, None] = {}
+    todo = [node for node in map(compat.renewed_grad_fn, outputs) if node is not None]
+    while todo:
+        node = todo.pop()
+        if node not in seen:
+            seen[node] = None
+            todo += [parent for parent, _ in node.next_functions if parent is not None]
+    return list(seen)
+
+
+def memory_of(tensor: Tensor) -> int | None:
+    """What tells its memory from others'; None where it has none of its own."""
+    return compat.storage_key(tensor) if compat.is_plain(tensor) else None

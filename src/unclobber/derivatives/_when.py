@@ -1,0 +1,87 @@
+"""In words: which of several overloads of an operation is the one that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from ..torch_internals import compat
+from ._rule import Argument, Rule
+
+_KINDS = {"Tensor": "a tensor", "Scalar": "a number", "int": "a whole number", "str": "a string"}
+_KEYS = {"AutogradNestedTensor": "nested tensors", "AutogradCUDA": "CUDA tensors"}
+
+
+def when(rule: Rule, others: Sequence[Rule]) -> str:
+    """What is particular to the arguments of one overload; empty where there is but one.
+
+    Args:
+        rule: The overload.
+        others: All overloads of the operation that have a derivative.
+    Example:
+        >>> from unclobber.derivatives.torch_table import by_operation
+        >>> [when(rule, by_operation("pow")) for rule in by_operation("pow")][:2]
+        ['`exponent` is a number', '`self` and `exponent` are tensors']
+    """
+    if rule.key != "Default":
+        return f"for {_KEYS.get(rule.key, rule.key)}"
+    others = [one for one in others if one.key == "Default"]
+    if len(others) < 2:
+        return ""
+    told: list[str] = []
+    tensors = [one.name for one in rule.arguments if one.is_tensor and _differs(one, others)]
+    if len(tensors) > 1:
+        told.append(f"{_listed(tensors)} are tensors")
+    for argument in rule.arguments:
+        kind = _KINDS.get(argument.type.rstrip("?"))
+        if kind is None or (argument.name in tensors and len(tensors) > 1):
+            continue
+        if _differs(argument, others):
+            told.append(f"`{argument.name}` is {kind}")
+    if beyond := [one.name for one in rule.arguments if not _everywhere(one, others) and one.default is None]:
+        told.append(f"with {_listed(beyond)}")
+    if not told and any(len(one.arguments) > len(rule.arguments) for one in others):
+        told.append(f"with {_listed(one.name for one in rule.arguments)} alone")
+    text = "; ".join(told)
+    return f"{text}, in C++: Python makes a tensor of the number" if _is_for_cpp(rule, others) else text
+
+
+def _differs(argument: Argument, others: Iterable[Rule]) -> bool:
+    """Whether the argument of this name is of another kind in another overload."""
+    kinds = {
+        other.type.rstrip("?") for rule in others for other in rule.arguments if other.name == argument.name
+    }
+    return len(kinds) > 1
+
+
+def _everywhere(argument: Argument, others: Iterable[Rule]) -> bool:
+    return all(any(other.name == argument.name for other in rule.arguments) for rule in others)
+
+
+def _listed(names: Iterable[str]) -> str:
+    quoted = [f"`{name}`" for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+
+
+def _is_for_cpp(rule: Rule, others: Sequence[Rule]) -> bool:
+    """Whether a number as second argument takes another overload when it comes from Python."""
+    if len(rule.arguments) < 2 or rule.arguments[1].type != "Scalar" or not rule.arguments[0].is_tensor:
+        return False
+    taken = _taken_from_python(rule.operation)
+    return taken is not None and taken != rule.node and taken in {one.node for one in others}
+
+
+@lru_cache(maxsize=256)
+def _taken_from_python(operation: str) -> str | None:
+    """The node that a tensor and a number lead to; None where they can't be called so."""
+    import torch
+
+    function = getattr(torch, operation, None)
+    if function is None:
+        return None
+    try:
+        with torch.inference_mode(False), torch.enable_grad():
+            node = compat.renewed_grad_fn(function(torch.ones(2, device="cpu", requires_grad=True), 2.0))
+    except (RuntimeError, TypeError, ValueError, AttributeError):
+        return None
+    return None if node is None else str(node.name())
