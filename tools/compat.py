@@ -44,6 +44,7 @@ TESTS = (
 """The folders of ``tests`` whose outcome depends on torch and on Python."""
 LEFT_OUT = {
     "benchmarks": "what watching costs",
+    "browser": "how pages look",
     "demo": "the first program of the README is run with the wheel instead",
     "docs": "the pages' outputs, which are those of one torch",
     "gpu": "`make gpu` runs it",
