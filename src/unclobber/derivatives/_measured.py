@@ -85,7 +85,7 @@ class _undisturbed:  # noqa: N801  (a context manager that reads as an adjective
             context.__exit__(*error)
 
 
-class _Run:
+class _SmallRun:
     """One forward of a call.
 
     Args:
@@ -152,9 +152,9 @@ class _Run:
 def _is_silently_wrong(example: ExampleCall, name: str) -> bool:
     """Whether a gradient is another one after a write that torch does not refuse."""
     torch.manual_seed(0)
-    right = _Run(example).gradients_after(None)
+    right = _SmallRun(example).gradients_after(None)
     torch.manual_seed(0)
-    wrong = _Run(example).gradients_after(name)
+    wrong = _SmallRun(example).gradients_after(name)
     return any(not torch.equal(a, b) for a, b in zip(right, wrong, strict=True))
 
 
@@ -193,7 +193,7 @@ def _values(shape: tuple[int, ...], kind: str) -> Tensor:
 
 def _measure(example: ExampleCall) -> MeasuredCall:
     with packing():
-        run = _Run(example)
+        run = _SmallRun(example)
     memory = {memory_of(tensor): name for name, (tensors, _) in run.tensors().items() for tensor in tensors}
     keepers: dict[str, None] = {}
     readers: dict[str, dict[tuple[str, str], None]] = {}
@@ -227,11 +227,11 @@ def _operation(node: str) -> str:
 
 
 def _overwrites(
-    example: ExampleCall, run: _Run, readers: dict[str, dict[tuple[str, str], None]]
+    example: ExampleCall, run: _SmallRun, readers: dict[str, dict[tuple[str, str], None]]
 ) -> Iterator[Overwrite]:
     for name, (_, output) in run.tensors().items():
         kept = tuple(readers.get(name, ()))
-        if _Run(example).refuses_after(name):
+        if _SmallRun(example).refuses_after(name):
             yield _refused(example, run, name, kept)
         elif kept and _is_silently_wrong(example, name):
             yield Overwrite(name, output, "no", "torch does not refuse, and the gradient is wrong")
@@ -239,13 +239,13 @@ def _overwrites(
             yield Overwrite(name, output, "yes", "no derivative reads it")
 
 
-def _refused(example: ExampleCall, run: _Run, name: str, kept: tuple[tuple[str, str], ...]) -> Overwrite:
+def _refused(example: ExampleCall, run: _SmallRun, name: str, kept: tuple[tuple[str, str], ...]) -> Overwrite:
     """Why, and whether in each case."""
     output = name in run.outputs
     if kept and all(reads_shape_alone(node, role) for node, role in kept):
         return Overwrite(name, output, "no", "torch refuses, though it is kept for its shape alone")
     able = [one for one, some in run.inputs.items() if any(tensor.requires_grad for tensor in some)]
-    reading = [one for one in able if _Run(example, one).refuses_after(name)]
+    reading = [one for one in able if _SmallRun(example, one).refuses_after(name)]
     by = f"kept by {', '.join(dict.fromkeys(_operation(node) for node, _ in kept))}" if kept else "kept"
     if not reading or reading == able:
         return Overwrite(name, output, "no", by)

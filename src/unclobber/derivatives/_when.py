@@ -21,7 +21,7 @@ def when(rule: Rule, others: Sequence[Rule]) -> str:
     Example:
         >>> from unclobber.derivatives.torch_table import by_operation
         >>> [when(rule, by_operation("pow")) for rule in by_operation("pow")][:2]
-        ['`exponent` is a number', '`self` and `exponent` are tensors']
+        ['`self` is a tensor; `exponent` is a number', '`self` and `exponent` are tensors']
     """
     if rule.key != "Default":
         return f"for {_KEYS.get(rule.key, rule.key)}"
