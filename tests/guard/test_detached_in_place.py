@@ -106,9 +106,11 @@ def test_a_custom_functions_save_may_be_detached():
 
 def test_everything_is_put_back():
     """Both entries are torch's own again."""
+    unclobber.uninstall()
     before = torch.Tensor.detach_, torch.detach_
     with unclobber.watch():
         assert torch.Tensor.detach_ is not before[0]
+    unclobber.uninstall()
     assert (torch.Tensor.detach_, torch.detach_) == before
 
 

@@ -100,6 +100,7 @@ def test_resize_returns_and_fails_as_before(context):
         assert storage.nbytes() == 4
         with pytest.raises(RuntimeError, match="expects an int"):
             storage.resize_("four")
+    unclobber.uninstall()
     assert "resize_" not in vars(torch.UntypedStorage)
 
 

@@ -228,7 +228,9 @@ def test_a_forward_that_calls_anothers_forward():
 
 
 def test_functions_are_as_before_after_the_session():
+    unclobber.uninstall()
     home = torch.autograd.function.BackwardCFunction
     before = (home.__init__, home.apply, home.__setattr__, torch.Tensor.register_hook)
     watched(Program.whole(WRONG["UC103/overwritten"]))
+    unclobber.uninstall()
     assert (home.__init__, home.apply, home.__setattr__, torch.Tensor.register_hook) == before

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -195,12 +195,3 @@ def _now() -> float:
         torch.cuda.synchronize()
         return time.perf_counter()
     return time.process_time()
-
-
-def together(options: Iterable[Option]) -> list[Option]:
-    """Those that can be had at once; a later one gives way."""
-    chosen: list[Option] = []
-    for option in options:
-        if option.runs and not any(option.excludes(other) for other in chosen):
-            chosen.append(option)
-    return chosen

@@ -41,7 +41,7 @@ class Group:
 
     @property
     def title(self) -> str:
-        which = self.pattern or self.kind
+        which = self.pattern or f"each {self.kind}"
         if self.every > 1:
             return f"every other {which} ({self.kind})"
         return f"{which} ({self.kind})" if self.pattern else which
@@ -53,7 +53,7 @@ def groups(trace: Trace) -> list[Group]:
     for call in trace.calls:
         if not call.again and call.parent is not None and call.begin >= trace.start and call.end is not None:
             found.setdefault((call.tree, pattern(call.path), call.kind), []).append(call)
-    every = []
+    every = _of_one_kind(found)
     for (_, name, kind), calls in found.items():
         modules = tuple(dict.fromkeys((call.tree, call.path) for call in calls))
         every.append(Group(name, kind, modules, tuple(calls)))
@@ -62,6 +62,22 @@ def groups(trace: Trace) -> list[Group]:
             chosen = tuple(call for call in calls if (call.tree, call.path) in half)
             every.append(Group(name, kind, half, chosen, every=2))
     return every
+
+
+def _of_one_kind(found: dict[tuple[int, str, str], list[ModuleCall]]) -> list[Group]:
+    """All modules of a class that stand in several places, as the blocks of both halves of a U-Net do."""
+    kinds: dict[tuple[int, str], list[ModuleCall]] = {}
+    several: dict[tuple[int, str], set[str]] = {}
+    for (tree, name, kind), calls in found.items():
+        kinds.setdefault((tree, kind), []).extend(calls)
+        several.setdefault((tree, kind), set()).add(name)
+    groups = []
+    for (tree, kind), calls in kinds.items():
+        modules = tuple(dict.fromkeys((call.tree, call.path) for call in calls))
+        nested = any(a != b and b[1].startswith(f"{a[1]}.") for a in modules for b in modules)
+        if len(several[tree, kind]) > 1 and not nested:
+            groups.append(Group("", kind, modules, tuple(calls)))
+    return groups
 
 
 class SecondForward:

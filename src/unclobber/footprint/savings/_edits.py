@@ -25,7 +25,7 @@ def of_formula(formula: Formula) -> tuple[tuple[SourceEdit, ...], ...]:
     known = [place for place in places if place is not None]
     if len(known) < len(places) or len({(one.path, one.function) for one in known}) != 1:
         return ()
-    source = _Source.of(known[0].path)
+    source = _ParsedFile.of(known[0].path)
     if source is None or "torch" not in source.modules:
         return ()
     result = source.expression(known[-1])
@@ -53,7 +53,7 @@ def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> tuple[tuple[Sour
         # A container of torch's stands at the same place: what calls the module is torch's own code.
         if place is None or not set(here) <= numbers:
             return ()
-        source = _Source.of(place.path)
+        source = _ParsedFile.of(place.path)
         node = None if source is None else source.expression(place)
         if source is None or not isinstance(node, ast.Call) or "torch" not in source.modules:
             return ()
@@ -73,7 +73,7 @@ def _site(stack: Stack) -> Site | None:
 
 
 @dataclass(frozen=True)
-class _Source:
+class _ParsedFile:
     """One file, parsed."""
 
     path: str
@@ -81,7 +81,7 @@ class _Source:
     tree: ast.Module
 
     @classmethod
-    def of(cls, path: str) -> _Source | None:
+    def of(cls, path: str) -> _ParsedFile | None:
         found = text_of(path)
         if found is None:
             return None

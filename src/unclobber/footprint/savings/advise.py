@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 from .._facts import Change, CurvePoint, MemoryReport, Tried
-from .._timeline import timeline
+from .._timeline import BytesOverTime, timeline
 from .._trace import Trace
-from ._attempts import Attempts, step_peak, together
+from ._attempts import Attempts, step_peak
 from ._options import Option, fall, options
 
 MOST_TOLD = 12
@@ -86,26 +86,56 @@ def _curve(
     known = dict(known or {})
     line = timeline(trace)
     peak = step_peak(trace)
-    free = [
-        at
-        for at, one in enumerate(found)
-        if one.runs and one.change.sort != "checkpoint" and _good(one.change)
-    ]
-    again = [at for at, one in enumerate(found) if one.change.sort == "checkpoint" and _good(one.change)]
-    again.sort(key=lambda at: found[at].change.recomputed)
-    sets = [tuple(free)] if free else []
-    sets += [(*free, at) for at in again]
-    points: list[CurvePoint] = []
-    for members in sets:
-        chosen = together([found[at] for at in members])
-        drop = fall(line, [span for one in chosen for span in one.spans])
+    points = []
+    for members in _steps(line, found):
+        drop = fall(line, [span for at in members for span in found[at].spans])
         measured = None
         if attempts is not None:
-            measured = known.get(members) or attempts.run(chosen)
+            measured = known.get(members) or attempts.run([found[at] for at in members])
             if not measured.proved or measured.saved <= 0:
                 continue
         points.append(CurvePoint(members, peak - drop, measured))
-    return tuple(_falling(points)[:_STEPS])
+    return tuple(_falling(points))
+
+
+def _steps(line: BytesOverTime, found: Sequence[Option]) -> list[tuple[int, ...]]:
+    """Up to five sets of changes, from what costs no time to the lowest peak."""
+    free = tuple(
+        at
+        for at, one in enumerate(found)
+        if one.runs and one.change.sort != "checkpoint" and _good(one.change)
+    )
+    again = [at for at, one in enumerate(found) if one.change.sort == "checkpoint" and _good(one.change)]
+    sets = {free} | {(*free, at) for at in again}
+    # As many as can be had at once: those first that save most for their work, or most at all.
+    for order in (lambda at: -_worth(found[at]), lambda at: -found[at].change.predicted):
+        members = free
+        for at in sorted(again, key=order):
+            if not any(found[at].excludes(found[other]) for other in members):
+                members = (*members, at)
+                sets.add(members)
+    sets.discard(())
+    known = {
+        members: (
+            sum(found[at].change.recomputed for at in members),
+            -fall(line, [span for at in members for span in found[at].spans]),
+        )
+        for members in sets
+    }
+    front: list[tuple[int, ...]] = []
+    for members in sorted(sets, key=lambda members: (*known[members], len(members))):
+        if not front or known[members][1] < known[front[-1]][1]:
+            front.append(members)
+    while len(front) > _STEPS:
+        gaps = [known[a][1] - known[b][1] for a, b in pairwise(front)]
+        # The first and the last one stay.
+        del front[min(range(1, len(gaps)), key=lambda at: gaps[at - 1])]
+    return front
+
+
+def _worth(option: Option) -> float:
+    """Bytes for each part of forward that is computed twice."""
+    return option.change.predicted / max(option.change.recomputed, 1e-3)
 
 
 def _good(change: Change) -> bool:
