@@ -9,6 +9,7 @@ import unclobber
 
 def test_the_notice(monkeypatch):
     """The line of the first replay is told; without a GPU the graph is only a name."""
+    unclobber.uninstall()  # an earlier context's wrapper would lie below the test's own
     replays = []
     monkeypatch.setattr(torch.cuda.CUDAGraph, "replay", lambda graph: replays.append(graph))
 

@@ -51,8 +51,10 @@ def test_torchs_refusal_is_its_own(name):
 
 
 def test_taken_back():
+    unclobber.uninstall()
     before = {name: getattr(torch.Tensor, name) for name in WRITES}
     with unclobber.watch():
         assert all(getattr(torch.Tensor, name) is not method for name, method in before.items())
+    unclobber.uninstall()
     assert all(getattr(torch.Tensor, name) is method for name, method in before.items())
     assert not any(name in vars(torch.Tensor) for name in WRITES)

@@ -152,7 +152,7 @@ def install(patches: Patches) -> None:
     """Patch the methods that every custom Function goes through, however it was bound."""
     context = compat.context_home()
     patches.replace(context, "__init__", _begin(context.__init__))
-    patches.replace(context, "__setattr__", _set_attribute(context.__setattr__))
+    patches.replace(context, "__setattr__", _set_attribute(context))
     for name in compat.BACKWARD_METHODS:
         patches.replace(context, name, _run_backward(getattr(context, name), patches))
     patches.when_awake(lambda: _take_away)
@@ -218,9 +218,14 @@ def _take_away() -> None:
     _classes.clear()
 
 
-def _set_attribute(inherited: Callable[..., None]) -> Callable[..., None]:
+def _set_attribute(context: Any) -> Callable[..., None]:
+    own = vars(context).get("__setattr__")
+
     def set_attribute(ctx: Any, name: str, value: Any) -> None:
-        inherited(ctx, name, value)
+        if own is None:  # asked of its bases each time, where others may replace it while we sleep
+            super(context, ctx).__setattr__(name, value)
+        else:
+            own(ctx, name, value)
         if _thread.forwards:
             _thread.forwards[-1].set(ctx, name, value)
 

@@ -56,8 +56,15 @@ def compilations(since: int) -> Iterator[tuple[str, str, int]]:
     from torch._dynamo import utils
 
     for record in utils.get_compilation_metrics():
-        if (record.start_time_us or 0) >= since and record.fail_type is None and record.graph_op_count:
+        if _began(record) >= since and record.fail_type is None and record.graph_op_count:
             yield record.co_name or "?", record.co_filename or "?", record.co_firstlineno or 0
+
+
+def _began(record: Any) -> float:
+    """When a compilation began, in microseconds; up to 2.4 torch notes seconds. Delete that with 2.4."""
+    if hasattr(record, "start_time_us"):
+        return record.start_time_us or 0
+    return (record.start_time or 0) * 1e6
 
 
 def is_compilers_function(function: Any) -> bool:
