@@ -21,11 +21,11 @@ def main() -> None:
     results = {name: _run("--try", name=name)[0] for name in MODELS}
     text = [
         "# Memory of real models, and what saves some\n",
-        "Written by `python benchmarks/memory.py`. Models with random weights, one step each, on the CPU with one",
-        "thread. Peaks are bytes of the step, without what lives anyway (parameters, inputs). Each change was run",
-        "(`unclobber memory --try`), and loss, gradients and buffers were compared with those of the model as it",
-        "is. Time is processor time of forward and backward, the quicker of two runs; that of a formula includes",
-        "what it costs to put it in from outside.\n",
+        "Written by `python benchmarks/memory.py`. Models with random weights, one step each, on the CPU",
+        "with one thread. Peaks are bytes of the step, without what lives anyway (parameters, inputs).",
+        "Each change was run (`unclobber memory --try`); loss, gradients and buffers were compared with",
+        "those of the model as it is. Time is processor time of forward and backward, the quicker of two",
+        "runs; that of a formula includes what it costs to put it in from outside.\n",
         "## What in-place buys\n",
         "Each model ran once as it is and once with every safe candidate in place.\n",
         "| model | peak | kept for backward | candidates (lines) | calls in place | predicted drop |"

@@ -38,7 +38,7 @@ def test_without_write_nothing_is_written(fix):
     assert done.code == 1
     assert "+y = y + 1  # shifted" in done.out
     assert "error[UC101]" in done.out
-    assert "verified: to the end" in done.out
+    assert "proved: the program then ends with the same results" in done.out
     assert done.text == BROKEN.lstrip("\n")
 
 

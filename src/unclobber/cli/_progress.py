@@ -5,20 +5,36 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TextIO, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
 
-def progress(items: Iterable[T], stream: TextIO, label: Callable[[T], str]) -> Iterator[T]:
-    """Pass ``items`` on; on a terminal, name the latest in a line that is erased at the end."""
-    shown = bool(getattr(stream, "isatty", lambda: False)())
-    for number, item in enumerate(items, 1):
-        if shown:
-            print(f"\r\x1b[2K{number}  {label(item)[:60]}", end="", file=stream, flush=True)
-        yield item
-    if shown:
-        print("\r\x1b[2K", end="", file=stream, flush=True)
+def progress(items: Iterable[T], label: Callable[[T], str]) -> Iterator[T]:
+    """Pass ``items`` on; on a terminal, number and name the latest in a line that is erased at the end."""
+    with said() as tell:
+        for number, item in enumerate(items, 1):
+            tell(f"{number}  {label(item)[:60]}")
+            yield item
+
+
+@contextmanager
+def beside_a_program() -> Iterator[Callable[[str], None] | None]:
+    """The same while a program runs in this process: what it prints on the terminal goes above the line.
+
+    Where its standard output is no terminal it is left alone. No thread draws, for the program may fork.
+    """
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    aside = bool(sys.stdout is not None and sys.stdout.isatty())
+    console = Console(stderr=True)
+    with Live(console=console, auto_refresh=False, transient=True, redirect_stdout=aside) as live:
+        yield lambda step: live.update(Text(step, style="dim"), refresh=True)
 
 
 @contextmanager

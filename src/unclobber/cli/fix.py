@@ -249,7 +249,7 @@ def _stories(report: Report) -> str:
     told = []
     for finding in report.findings:
         # The diffs are below, once.
-        bare = tuple(replace(fix, diff=None) for fix in finding.fixes)
+        bare = tuple(replace(fix, diff=None, edits=()) for fix in finding.fixes)
         told.append(to_text(replace(finding, fixes=bare), **asdict(options)))
     return "".join(f"{story}\n\n" for story in told)
 

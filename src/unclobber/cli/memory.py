@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +17,7 @@ from ._completion import a_file, one_of
 from ._errors import ReportError, UsageError
 from ._output import OutputFile, usable, write_document, write_text
 from ._program import die_interrupted, run
+from ._progress import beside_a_program
 from ._target import Target, target_of
 from ._terminal import HELP
 from ._torch import require_torch
@@ -100,9 +101,22 @@ def command(
 
     shown = ("-m", *words) if as_module else words
     program = _Program(target)
-    report = _runs.run_program(
-        program.run, command=shown, step=step, fake=fake, try_changes=try_ or apply_, progress=_progress()
-    )
+    with beside_a_program() as tell:
+
+        def show(count: int) -> None:
+            if tell is not None:
+                tell(f"{count:,} operations recorded" if count else "")
+
+        report = _runs.run_program(
+            program.run,
+            command=shown,
+            step=step,
+            fake=fake,
+            try_changes=try_ or apply_,
+            progress=None
+            if tell is None
+            else lambda count: tell(f"{count:,} operations recorded" if count else ""),
+        )
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()  # what the program printed comes first
     _deliver(report, format_, file, program.exit_code)
@@ -203,16 +217,3 @@ def _rendered(report: MemoryReport, format_: str, width: int) -> str:
     from ..footprint.text import to_text
 
     return to_text(report, width)
-
-
-def _progress() -> Any:
-    """A line that counts operations, on terminals; erased at the end."""
-    stream = sys.stderr
-    if stream is None or not getattr(stream, "isatty", lambda: False)():
-        return None
-
-    def show(count: int) -> None:
-        text = f"recorded {count:,} operations" if count else ""
-        print(f"\r\x1b[2K{text}", end="", file=stream, flush=True)
-
-    return show

@@ -136,7 +136,7 @@ def _check(names: tuple[str, ...], format_: str, file: OutputFile | None) -> int
     from ..derivatives.check import check
 
     try:
-        results = list(progress(check(only=names), sys.stderr, lambda one: one.name))
+        results = list(progress(check(only=names), lambda one: one.name))
     except ImportError as error:
         raise UsageError(
             f"torch's operation database can't be loaded: {error}",

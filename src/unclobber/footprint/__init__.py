@@ -7,6 +7,7 @@ A run is recorded whole (every operation, every storage, every save) and interpr
 
 from ._facts import (
     Change,
+    CurvePoint,
     GradientLife,
     InPlaceCandidate,
     InPlaceUse,
@@ -17,12 +18,14 @@ from ._facts import (
     ModuleTotal,
     Peak,
     SourceEdit,
+    Tried,
 )
 from .runs import memory, one_step
 from .shown import StepMemory
 
 __all__ = [
     "Change",
+    "CurvePoint",
     "GradientLife",
     "InPlaceCandidate",
     "InPlaceUse",
@@ -34,6 +37,7 @@ __all__ = [
     "Peak",
     "SourceEdit",
     "StepMemory",
+    "Tried",
     "html",
     "json",
     "memory",

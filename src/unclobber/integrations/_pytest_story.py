@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from _pytest._code.code import ReprEntry, ReprExceptionInfo, ReprFileLocation, ReprTraceback
 from _pytest._io import TerminalWriter
 
+from ..model import Report
+from ..repair.edits import with_edits
 from ..report.story import offending
 from ..session.telling import text_of
 
@@ -43,6 +45,7 @@ def story(findings: Sequence[Finding], item: pytest.Item) -> PytestStory:
 
     Its lines are plain: JUnit files, logs and xdist's controller take them as they are.
     """
+    findings = with_edits(Report("refused", tuple(findings))).findings
     first = findings[0]
     site = offending(first)
     path, line = (site.path, site.line) if site else (item.location[0], (item.location[1] or 0) + 1)

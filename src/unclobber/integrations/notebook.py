@@ -29,6 +29,7 @@ from IPython.core.error import UsageError
 from IPython.display import display
 
 from ..model import PACKAGE, Finding, Frame, Report, Site, asked
+from ..repair.edits import with_edits
 from ..report import ReportDisplay
 from ..session.session import Session
 from ..session.telling import error_of, line_of
@@ -160,7 +161,7 @@ class Magics:
     def shown(self, found: Report | Finding) -> ReportDisplay:
         """What is displayed for a report or a finding: its places are cells, not temporary files."""
         report = found if isinstance(found, Report) else Report("refused", (found,))
-        return ReportDisplay(self._in_cells(report))
+        return ReportDisplay(self._in_cells(with_edits(report)))
 
     def _compiled(self, body: str, raw: str, *, below_the_magic: bool) -> tuple[Any, Any]:
         """The statements, and the last expression by itself, for its value is to be displayed."""

@@ -47,7 +47,7 @@ class Fix:
     general: bool = False
     """It is advice in general words, which a concrete edit makes superfluous."""
     edits: tuple[Edit, ...] = ()
-    """A candidate that was not run: the lines to change, in the order of their files and lines."""
+    """The lines to change, in the order of their files and lines; a candidate unless ``verified``."""
     proved_by: str | None = None
     """The command line that runs the candidate, and proves it or finds another."""
 

@@ -15,7 +15,8 @@ import tokenize
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..model import Edit, Finding, Fix, Report, Site, asked
+from ..model import Edit, Finding, Fix, Report, Site, asked, cell_name, shown_name
+from ..parsing import text_of
 from . import _plan
 from ._proposal import Proposal
 from .diff import unified
@@ -60,7 +61,7 @@ def _candidate(finding: Finding, script: str | None) -> Fix | None:
     own = [site.path for site in sites if not site.library]
     if not own:
         return None
-    project = Project(root_of(script or own[0]))
+    project = Project(root_of(script or own[0]), _cells(own))
     if not all(_may_be_parsed(project, path) for path in dict.fromkeys(own)):
         return None
     if not all(_is_as_it_ran(project, site) for site in sites if project.owns(site.path)):
@@ -69,6 +70,12 @@ def _candidate(finding: Finding, script: str | None) -> Fix | None:
         if not _is_doubtful(proposal) and (edits := edits_of(project, proposal.texts)):
             return _fix(proposal, edits, unified(project, proposal.texts), own[0])
     return None
+
+
+def _cells(paths: list[str]) -> dict[str, str]:
+    """The texts of those that are cells of a notebook, which are in no file."""
+    found = {os.path.realpath(path): text_of(path) for path in paths if cell_name(path) is not None}
+    return {path: "".join(text.lines) for path, text in found.items() if text is not None}
 
 
 def _sites(finding: Finding) -> list[Site]:
@@ -132,7 +139,7 @@ def _fix(proposal: Proposal, edits: tuple[Edit, ...], diff: str, offending: str)
     first, code = edits[0], None
     where = f"line {first.line}"
     if os.path.realpath(first.path) != os.path.realpath(offending):
-        where = f"{os.path.basename(first.path)}:{first.line}"
+        where = f"{shown_name(first.path)}:{first.line}"
     if len(edits) == 1 and "\n" not in first.old + first.new:
         code = _without_comment(first.new.strip())
     return Fix(f"{proposal.title}, in {where}", diff=diff, code=code, edits=edits)

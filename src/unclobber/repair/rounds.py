@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from ..model import Finding, Fix
 from ._search import repair
+from .candidates import edits_of
 from .diff import unified
 from .outcome import Outcome, Proved, Repair, Unproved
 from .project import Project, root_of
@@ -103,5 +104,6 @@ def _fix(repair: Repair, project: Project) -> Fix:
     return Fix(
         title,
         diff=unified(project, repair.texts),
+        edits=edits_of(project, repair.texts),
         verified=False if repair.proof is None else repair.proof.verified,
     )

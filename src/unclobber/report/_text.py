@@ -135,7 +135,8 @@ class _FindingText:
             if max(column, used + 2) + cells(mark) <= self.width - indent:
                 rows[-1] += [(" " * (max(column, used + 2) - used), ""), (mark, "good")]
             else:
-                rows.append([(" " * indent, ""), (mark, "good")])
+                said = wrap(mark, self.width - indent)
+                rows += [[(" " * indent, ""), (line, "good")] for line in said]
         return rows
 
     def _helps(self) -> list[Row]:
@@ -146,7 +147,7 @@ class _FindingText:
         rows: list[Row] = []
         for fix, mark in list(zip(fixes, marks, strict=True))[:_MOST_FIXES]:
             rows += self._item("help", _help_text(fix), mark, column if column <= room else 0)
-            if fix.edits:
+            if fix.edits and not fix.verified:
                 indent = self.gutter + len(" = help: ")
                 said = wrap(words.standing(fix), self.width - indent)
                 rows += [[(" " * indent, ""), (line, "dim")] for line in said]

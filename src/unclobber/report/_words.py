@@ -25,13 +25,16 @@ def verified(fix: Fix) -> str:
     Example:
         >>> from unclobber.model import Fix
         >>> [verified(Fix("", verified=how)) for how in ("whole-run", "backward-3", False)]
-        ['verified: to the end', 'verified: up to backward 3', '']
+        ['proved: the program then ends with the same results',
+         'proved: losses and gradients are the same up to backward 3', '']
     """
     if not fix.verified:
         return ""
     if fix.verified == "whole-run":
-        return "verified: to the end"
-    return f"verified: up to backward {fix.verified.removeprefix('backward-')}"
+        return "proved: the program then ends with the same results"
+    return (
+        f"Proved: losses and gradients are the same up to backward {fix.verified.removeprefix('backward-')}."
+    )
 
 
 def standing(fix: Fix) -> str:
