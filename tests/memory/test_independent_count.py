@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from models import blocks, convolutions, step, train
-from torch.distributed._tools.mem_tracker import MemTracker
 
 from unclobber.footprint import memory as record
+
+MemTracker = pytest.importorskip("torch.distributed._tools.mem_tracker").MemTracker
 
 MODELS = pytest.mark.parametrize("make", [blocks, convolutions], ids=lambda make: make.__name__)
 
