@@ -85,7 +85,7 @@ class MemoryCallback(ReportsMemory, *(package.Callback for package in _LIGHTNING
     """
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, *args: Any, **kwargs: Any) -> None:
-        self._step_begins(pl_module)
+        self._step_begins(pl_module, trainer.optimizers)
 
     def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:
         self._step_ends()

@@ -64,7 +64,8 @@ class MemoryCallback(ReportsMemory, TrainerCallback):
     """
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._step_begins(kwargs["model"])
+        optimizer = kwargs.get("optimizer")
+        self._step_begins(kwargs["model"], () if optimizer is None else (optimizer,))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._step_ends()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -543,6 +543,11 @@ class MemoryRecorder(compat.TorchDispatchMode):
                 if storage.died is None and storage.kind == "temporary":
                     storage.kind = "input"
         self._step_began = None
+
+    def look_at(self, tensors: Iterable[Tensor]) -> None:
+        """Count tensors among what lives anyway that the step may not read: an optimizer's state."""
+        for tensor in tensors:
+            self._seen(tensor)
 
     def learn(self, root: torch.nn.Module) -> None:
         """Name a module that was called for the first time, all below it, and their tensors."""

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -86,16 +86,20 @@ def memory(
 
 
 @contextlib.contextmanager
-def one_step(model: torch.nn.Module) -> Iterator[Callable[[], StepMemory]]:
+def one_step(
+    model: torch.nn.Module, state: Iterable[torch.Tensor] = ()
+) -> Iterator[Callable[[], StepMemory]]:
     """Record what runs inside, up to the end of its first backward, and let it go on to its end.
 
     Args:
         model: Modules are named from this one on, be it called itself or not.
+        state: Tensors that live anyway beside the model's, such as an optimizer's.
     Yields:
         A function that gives the report, to be called afterwards.
     """
     recorder = MemoryRecorder(stop=False)
     recorder.learn(model)
+    recorder.look_at(state)
     with recorder:
         yield lambda: StepMemory.of(_predicted(recorder.trace))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -27,11 +27,11 @@ class ReportsMemory:
         self._taken: Callable[[], StepMemory] | None = None
         self._seen = 0
 
-    def _step_begins(self, model: Any) -> None:
+    def _step_begins(self, model: Any, optimizers: Iterable[Any]) -> None:
         self._seen += 1
         if self._seen == self.step:
             self._recording = ExitStack()
-            self._taken = self._recording.enter_context(one_step(model))
+            self._taken = self._recording.enter_context(one_step(model, _state_of(optimizers)))
 
     def _step_ends(self) -> None:
         if self._recording is not None:
@@ -45,3 +45,11 @@ class ReportsMemory:
         if self._recording is not None:
             self._recording.close()
             self._recording = self._taken = None
+
+
+def _state_of(optimizers: Iterable[Any]) -> Iterator[Any]:
+    """The tensors that optimizers keep from step to step."""
+    for optimizer in optimizers:
+        for state in optimizer.state.values():
+            values = state.values() if isinstance(state, dict) else ()
+            yield from (one for one in values if hasattr(one, "untyped_storage"))

@@ -1,8 +1,9 @@
 """Give the assignment to a part its functional form: ``x[mask] = 0`` becomes ``x = torch.where(mask, 0, x)``.
 
 ``masked_fill`` and ``where`` for masks and numbers, ``index_put`` for masks and index tensors,
-``select_scatter`` and ``slice_scatter`` for one integer or slice. Which of them an index calls for
-can't be read from the text; each is tried and the proof decides.
+``select_scatter`` and ``slice_scatter`` for one integer or slice. Which of them an index calls for can't be
+read from the text, but the operation that wrote tells masks and index tensors from integers and slices; what
+is left open is tried, and the proof decides.
 """
 
 from __future__ import annotations
@@ -20,11 +21,26 @@ from ._liveness import read_later
 from ._operators import binary
 from ._sites import write_spots
 
+_BY_TENSOR = ("masked_fill", "torch.where", "index_put")
+_BY_NUMBER = ("select_scatter", "slice_scatter")
+_FORMS_OF = {
+    "index_put_": _BY_TENSOR,
+    "_index_put_impl_": _BY_TENSOR,
+    "masked_fill_": _BY_TENSOR,
+    "copy_": _BY_NUMBER,
+    "fill_": _BY_NUMBER,
+}
+"""By the operation that ``x[…] = v`` ran: the forms that its index may have. A tensor among the indices leads to
+``index_put_``, others to a write of a view (python_variable_indexing.cpp in torch/csrc/autograd)."""
+
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
     """Functional forms of the writing assignments."""
-    for _, (path, source, statement) in write_spots(finding, project):
+    ran = {write.site: write.operation for write in finding.writes}
+    for site, (path, source, statement) in write_spots(finding, project):
         for text, name, form in rewrites(source, statement):
+            if form not in _FORMS_OF.get(ran.get(site) or "", (form,)):
+                continue
             # In a loop each turn copies the whole tensor.
             looped = (
                 source.above(statement, cst.For) is not None or source.above(statement, cst.While) is not None
