@@ -48,6 +48,7 @@ $(STAMP): pyproject.toml constraints.txt
 	fi
 	$(PY) -m pip install --quiet --upgrade 'pip>=25.1'
 	$(PY) -m pip install --quiet --constraint constraints.txt --group dev --editable .
+	@$(PY) -m unclobber build-native || echo "make: goes on without the native core"
 	@touch $@
 
 test: lint  ## Lint, then run the tests

@@ -16,20 +16,49 @@ from typing import Any
 import torch
 
 import unclobber
+from unclobber.native import core
 
 Context = Callable[[], AbstractContextManager[Any]]
 
+
+class WithCore:
+    """A context of ours that is entered with one of the two cores, whichever the process runs."""
+
+    def __init__(self, context: Context, loaded: core.Loaded) -> None:
+        self._context = context()
+        self._loaded = loaded
+
+    def __enter__(self) -> Any:
+        before, core.loaded = core.loaded, lambda: self._loaded
+        try:
+            return self._context.__enter__()
+        finally:
+            core.loaded = before
+
+    def __exit__(self, *error: Any) -> Any:
+        return self._context.__exit__(*error)
+
+
+NATIVE = core.loaded()  # the native one is measured, too, where UNCLOBBER_NATIVE=1 is set
+PYTHON = core.Loaded(None, "it is measured")
+WATCH: dict[str, Context] = {
+    "watch": partial(WithCore, unclobber.watch, PYTHON),
+    "guard": partial(WithCore, unclobber.guard, PYTHON),
+}
+if NATIVE.module is not None:
+    WATCH["watch, native"] = partial(WithCore, unclobber.watch, NATIVE)
+    WATCH["guard, native"] = partial(WithCore, unclobber.guard, NATIVE)
+
 MODES: dict[str, Context] = {
     "plain": nullcontext,
-    "watch": unclobber.watch,
-    "guard": unclobber.guard,
+    **WATCH,
     "detect_anomaly": torch.autograd.detect_anomaly,
     "allow_mutation": torch.autograd.graph.allow_mutation_on_saved_tensors,
     "fingerprint": partial(unclobber.watch, fingerprint=1.0),
     "fingerprint=0.1": partial(unclobber.watch, fingerprint=0.1),
 }
 
-CLOSE = ("plain", "watch", "guard")
+CLOSE = ("plain", *WATCH)
 """A few percent apart: these run in every round, to tell them from noise, the others in each ``EVERY``."""
 EVERY = 5
 

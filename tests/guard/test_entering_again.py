@@ -257,3 +257,27 @@ def test_listened_to_or_not():
     with unclobber.guard():
         assert kernels.installed()
     assert not kernels.installed()
+
+
+def test_what_the_program_replaces_between_two_contexts():
+    """The next one sees what goes past ours, and leaving it leaves the program's."""
+    step()
+    own = torch.Tensor.data
+    w = torch.ones(3, requires_grad=True)
+    try:
+        torch.Tensor.data = property(
+            own.__get__, lambda tensor, new: torch._C.TensorBase.data.__set__(tensor, new)
+        )
+        programs = torch.Tensor.data
+        with unclobber.guard() as guarded:
+            s = torch.full((3,), 2.0)
+            y = w * s
+            s.data = torch.zeros(3)
+            y.sum().backward()
+        assert w.grad.tolist() == [2.0] * 3
+        assert len(guarded.conflicts) == 1
+        unclobber.uninstall()
+        assert torch.Tensor.data is programs
+    finally:
+        del torch.Tensor.data
+    assert len(step().conflicts) == 1

@@ -21,10 +21,21 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "derivatives": _FACTS,
     "source": (*_FACTS, "derivatives"),
     "record": ("model", "torch_internals", "source"),
-    "hooks": ("torch_internals", "source", "record"),
+    "native": ("model", "torch_internals", "source", "record"),
+    "hooks": ("torch_internals", "source", "record", "native"),
     "evidence": (*_FACTS, "derivatives", "source", "record", "hooks"),
     "judge": _FACTS,
-    "session": ("model", "settings", "torch_internals", "source", "record", "hooks", "evidence", *_TELLING),
+    "session": (
+        "model",
+        "settings",
+        "torch_internals",
+        "source",
+        "record",
+        "native",
+        "hooks",
+        "evidence",
+        *_TELLING,
+    ),
     "repair": (*_FACTS, "main_module", "derivatives", "source", "record", "session"),
     "footprint": (*_FACTS, "derivatives", "source"),
     "integrations": (
@@ -37,7 +48,17 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "repair",
         "footprint",
     ),
-    "cli": ("model", "main_module", "settings", "derivatives", *_TELLING, "session", "repair", "footprint"),
+    "cli": (
+        "model",
+        "main_module",
+        "settings",
+        "derivatives",
+        "native",
+        *_TELLING,
+        "session",
+        "repair",
+        "footprint",
+    ),
 }
 """For each room the rooms that it may import; each of them stands above it."""
 FRONT = {

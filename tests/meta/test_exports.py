@@ -55,7 +55,7 @@ def test_exceptions_show_the_name_that_can_be_imported(name):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_commands(name):
     """Every line of the table leads to a command of that name with a one-line help."""
-    command = importlib.import_module(f"unclobber.cli.{name}").command
+    command = importlib.import_module(f"unclobber.cli.{name.replace('-', '_')}").command
     assert command.name in (name, "command")
     assert re.fullmatch(r"[A-Z].*\.", COMMANDS[name])
 

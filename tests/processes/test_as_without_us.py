@@ -272,4 +272,4 @@ def test_console_script():
 
     command = Path(sys.executable).with_name("unclobber")
     result = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=60, check=True)
-    assert result.stdout == f"unclobber, version {unclobber.__version__}\n"
+    assert result.stdout.splitlines()[0] == f"unclobber, version {unclobber.__version__}"

@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {
     "rules": "Say what operations save for backward and what may be overwritten.",
     "fix": "Find an edit that keeps the gradients, prove it by running, and write it.",
     "explain": "Explain a code: a program that fails, why, and the repaired program.",
+    "build-native": "Compile the hooks of every saved tensor, for less overhead.",
 }
 """Every command with its line in ``unclobber --help``; ``<name>.py`` here holds it as ``command``."""
 
@@ -46,7 +47,7 @@ class _Table(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"unclobber.cli.{cmd_name}").command
+        command: click.Command = import_module(f"unclobber.cli.{cmd_name.replace('-', '_')}").command
         command.name = cmd_name  # each file calls its own `command`
         return command
 
@@ -65,8 +66,26 @@ def _no_command(given: str) -> str:
     return f"No such command '{given}'. {meant}"
 
 
+def _print_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if not asked or context.resilient_parsing:
+        return
+    from ..native.core import choice
+
+    file, why_not = choice()
+    print(f"unclobber, version {VERSION}")
+    print(f"core: native, {file}" if file else f"core: Python ({why_not})")
+    context.exit()
+
+
 @click.command(cls=_Table, no_args_is_help=True, context_settings={"help_option_names": HELP})
-@click.version_option(VERSION, prog_name="unclobber")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and which core runs, and exit.",
+)
 def group() -> None:
     """In-place operations under PyTorch autograd: explained, guarded and repaired."""
 

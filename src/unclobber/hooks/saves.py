@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from ..native import core
 from ..record import Fingerprints, Ledger, ProgramPoint, SavedBytes, SavedTensor, UncheckedSave
 from ..source import frames
 from ..torch_internals import compat
@@ -56,8 +57,7 @@ class SavedTensorHooks:
         prints: Fingerprints | None = None,
     ) -> None:
         see = compat.see_writes if kernels.installed() else _nothing
-        self.pack = _make_pack(ledger, see)
-        self.unpack = _make_unpack(need)
+        self.pack, self.unpack = _make_hooks(ledger, need, see)
         self._ledger = ledger
         self._need = need
         self.conflicts = conflicts
@@ -221,6 +221,22 @@ def _nothing() -> None:
     pass
 
 
+def _make_hooks(
+    ledger: Ledger, need: Callable[[SavedTensor], torch.Tensor], see: Callable[[], None]
+) -> tuple[Callable[[torch.Tensor], SavedTensor], Unpack]:
+    """The pair of hooks: compiled ones where there are any, which do the same."""
+    native = core.loaded().module
+    if native is None:
+        return _make_pack(ledger, see), _make_unpack(need)
+    sees = see is compat.see_writes
+    pack = native.Pack(ledger, frames.newest, frames.go_deeper, _HELPERS, sees)
+    return pack, native.Unpack(need, backward.marker, compat.current_node, compat.NODE_NOTE)
+
+
+_HELPERS = frozenset((*compat.saving_without_nodes, __file__))
+"""Files of frames that several operations' saves have in common."""
+
+
 def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tensor], SavedTensor]:
     """The pack hook. Runs at every save, so it is written for speed: no call that can be spared.
 
@@ -241,7 +257,7 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
     newest = frames.newest
     new = SavedTensor.__new__
     ref = weakref.ref
-    helpers = {*compat.saving_without_nodes, __file__}
+    helpers = _HELPERS
     # In one piece: an engine's thread calls the hooks of the thread that began backward.
     last: tuple[Any, int, int, int, frames.Stack, bool] = (None, -1, 0, -1, (), False)
 

@@ -36,6 +36,13 @@ def install(
         written: Called with a tensor that is about to be written past every operation, and the method.
         exported: Called when a tensor is about to hand its memory out through DLPack.
     """
+
+    # A program may have wrapped ours, and called it after we were taken away.
+    def told(of: Callable[..., None]) -> Callable[..., None]:
+        return lambda *args: of(*args) if patches.awake else None
+
+    swapped, detached, shrunk = told(swapped), told(detached), told(shrunk)
+    replayed, written, exported = told(replayed), told(written), told(exported)
     patches.replace(threading.Thread, "start", _start(threading.Thread.start))
     patches.replace(torch.Tensor, "data", _data(torch.Tensor.data, swapped))
     for home in (torch, torch.Tensor):

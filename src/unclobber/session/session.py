@@ -53,6 +53,7 @@ from ..model import (
     UnclobberError,
     asked,
 )
+from ..native import core
 from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, SavedTensor, Standing, ViewWrites
 from ..settings import Suppression
 from ..source import compiled, sites
@@ -174,9 +175,9 @@ class Session:
 
     def _begin_where(self, off: tuple[mechanisms.Off, ...]) -> None:
         """Take account of the mechanisms that do not work on this torch."""
-        slower = fallback.why()
-        if slower is not None and self.warn:
-            _warn_once(slower)
+        for said in (fallback.why(), core.missed()):
+            if said is not None and self.warn:
+                _warn_once(said)
         for one in off:
             if self.policy == "guard" and one.ends_guard:
                 raise UnclobberError(one.sentence)
@@ -567,6 +568,8 @@ class _Installation:
 
     def acquire(self, ledger: Watcher) -> None:
         with self._lock:
+            if self._installed and not self._ledgers and not self._patches.intact():
+                self._take_away()  # the program has put something of its own in our place: lie over that
             if not self._installed:
                 gradients.unshared_counts()  # while nothing of ours is there
                 self._install()
@@ -589,7 +592,7 @@ class _Installation:
                 self._take_away()
 
     def _install(self) -> None:
-        patches = self._patches
+        patches = self._patches = Patches()
         self._installed = True
         atexit.register(self._take_away)
         try:

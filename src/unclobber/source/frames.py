@@ -74,7 +74,7 @@ def capture(depth: int = 1) -> Stack:
         f = f.f_back
         room -= 1
     if f is not None:
-        _deeper(f, out)
+        go_deeper(f, out)
     return tuple(out)
 
 
@@ -90,7 +90,8 @@ def of_program() -> Stack:
     return () if frame is None else capture(depth)
 
 
-def _deeper(frame: FrameType | None, out: list[Any]) -> None:
+def go_deeper(frame: FrameType | None, out: list[Any]) -> None:
+    """Go on to the program's first frame where all frames of ``out`` are a library's; ``frame`` is next."""
     from .sites import is_library
 
     if any(not is_library(code) for code in out[::2]):

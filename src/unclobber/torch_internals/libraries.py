@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class _Loaded(ctypes.Structure):
+class _ObjectInfo(ctypes.Structure):
     """The beginning of ``struct dl_phdr_info``, to the counter (``man 3 dl_iterate_phdr``)."""
 
     _fields_ = (
@@ -28,7 +28,9 @@ def _linux() -> Callable[[], int]:
         count[0] = one.contents.adds
         return 1  # each entry tells the same
 
-    called = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Loaded), ctypes.c_size_t, ctypes.c_void_p)(first)
+    called = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_ObjectInfo), ctypes.c_size_t, ctypes.c_void_p)(
+        first
+    )
     iterate = ctypes.CDLL(None).dl_iterate_phdr
 
     def loads() -> int:

@@ -20,8 +20,16 @@ class Patch(NamedTuple):
     name: str
     original: Any
     """What lay in the home's own ``__dict__``."""
+    wrapper: Any
+    """What lies there now."""
+
+    def intact(self) -> bool:
+        """Whether it still lies there: the program may have put something of its own in its place."""
+        return vars(self.home).get(self.name) is self.wrapper
 
     def undo(self) -> None:
+        if not self.intact():
+            return
         if self.original is _INHERITED:
             delattr(self.home, self.name)  # the inherited one shows again
         else:
@@ -49,6 +57,8 @@ class Patches:
 
     def __init__(self) -> None:
         self._ends: list[Callable[[], None]] = []
+        self._newest: dict[tuple[int, str], Patch] = {}
+        """The newest replacement of each place."""
         self._begins: list[Callable[[], Callable[[], None]]] = []
         self._sleeps: list[Callable[[], None]] = []
         self.awake = False
@@ -62,10 +72,12 @@ class Patches:
             name: An attribute, its own or inherited.
             wrapper: What ``vars(home)`` is to hold: a class method as ``classmethod``.
         """
-        patch = Patch(home, name, vars(home).get(name, _INHERITED))
+        before = vars(home).get(name, _INHERITED)
         with _lock:
             setattr(home, name, wrapper)
+            patch = Patch(home, name, before, vars(home)[name])
             installed.append(patch)
+        self._newest[id(home), name] = patch
         self._ends.append(lambda: _put_back(patch))
 
     def at_undo(self, end: Callable[[], None]) -> None:
@@ -75,6 +87,13 @@ class Patches:
     def when_awake(self, begin: Callable[[], Callable[[], None]]) -> None:
         """Call ``begin`` at each ``wake``, and what it returns at the ``sleep`` that follows."""
         self._begins.append(begin)
+
+    def intact(self) -> bool:
+        """Whether every replacement still lies where it was put, or under a newer one of these."""
+        for home, name, _, wrapper in self._newest.values():  # noqa: SIM110  (asked at each entry)
+            if vars(home).get(name) is not wrapper:
+                return False
+        return True
 
     def wake(self) -> None:
         """Somebody looks: begin whatever was given to ``when_awake``, the oldest first."""
@@ -89,9 +108,10 @@ class Patches:
             self._sleeps.pop()()
 
     def undo(self) -> None:
-        """Put everything back as it was."""
+        """Put everything back as it was, but for what the program has replaced meanwhile."""
         self.sleep()
         self._begins.clear()
+        self._newest.clear()
         while self._ends:
             self._ends.pop()()
 

@@ -1,0 +1,28 @@
+"""``unclobber build-native``: compile the hooks that run at every saved tensor."""
+
+from __future__ import annotations
+
+import click
+
+from ._progress import said
+from ._terminal import HELP
+from ._torch import require_torch
+
+
+@click.command(context_settings={"max_content_width": 100, "help_option_names": HELP})
+@click.option("--force", is_flag=True, help="Compile it although it is there.")
+def command(*, force: bool) -> int:
+    """Compile the native core for the torch and the Python that run this.
+
+    It lies in the user's cache, and watched programs of this torch and Python run it where UNCLOBBER_NATIVE=1
+    is set. Needs a C++ compiler and Python's headers, and takes about half a minute of one processor.
+
+    Exit code: 0; 2 where it can't be compiled here, which the message explains.
+    """
+    from ..native.build import build
+
+    require_torch()
+    with said() as tell:
+        file = build(tell, again=force)
+    print(f"the native core is built, and runs where UNCLOBBER_NATIVE=1 is set: {file}")
+    return 0

@@ -1,0 +1,109 @@
+"""Compile the core for the torch and the Python that run this."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from ..model import UnclobberError
+from .place import MODULE, SOURCES, compiled
+
+_SELF_TEST = """\
+import sys
+from pathlib import Path
+from unclobber.native import core, selftest
+problem = selftest.why_it_fails(core.load(Path(sys.argv[1])))
+sys.exit(problem)
+"""
+"""In a process of its own: a fault in compiled code may end it."""
+
+
+def build(tell: Callable[[str], None], *, again: bool = False) -> Path:
+    """Compile the core into the user's cache, unless it is there.
+
+    Args:
+        tell: Told of each step.
+        again: Compile it although it is there.
+    Returns:
+        The compiled file.
+    Raises:
+        UnclobberError: It can't be compiled here, or fails its self-test; the message says what to do.
+    """
+    file = compiled()
+    if file.exists() and not again:
+        return file
+    compiler = _compiler()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # beside the file, so that it is put in its place in one step, whoever builds at the same time
+    with tempfile.TemporaryDirectory(dir=file.parent) as folder:
+        made = Path(folder) / file.name
+        tell("compiling the native core (half a minute of one processor)")
+        _run(_command(compiler, Path(folder), made), f"{compiler} could not compile the native core")
+        tell("testing the native core")
+        test = [sys.executable, "-c", _SELF_TEST, str(made)]
+        _run(test, "the native core fails its self-test", {"PYTHONPATH": os.pathsep.join(sys.path)})
+        os.replace(made, file)
+    return file
+
+
+def _compiler() -> str:
+    """The C++ compiler to use.
+
+    Raises:
+        UnclobberError: There is none, or no headers to compile with.
+    """
+    if sys.platform != "linux":
+        raise UnclobberError("the native core is built on Linux only; the Python core runs everywhere")
+    wanted = os.environ.get("CXX")
+    names = [wanted] if wanted else ["c++", "g++", "clang++"]
+    found = next((path for name in names if (path := shutil.which(name))), None)
+    if found is None:
+        raise UnclobberError(
+            f"no C++ compiler ({', '.join(names)}) is on PATH, so the Python core goes on to run. Install "
+            "one (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++), or name it by CXX=, and run "
+            "this again"
+        )
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    if not header.exists():
+        raise UnclobberError(
+            f"this Python's headers are not installed ({header}), so the Python core goes on to run. Install "
+            "them (Debian, Ubuntu: apt install python3-dev; Fedora: dnf install python3-devel), and run this "
+            "again"
+        )
+    return found
+
+
+def _command(compiler: str, folder: Path, made: Path) -> list[str]:
+    import torch
+
+    torchs = Path(torch.__file__).parent
+    headers = torchs / "include"
+    if not headers.is_dir():
+        raise UnclobberError(f"this torch has no headers ({headers}), so the Python core goes on to run")
+    # In one piece: torch's headers take most of the time, and would be read once for each file.
+    whole = folder / f"{MODULE}.cpp"
+    whole.write_text("".join(f'#include "{source.name}"\n' for source in sorted(SOURCES.glob("*.cpp"))))
+    includes = (headers, headers / "torch" / "csrc" / "api" / "include")
+    return [
+        compiler, "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden",
+        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
+        *(part for include in includes for part in ("-isystem", str(include))),
+        f"-I{sysconfig.get_path('include')}", f"-I{SOURCES}",
+        str(whole), "-o", str(made),
+        f"-L{torchs / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch_python",
+    ]  # fmt: skip
+
+
+def _run(command: list[str], failed: str, more: dict[str, str] | None = None) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(more or {})})
+    if done.returncode:
+        last = "\n".join((done.stderr or done.stdout).splitlines()[-12:])
+        raise UnclobberError(
+            f"{failed} (exit code {done.returncode}), so the Python core goes on to run:\n{last}"
+        )

@@ -1,0 +1,60 @@
+"""Where the compiled core of this torch, Python and unclobber lies; asked without importing torch."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import os
+import runpy
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from ..model import UnclobberError
+
+MODULE = "_unclobber_native"
+SOURCES = Path(__file__).parent / "sources"
+
+
+def sources() -> list[Path]:
+    """The files that are compiled, and those that they include."""
+    return sorted([*SOURCES.glob("*.cpp"), *SOURCES.glob("*.h")])
+
+
+@functools.cache
+def torchs_build() -> str:
+    """Version and commit of the torch that would be imported: ``2.13.0+cpu 1a2b3c``.
+
+    Raises:
+        UnclobberError: There is none.
+    """
+    found = importlib.util.find_spec("torch")
+    if found is None or found.origin is None:
+        raise UnclobberError(f"PyTorch is not installed for {sys.executable}")
+    said: dict[str, Any] = runpy.run_path(os.path.join(os.path.dirname(found.origin), "version.py"))
+    return f"{said['__version__']} {said.get('git_version', '')}"
+
+
+def pythons_build() -> str:
+    """Version of this Python, and what its extension modules end in: ``3.11.7 .cpython-311.so``."""
+    return f"{sys.version.split()[0]} {sysconfig.get_config_var('EXT_SUFFIX')}"
+
+
+@functools.cache
+def key() -> str:
+    """What the compiled file is for: another torch, Python or source has another key."""
+    digest = hashlib.sha256(f"{torchs_build()}\n{pythons_build()}".encode())
+    for source in sources():
+        digest.update(source.name.encode())
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def compiled() -> Path:
+    """The compiled file, whether it is there or not."""
+    import platformdirs
+
+    folder = Path(platformdirs.user_cache_dir("unclobber", appauthor=False)) / "native" / key()
+    return folder / f"{MODULE}{sysconfig.get_config_var('EXT_SUFFIX')}"

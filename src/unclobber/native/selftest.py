@@ -1,0 +1,96 @@
+"""Does the compiled core write down what it should? Asked when it was built, and once per process."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import torch
+
+from ..source import frames
+from ..torch_internals import compat
+
+
+class _StandInLedger:
+    """As much of a ledger as the pack hook asks for."""
+
+    def __init__(self) -> None:
+        self.pending: deque[Any] = deque()
+        self.pending_limit = 2
+        self.pruned = 0
+
+    def prune(self) -> None:
+        self.pruned += 1
+        self.pending_limit += 100
+
+
+class _StandInMarker:
+    now = "now"
+    told: Any = None
+
+
+def why_it_fails(module: Any) -> str | None:
+    """None if saves and needs are noted as they should be; otherwise what is wrong."""
+    newest = frames.newest.save
+    try:
+        with torch.inference_mode(False), torch.enable_grad():
+            return _exercise(module)
+    finally:
+        frames.newest.save = newest
+
+
+def _exercise(module: Any) -> str | None:
+    ledger, needed, marker = _StandInLedger(), [], _StandInMarker()
+
+    def need(saved: Any) -> torch.Tensor:
+        needed.append(saved)
+        value: torch.Tensor = saved.alias
+        return value
+
+    pack = module.Pack(ledger, frames.newest, frames.go_deeper, frozenset(), False)
+    unpack = module.Unpack(need, marker, compat.current_node, "unclobber self-test")
+    x = torch.full((2,), 5.0, requires_grad=True)
+    weight = torch.full((4,), 3.0, requires_grad=True)
+    constant = torch.full((2,), 2.0)
+    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+        y = x * weight[1:3]
+        z = (y * constant).sum()
+    saves = [reference() for reference in ledger.pending]
+    if [type(saved).__name__ for saved in saves] != ["SavedTensor"] * 3 or ledger.pruned != 1:
+        return "not every save was queued"
+    problem = _of_saves(saves, x, weight, constant)
+    if problem is not None:
+        return problem
+    with torch.no_grad():
+        weight.add_(1)
+    z.backward()
+    node: Any = compat.grad_fn(y)
+    if [(saved.version, saved.alias.tolist()) for saved in needed] != [(0, [4.0, 4.0])]:
+        return "a write was not noticed"
+    if x.grad is None or x.grad.tolist() != [8.0, 8.0]:
+        return "a gradient is wrong"
+    if node.metadata.get("unclobber self-test") != (needed[0].stack, "now"):
+        return "a node was not told who asked"
+    return None
+
+
+def _of_saves(saves: list[Any], x: torch.Tensor, weight: torch.Tensor, constant: torch.Tensor) -> str | None:
+    """What is wrong with the saves of ``x * weight[1:3]`` and of its product with ``constant``."""
+    of_x, of_part = sorted(saves[:2], key=lambda saved: saved.base is not None)
+    of_constant = saves[2]
+    if [saved.requires_grad for saved in (of_x, of_part, of_constant)] != [True, True, False]:
+        return "what requires grad was not noted"
+    if of_x.origin() is not x or of_x.base is not None or of_constant.origin() is not constant:
+        return "a tensor was not noted"
+    if of_part.base is None or of_part.base() is not weight:
+        return "what a tensor is a view of was not noted"
+    if any(saved.version != 0 or saved.entry is not None for saved in saves):
+        return "a version is wrong"
+    if of_part.alias.data_ptr() != weight.data_ptr() + 4 or of_part.alias.requires_grad:
+        return "an alias has other memory"
+    if of_x.stack is not of_part.stack or of_x.stack == of_constant.stack:
+        return "saves of one operation have not one stack"
+    codes = [code.co_name for code in of_x.stack[::2]]
+    if codes[:2] != ["_exercise", "why_it_fails"] or frames.newest.save[1] is not of_constant.stack:
+        return "a stack is wrong"
+    return None
