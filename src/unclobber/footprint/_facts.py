@@ -260,7 +260,7 @@ class Change:
     predicted: int
     """By how much the recorded timeline says that the peak would fall."""
     recomputed: float = 0.0
-    """The part of forward that is computed twice, 0 to 1."""
+    """The part of forward's arithmetic that is done twice, 0 to 1, estimated from shapes."""
     tried: Tried | None = None
     why_untried: str | None = None
     edits: tuple[tuple[SourceEdit, ...], ...] = field(default=(), repr=False)

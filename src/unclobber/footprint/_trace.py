@@ -94,8 +94,6 @@ class Operation:
     """The torch function whose result this operation's is, as the program called it."""
     asked: bool = True
     """Whether the program's call asked for in-place; else a write is the library's own affair."""
-    seconds: float = 0.0
-    """Wall time of the kernel."""
     outer: int | None = None
     """The torch function that the program called, in ``Trace.functions``."""
     kernel: Any = None

@@ -6,7 +6,6 @@ saved-tensor hooks see what backward keeps; one tick is one dispatched operation
 
 from __future__ import annotations
 
-import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -180,9 +179,7 @@ class MemoryRecorder(compat.TorchDispatchMode):
         differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
         if trace.forward_began is None and (differentiable or call is not None):
             trace.forward_began = tick - 1
-        began = time.perf_counter()
         out = func(*args, **kwargs)
-        seconds = time.perf_counter() - began
         made: list[int] = []
         outputs = _tensors(out)
         for tensor in outputs:
@@ -200,7 +197,6 @@ class MemoryRecorder(compat.TorchDispatchMode):
             writes=self._written(func, args, kwargs),
             makes=tuple(made),
             asked=self._asked[-1][0] if self._asked else True,
-            seconds=seconds,
         )
         if not backward:
             self._describe(operation, func, args, kwargs, outputs)

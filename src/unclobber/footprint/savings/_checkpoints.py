@@ -85,10 +85,9 @@ class SecondForward:
 
     Args:
         trace: The recording.
-        fake: Without values: work is estimated from shapes, since no kernel took any time.
     """
 
-    def __init__(self, trace: Trace, *, fake: bool) -> None:
+    def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._saves: dict[int, list[PackedSave]] = {}
         for save in trace.saves:
@@ -98,7 +97,8 @@ class SecondForward:
         for one in trace.operations:
             if not one.backward:
                 self._last_read.update((number, one.tick) for number in one.reads)
-        self._work = [arithmetic(one) if fake else one.seconds for one in trace.operations]
+        # From shapes, not from the clock: what is proposed must not depend on what else the machine does.
+        self._work = [arithmetic(one) for one in trace.operations]
         forward = [one.tick for one in trace.operations if not one.backward and one.tick > trace.start]
         self._whole = sum(self._work[tick - 1] for tick in forward)
 

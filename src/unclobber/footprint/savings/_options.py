@@ -50,7 +50,7 @@ def options(trace: Trace, report: MemoryReport) -> list[Option]:
     found = [
         *_of_formulas(trace, _formulas.formulas(trace)),
         *_of_masks(trace),
-        *_of_checkpoints(trace, fake=report.fake),
+        *_of_checkpoints(trace),
         *_of_in_place(report),
         *_unneeded(trace),
         *_held(trace, line),
@@ -136,8 +136,8 @@ def _of_masks(trace: Trace) -> Iterable[Option]:
         yield Option(change, spans, formulas=(formula,))
 
 
-def _of_checkpoints(trace: Trace, *, fake: bool) -> Iterable[Option]:
-    recomputed = _checkpoints.SecondForward(trace, fake=fake)
+def _of_checkpoints(trace: Trace) -> Iterable[Option]:
+    recomputed = _checkpoints.SecondForward(trace)
     for group in _checkpoints.groups(trace):
         spans, again = recomputed.of(group.calls)
         if spans:

@@ -30,7 +30,7 @@ _FORMS_OF = {
     "copy_": _BY_NUMBER,
     "fill_": _BY_NUMBER,
 }
-"""By the operation that ``x[…] = v`` ran: the forms that its index may have. A tensor among the indices leads to
+"""By the operation that ``x[…] = v`` ran: the forms that its index may have. A tensor as an index leads to
 ``index_put_``, others to a write of a view (python_variable_indexing.cpp in torch/csrc/autograd)."""
 
 
