@@ -30,10 +30,13 @@ from torch.testing._internal.common_modules import module_db
 from unclobber.derivatives import ALIASES, Argument, Rule, table
 from unclobber.derivatives._composites import PARTS
 from unclobber.derivatives.rules import condition
+from unclobber.torch_internals import inplace
 
 FILE = Path(__file__).parents[1] / "src" / "unclobber" / "static" / "torch_table.json"
 SAMPLES = 8
-NOT_WRITES = frozenset({"requires_grad_", "rename_", "retain_grad_", "share_memory_", "apply_", "map_", "map2_"})
+NOT_WRITES = frozenset(
+    {"requires_grad_", "rename_", "retain_grad_", "share_memory_", "apply_", "map_", "map2_"}
+)
 """Methods with an underscore that change no element, or run a Python function."""
 
 Object = dict[str, Any]
@@ -50,6 +53,7 @@ def whole() -> Object:
         "integer": sorted(set(integer_results()) - set(operations)),
         "makes": sorted(set(factories()) - set(operations)),
         "writes": sorted(writes()),
+        "inplace": dict(sorted({**inplace.module_positions(), **inplace.function_positions()}.items())),
         "modules": dict(sorted(modules())),
     }
 
@@ -99,7 +103,9 @@ def _kind(text: str) -> str:
 
 
 def _is_index(rule: Rule, name: str) -> bool:
-    return name in ("indices", "info", "pivots", "rank") or (name.startswith("result") and rule.operation == "unique_dim")
+    return name in ("indices", "info", "pivots", "rank") or (
+        name.startswith("result") and rule.operation == "unique_dim"
+    )
 
 
 def _view(schema: str) -> str:
@@ -145,7 +151,9 @@ def _measure(name: str, ops: list[Any]) -> Object | None:
         if not able:
             continue
         needs = sorted({run["alone"] for run in runs if run["alone"] is not None and at in run["saved"]})
-        without = sorted({run["alone"] for run in runs if run["alone"] is not None and at < run["tensors"]} - set(needs))
+        without = sorted(
+            {run["alone"] for run in runs if run["alone"] is not None and at < run["tensors"]} - set(needs)
+        )
         when = [names[i] for i in needs if i < len(names)] if without else []
         (always if all(at in run["saved"] for run in able) else sometimes)[names[at]] = when
     views = {run["view"] for run in runs}
@@ -240,7 +248,9 @@ def integer_results() -> Iterator[str]:
                 out = op.op(sample.input, *sample.args, **sample.kwargs)
             except Exception:
                 continue
-            kinds |= {one.dtype for one in (out if isinstance(out, tuple) else [out]) if isinstance(one, Tensor)}
+            kinds |= {
+                one.dtype for one in (out if isinstance(out, tuple) else [out]) if isinstance(one, Tensor)
+            }
         if kinds and not any(kind.is_floating_point or kind.is_complex for kind in kinds):
             yield op.name.replace("nn.functional.", "").replace(".", "_")
 
@@ -253,8 +263,10 @@ def factories() -> Iterator[str]:
             continue
         schemas = [] if name.startswith("_") else torch._C._jit_get_schemas_for_operator(f"aten::{name}")
         plain = [s for s in schemas if not any(a.is_out for a in s.arguments)]
-        if plain and all("Tensor" not in str(a.type) for s in plain for a in s.arguments) and any(
-            str(r.type) == "Tensor" for s in plain for r in s.returns
+        if (
+            plain
+            and all("Tensor" not in str(a.type) for s in plain for a in s.arguments)
+            and any(str(r.type) == "Tensor" for s in plain for r in s.returns)
         ):
             yield name
     yield from (name for name in dir(Tensor) if name.startswith("new_"))
@@ -267,7 +279,9 @@ def writes() -> Iterator[str]:
     for name in dir(Tensor):
         if name.endswith("_") and not name.startswith("_") and name not in NOT_WRITES:
             schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
-            if any(a.alias_info is not None and a.alias_info.is_write for s in schemas for a in s.arguments[:1]):
+            if any(
+                a.alias_info is not None and a.alias_info.is_write for s in schemas for a in s.arguments[:1]
+            ):
                 yield name
 
 
@@ -281,7 +295,9 @@ def modules() -> Iterator[tuple[str, Object]]:
             continue
         for training in (True, False):
             torch.manual_seed(0)
-            inputs = info.module_inputs_func(info, device="cpu", dtype=torch.float32, requires_grad=True, training=training)
+            inputs = info.module_inputs_func(
+                info, device="cpu", dtype=torch.float32, requires_grad=True, training=training
+            )
             for sample in itertools.islice(inputs, SAMPLES):
                 run = _module_run(cls, sample, training)
                 if run is not None:
@@ -293,14 +309,17 @@ def modules() -> Iterator[tuple[str, Object]]:
                 seen[name] = runs
     for name, runs in seen.items():
         signature = list(inspect.signature(getattr(torch.nn, name).__init__).parameters)[1:]
-        yield name, _entry(
-            args=[],
-            input=_often(run["input"] for run in runs),
-            result=_often(run["result"] for run in runs),
-            others=_often(run["others"] for run in runs),
-            parameters=any(run["parameters"] for run in runs),
-            inplace=signature.index("inplace") + 1 if "inplace" in signature else 0,
-            tuple=any(run["tuple"] for run in runs),
+        yield (
+            name,
+            _entry(
+                args=[],
+                input=_often(run["input"] for run in runs),
+                result=_often(run["result"] for run in runs),
+                others=_often(run["others"] for run in runs),
+                parameters=any(run["parameters"] for run in runs),
+                inplace=signature.index("inplace") + 1 if "inplace" in signature else 0,
+                tuple=any(run["tuple"] for run in runs),
+            ),
         )
 
 

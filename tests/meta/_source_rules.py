@@ -17,6 +17,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "main_module": (),
     "settings": ("model", "parsing"),
     "torch_internals": ("model",),
+    "static": ("model", "parsing"),
     "report": ("model", "parsing"),
     "derivatives": _FACTS,
     "source": (*_FACTS, "derivatives"),
@@ -25,6 +26,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "evidence": (*_FACTS, "derivatives", "source", "record", "hooks"),
     "judge": _FACTS,
     "session": ("model", "settings", "torch_internals", "source", "record", "hooks", "evidence", *_TELLING),
+<<<<<<< HEAD
     "repair": (*_FACTS, "main_module", "derivatives", "source", "record", "session"),
     "footprint": (*_FACTS, "derivatives", "source"),
     "integrations": (
@@ -38,6 +40,15 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "footprint",
     ),
     "cli": ("model", "main_module", "settings", "derivatives", *_TELLING, "session", "repair", "footprint"),
+=======
+    "repair": (*_FACTS, "main_module", "static", "derivatives", "source", "record", "session"),
+    "memory": (*_FACTS, "derivatives", "source"),
+    "integrations": ("model", "settings", "session", "report"),
+    "cli": (
+        *("model", "main_module", "settings", "static", "derivatives"),
+        *(*_TELLING, "session", "repair", "memory"),
+    ),
+>>>>>>> 63aaf6d (unclobber check: hazards in sources)
 }
 """For each room the rooms that it may import; each of them stands above it."""
 FRONT = {
@@ -47,7 +58,7 @@ FRONT = {
     "transformers": ("model", "integrations"),
 }
 """The files beside the rooms: nothing private among them."""
-WITHOUT_TORCH = {"model", "parsing", "main_module", "settings", "report", "judge"}
+WITHOUT_TORCH = {"model", "parsing", "main_module", "settings", "static", "report", "judge"}
 
 
 def room_of(module: str) -> str:

@@ -31,17 +31,18 @@ from ._values import (
 from .torch_table import only_tensors_have, torch_table
 
 _MODULE = frozenset({"Module", "LightningModule"})
-_KEEPS_MODULE = frozenset({"to", "cuda", "cpu", "train", "eval", "requires_grad_", "double", "float", "half", "type"})
+_KEEPS_MODULE = frozenset(
+    {"to", "cuda", "cpu", "train", "eval", "requires_grad_", "double", "float", "half", "type"}
+)
 _OWN_WORDS = re.compile(r"optimi[sz]ers?|optim|opt|self|_|\W|for", re.I)
 _MODEL_WORDS = re.compile(r"net|model|self|_|\W", re.I)
 _PLAIN_FUNCTIONS = frozenset(
-    "len range int float str isinstance print bool hasattr type id super repr format issubclass callable ord chr "
-    "round divmod hash open vars dir".split()
+    ["len", "range", "int", "float", "str", "isinstance", "print", "bool", "hasattr", "type", "id", "super", "repr", "format", "issubclass", "callable", "ord", "chr", "round", "divmod", "hash", "open", "vars", "dir"]
 )
 _PREFIXES = ("linalg.", "special.", "fft.")
 _BINARY_WRITES = frozenset({"mul", "div", "multiply", "divide", "true_divide", "addcmul", "addcdiv", "lerp"})
 _WRITES_OPERATION = frozenset(
-    "sigmoid tanh exp exp2 expm1 relu sqrt rsqrt softmax reciprocal elu celu selu leaky_relu tan asinh".split()
+    ["sigmoid", "tanh", "exp", "exp2", "expm1", "relu", "sqrt", "rsqrt", "softmax", "reciprocal", "elu", "celu", "selu", "leaky_relu", "tan", "asinh"]
 )
 """Operations that keep their result: of these the in-place one keeps what it has written."""
 
@@ -73,8 +74,10 @@ class Calls(Expressions):
         full = self.index.full(function)
         head = dotted(function).partition(".")[0]
         known_name = isinstance(function, ast.Name) and function.id in state.names
-        if not known_name and full.partition(".")[0] in ("torch", "numpy", "math", "scipy", "einops") and (
-            head in self.index.imports and head not in state.names
+        if (
+            not known_name
+            and full.partition(".")[0] in ("torch", "numpy", "math", "scipy", "einops")
+            and (head in self.index.imports and head not in state.names)
         ):
             arguments = self._arguments(node, state)
             if full.startswith("torch."):
@@ -99,9 +102,9 @@ class Calls(Expressions):
             else:
                 values.append(self.evaluate(one, state))
         keywords = {one.arg: self.evaluate(one.value, state) for one in node.keywords if one.arg}
-        for one in node.keywords:
-            if one.arg is None:
-                self.evaluate(one.value, state)
+        for packed in node.keywords:
+            if packed.arg is None:
+                self.evaluate(packed.value, state)
         nodes = [] if starred else list(node.args)
         return Arguments(values, keywords, nodes, starred)
 
@@ -115,7 +118,11 @@ class Calls(Expressions):
             made = replace(self.tensor(grad), leaf=Leaf.LEAF if grad else Leaf.NO, made=self.spot(node))
             return replace(made, uses=frozenset())
         if full.startswith("torch.nn.") and last[:1].isupper() and ".functional." not in full:
-            if last in CONTAINERS or last in torch_table().modules or last in ("Identity", "Flatten", "Unflatten"):
+            if (
+                last in CONTAINERS
+                or last in torch_table().modules
+                or last in ("Identity", "Flatten", "Unflatten")
+            ):
                 return self.make_module(last, node, given.values, given.keywords, state)
         if ".optim." in full and last[:1].isupper():
             return self._optimizer(full, given)
@@ -144,7 +151,9 @@ class Calls(Expressions):
         if last == "checkpoint" and given.values:
             return self.unknown_result(state, given.values[1:], strong=True)
         if full.endswith("autograd.grad") and given.values:
-            retain = not given.keywords.keys() & {"retain_graph", "create_graph"} or given.is_true("create_graph")
+            retain = not given.keywords.keys() & {"retain_graph", "create_graph"} or given.is_true(
+                "create_graph"
+            )
             for one in _each(given.values[0]):
                 self.backward(state, one, node, retain=retain or given.is_true("retain_graph"))
             result = self.tensor(Grad.MAYBE if given.is_true("create_graph") else Grad.NO)
@@ -157,9 +166,7 @@ class Calls(Expressions):
             return given.values[0] if last == "compile" and given.values else PLAIN
         return None
 
-    def _torch_operation(
-        self, full: str, last: str, node: ast.Call, given: Arguments, state: State
-    ) -> Value:
+    def _torch_operation(self, full: str, last: str, node: ast.Call, given: Arguments, state: State) -> Value:
         table = torch_table()
         functional = ".functional." in full
         name = last
@@ -176,9 +183,18 @@ class Calls(Expressions):
         in_place = given.is_true("inplace") or (bare != name and table.knows(bare))
         if in_place and given.values:
             target = node.args[0] if node.args else None
-            first = self.write(state, given.values[0], target, node, f"{last}(inplace=True)" if bare == name else last)
+            first = self.write(
+                state, given.values[0], target, node, f"{last}(inplace=True)" if bare == name else last
+            )
             result = self.operation(
-                state, bare, [first, *given.values[1:]], {}, node, in_place=True, torchs=True, functional=functional
+                state,
+                bare,
+                [first, *given.values[1:]],
+                {},
+                node,
+                in_place=True,
+                torchs=True,
+                functional=functional,
             )
             if isinstance(target, ast.Name):
                 state.names[target.id] = result
@@ -245,7 +261,9 @@ class Calls(Expressions):
             for value in state.names.values()
             for one in (value, *value.items)
             for use in one.uses
-            if stem and (key := _MODEL_WORDS.sub("", use.owner).lower()) and (key.startswith(stem) or stem.startswith(key))
+            if stem
+            and (key := _MODEL_WORDS.sub("", use.owner).lower())
+            and (key.startswith(stem) or stem.startswith(key))
         }
         if owners:
             self.step(state, frozenset(owners), node, "step", HIGH - 1)
@@ -256,8 +274,12 @@ class Calls(Expressions):
             return None
         if name.endswith("buffers"):
             prefix = f"{receiver.name}."
-            found = [v for key, v in state.attributes.items() if key.startswith(prefix) and v.data == "buffer"]
-            items = tuple(sequence((PLAIN, one), "tuple") if name.startswith("named") else one for one in found)
+            found = [
+                v for key, v in state.attributes.items() if key.startswith(prefix) and v.data == "buffer"
+            ]
+            items = tuple(
+                sequence((PLAIN, one), "tuple") if name.startswith("named") else one for one in found
+            )
             return sequence(items, "list") if items else Value(places=self.new_place(), grad=Grad.NO)
         return Value(grad=Grad.NO, owners=frozenset([receiver.name]), data=name)
 
@@ -271,7 +293,9 @@ class Calls(Expressions):
                 value = given.values[1]
                 if name == "register_buffer" and value.kind == "tensor":
                     value = replace(value, data="buffer", grad=Grad.NO, name=f"{receiver.name}.{key.value}")
-                state.attributes[f"{receiver.name}.{key.value}"] = named(value, f"{receiver.name}.{key.value}")
+                state.attributes[f"{receiver.name}.{key.value}"] = named(
+                    value, f"{receiver.name}.{key.value}"
+                )
             return PLAIN
         if not given.values or name.startswith(("register", "add_")):
             return PLAIN
@@ -297,7 +321,12 @@ class Calls(Expressions):
         state: State,
     ) -> Value:
         cls = self.index.classes.get(receiver.data)
-        if receiver.kind == "class" and name == "apply" and cls is not None and self.index.is_a(cls, frozenset({"Function"})):
+        if (
+            receiver.kind == "class"
+            and name == "apply"
+            and cls is not None
+            and self.index.is_a(cls, frozenset({"Function"}))
+        ):
             return self._custom_function(cls, node, given, state)
         if name in _KEEPS_MODULE and (cls is None or self.index.method(cls, name) is None):
             return receiver
@@ -309,7 +338,9 @@ class Calls(Expressions):
     def _custom_function(self, cls: ast.ClassDef, node: ast.Call, given: Arguments, state: State) -> Value:
         """What ``apply`` gives: a view of its input that must not be written, where forward hands one back."""
         result = replace(self.unknown_result(state, given.values, strong=True), kind="tensor", sure=True)
-        result = replace(result, grad=Grad.NO if state.mode else max((v.grad for v in given.values), default=Grad.NO))
+        result = replace(
+            result, grad=Grad.NO if state.mode else max((v.grad for v in given.values), default=Grad.NO)
+        )
         forward = self.index.method(cls, "forward")
         if forward is None or state.mode:
             return result
@@ -320,7 +351,11 @@ class Calls(Expressions):
         for one in ast.walk(forward):
             if isinstance(one, ast.Return) and one.value is not None:
                 value = one.value
-                if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and not value.keywords:
+                if (
+                    isinstance(value, ast.Call)
+                    and isinstance(value.func, ast.Attribute)
+                    and not value.keywords
+                ):
                     if any(form.view == "view" for form in torch_table().overloads(value.func.attr)):
                         value = value.func.value
                 if isinstance(value, ast.Name) and value.id in names - stored:
@@ -363,7 +398,17 @@ class Calls(Expressions):
         table = torch_table()
         if receiver.kind == "library":
             return self.unknown_result(state, given.values, strong=name == "apply", more=tuple(given.every))
-        if name in ("detach", "requires_grad_", "numpy", "item", "tolist", "size", "dim", "numel", "data_ptr"):
+        if name in (
+            "detach",
+            "requires_grad_",
+            "numpy",
+            "item",
+            "tolist",
+            "size",
+            "dim",
+            "numel",
+            "data_ptr",
+        ):
             return self._plain_method(receiver, name, function, node, given, state)
         if name in table.writes and receiver.may_be_tensor and name != "detach_":
             return self._written(receiver, name, function, node, given, state)
@@ -384,7 +429,10 @@ class Calls(Expressions):
             if TRAINED.search(name) or name == "__call__":
                 return self.call_value(callee, node, given, state, name)
         return self.unknown_result(
-            state, [receiver, *given.values], strong=bool(TRAINED.search(name)), more=tuple(given.keywords.values())
+            state,
+            [receiver, *given.values],
+            strong=bool(TRAINED.search(name)),
+            more=tuple(given.keywords.values()),
         )
 
     def _plain_method(
@@ -408,7 +456,12 @@ class Calls(Expressions):
             if receiver.given:
                 leaf = Leaf.NO
             made = replace(
-                receiver, grad=Grad.YES, leaf=leaf, kind="tensor", sure=True, made=receiver.made or self.spot(node)
+                receiver,
+                grad=Grad.YES,
+                leaf=leaf,
+                kind="tensor",
+                sure=True,
+                made=receiver.made or self.spot(node),
             )
             self.bind(function.value, made, state)
             return made
@@ -426,11 +479,11 @@ class Calls(Expressions):
         source = given.values[0] if given.values and given.values[0].may_be_tensor else None
         if name in ("scatter_", "index_copy_", "index_add_", "scatter_add_", "masked_fill_", "index_put_"):
             source = next((one for one in reversed(given.every) if one.kind == "tensor"), None)
-        result = self.write(
-            state, receiver, function.value, node, name, source=source, method=True
-        )
+        result = self.write(state, receiver, function.value, node, name, source=source, method=True)
         result = replace(result, kind="tensor", sure=True, places=result.places or self.new_place())
-        if receiver.data == "data" or (isinstance(function.value, ast.Attribute) and function.value.attr == "data"):
+        if receiver.data == "data" or (
+            isinstance(function.value, ast.Attribute) and function.value.attr == "data"
+        ):
             self.data_written(function.value, node, state)
         bare = name[:-1]
         if bare in _WRITES_OPERATION:
@@ -502,7 +555,9 @@ class Calls(Expressions):
         if callee.kind == "object":
             return self.apply(state, callee, given.values, given.keywords, node)
         last = name.rpartition(".")[2]
-        builtin = self._builtin(last, node, given, state) if callee.given or callee.kind == "unknown" else None
+        builtin = (
+            self._builtin(last, node, given, state) if callee.given or callee.kind == "unknown" else None
+        )
         if builtin is not None:
             return builtin
         strong = bool(TRAINED.search(last))
@@ -519,7 +574,9 @@ class Calls(Expressions):
     def _function(self, callee: Value, given: Arguments, state: State) -> Value:
         if isinstance(callee.data, tuple):
             method, owner = callee.data
-            return self.inline(method, state, given.values, given.keywords, None if is_static(method) else owner)
+            return self.inline(
+                method, state, given.values, given.keywords, None if is_static(method) else owner
+            )
         if isinstance(callee.data, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return self.inline(callee.data, state, given.values, given.keywords)
         return self.unknown_result(state, given.every)
@@ -552,7 +609,11 @@ class Calls(Expressions):
         if name == "enumerate" and values:
             return sequence((sequence((PLAIN, self.elements(values[0], state)), "tuple"),), "list")
         if name == "abs" and values:
-            return self.operation(state, "abs", values, {}, node, operands=given.nodes) if values[0].may_be_tensor else PLAIN
+            return (
+                self.operation(state, "abs", values, {}, node, operands=given.nodes)
+                if values[0].may_be_tensor
+                else PLAIN
+            )
         if name in ("sum", "max", "min") and values:
             return self._reduced(values, state)
         return None

@@ -15,7 +15,8 @@ MEDIUM = 2
 
 _NOT_TRAINED = re.compile(
     r"post_?process|^_?init_|init_weights|reset_param|predict|generate|decode|evaluat|inference|sample|^_?test|"
-    r"convert|prune|visuali|metric|accuracy|draw|plot|from_pretrained|load_|initiali|^_?eval|^_?valid|export|quantiz",
+    r"convert|prune|visuali|metric|accuracy|draw|plot|from_pretrained|load_|initiali|^_?eval|^_?valid|export|quantiz|"
+    r"state_update|update_cache|cache_update",
     re.I,
 )
 """Functions in which mostly no gradient is asked for."""
@@ -23,7 +24,7 @@ _OFF_THE_GRAPH = re.compile(
     r"/optim/|transforms?/|image_processing|datasets?/|augment|/data/|preprocess|conversion|_original_"
 )
 """Folders of such functions."""
-_GRAPH_RULES = frozenset({"saved", "self-overlap", "several", "module", "operand"})
+_GRAPH_RULES = frozenset({"saved", "saved-data", "self-overlap", "several", "module", "operand"})
 BUDGET = 60_000
 """Expressions that are evaluated for one function at most."""
 
@@ -130,8 +131,7 @@ class Core:
             self.suspicions[key] = replace(found, level=level)
 
     def _quiet(self, rule: str) -> int:
-        name = self.stack[0].name if self.stack else ""
-        less = int(bool(name and rule != "leaf" and _NOT_TRAINED.search(name)))
+        less = int(rule != "leaf" and any(_NOT_TRAINED.search(one.name) for one in self.stack))
         if rule in _GRAPH_RULES and _OFF_THE_GRAPH.search(self.index.path):
             less += 1
         return less

@@ -11,7 +11,20 @@ from ._index import FileIndex, dotted
 from ._modules import CONTAINERS, Modules, is_property
 from ._names import holds_integers
 from ._state import State, both
-from ._values import NONE, PLAIN, Constant, Grad, Leaf, ModuleData, Use, Value, constant, join, sequence, shared
+from ._values import (
+    NONE,
+    PLAIN,
+    Constant,
+    Grad,
+    Leaf,
+    ModuleData,
+    Use,
+    Value,
+    constant,
+    join,
+    sequence,
+    shared,
+)
 from .torch_table import torch_table
 
 _OPERATORS: dict[type[ast.operator], str] = {
@@ -19,7 +32,7 @@ _OPERATORS: dict[type[ast.operator], str] = {
     ast.Mod: "remainder",
 }  # fmt: skip
 _NUMBERS = frozenset(
-    "shape dtype device ndim requires_grad is_cuda training config nelement layout is_leaf __class__ __name__".split()
+    ["shape", "dtype", "device", "ndim", "requires_grad", "is_cuda", "training", "config", "nelement", "layout", "is_leaf", "__class__", "__name__"]
 )
 _VIEWS = frozenset({"T", "mT", "mH", "H", "real", "imag"})
 _LIBRARIES = ("torch.", "numpy.", "math.", "scipy.")
@@ -67,7 +80,9 @@ class Expressions(Modules):
             for place in value.places & state.grown.keys():
                 value = both(value, state.grown[place])
             return value
-        values = [self.evaluate(one, state) for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
+        values = [
+            self.evaluate(one, state) for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)
+        ]
         return self.unknown_result(state, values)
 
     # --- names ------------------------------------------------------------------------------------------
@@ -193,7 +208,13 @@ class Expressions(Modules):
         return self.operator(node.op, left, right, node, state, [node.left, node.right])
 
     def operator(
-        self, op: ast.operator, left: Value, right: Value, node: ast.expr, state: State, operands: list[ast.expr]
+        self,
+        op: ast.operator,
+        left: Value,
+        right: Value,
+        node: ast.expr,
+        state: State,
+        operands: list[ast.expr],
     ) -> Value:
         """The result of an operator, of which at least one side may be a tensor."""
         name = _OPERATORS.get(type(op), "")
@@ -217,7 +238,9 @@ class Expressions(Modules):
             if found is not None:
                 return found
         if name == "data" and value.may_be_tensor:
-            return replace(value, grad=Grad.NO, nodes=0, may=0, leaf=Leaf.NO, origin=None, uses=frozenset(), data="data")
+            return replace(
+                value, grad=Grad.NO, nodes=0, may=0, leaf=Leaf.NO, origin=None, uses=frozenset(), data="data"
+            )
         if name == "grad":
             return Value("tensor", self.new_place(), False, Grad.NO)
         if name in _NUMBERS:
@@ -280,7 +303,9 @@ class Expressions(Modules):
                 uses = frozenset([Use(value.name, self.tick(), self.spot(node))])
             grad = Grad.NO if value.name in self.frozen else Grad.YES
             leaf = Leaf.LEAF if grad else Leaf.NO
-            made = Value("tensor", self.new_place(), True, grad, uses=uses, leaf=leaf, made=value.data.spot, name=key)
+            made = Value(
+                "tensor", self.new_place(), True, grad, uses=uses, leaf=leaf, made=value.data.spot, name=key
+            )
             if value.name:
                 state.attributes[key] = made
             return made
@@ -308,7 +333,9 @@ class Expressions(Modules):
         return self._region(base, values, node, state)
 
     def _is_index_tensor(self, value: Value, state: State) -> bool:
-        return value.kind == "sequence" or (value.may_be_tensor and (self.is_sure(value, state) or value.integer))
+        return value.kind == "sequence" or (
+            value.may_be_tensor and (self.is_sure(value, state) or value.integer)
+        )
 
     def _gathered(self, base: Value, values: list[Value], node: ast.expr, state: State) -> Value:
         """Elements that tensors name: a copy, for whose gradient the indices are kept."""
@@ -328,16 +355,24 @@ class Expressions(Modules):
         """A part of a tensor: a view of it."""
         sure = self.is_sure(base, state)
         doubtful = any(one.kind == "unknown" for one in values) and not isinstance(node.slice, ast.Tuple)
-        places = self.new_place() if doubtful and not sure else base.places or self.new_place()
+        places = self.new_place() if doubtful else base.places or self.new_place()
         view = self._view(state, "slice", "view", base, self.spot(node), base.grad)
         return replace(view, kind=base.kind, sure=sure, places=places)
 
     def _item(self, base: Value, index: ast.expr, state: State) -> Value:
-        if isinstance(index, ast.UnaryOp) and isinstance(index.op, ast.USub) and isinstance(index.operand, ast.Constant):
+        if (
+            isinstance(index, ast.UnaryOp)
+            and isinstance(index.op, ast.USub)
+            and isinstance(index.operand, ast.Constant)
+        ):
             at: object = -index.operand.value if isinstance(index.operand.value, int) else None
         else:
             at = index.value if isinstance(index, ast.Constant) else None
-        if isinstance(at, int) and base.data in ("tuple", "list") and -len(base.items) <= at < len(base.items):
+        if (
+            isinstance(at, int)
+            and base.data in ("tuple", "list")
+            and -len(base.items) <= at < len(base.items)
+        ):
             if base.data == "tuple":
                 return base.items[at]
         if isinstance(at, str) and isinstance(base.data, tuple) and at in base.data:
@@ -349,7 +384,11 @@ class Expressions(Modules):
     def _module_item(self, base: Value, index: ast.expr) -> Value:
         data: ModuleData = base.data
         if data.kind in CONTAINERS and data.parts:
-            if isinstance(index, ast.Constant) and isinstance(index.value, int) and index.value < len(data.parts):
+            if (
+                isinstance(index, ast.Constant)
+                and isinstance(index.value, int)
+                and index.value < len(data.parts)
+            ):
                 return _renamed_part(data.parts[index.value], base, index.value)
             if len(data.parts) == 1:
                 return _renamed_part(data.parts[0], base, 0)

@@ -90,7 +90,9 @@ class FileIndex:
     @cached_property
     def assigned(self) -> Counter[str]:
         """How often each name is assigned anywhere in the file."""
-        stores = (n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        stores = (
+            n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        )
         return Counter(stores)
 
     @cached_property

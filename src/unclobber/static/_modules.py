@@ -118,7 +118,9 @@ class Modules(Operations):
         )  # fmt: skip
         keeps = facts.result or any(one.results for one in torch_table().in_place(f"{_snake(data.kind)}_"))
         if keeps:
-            self.save(state, result, operation=data.kind, role="result", spot=self.spot(node), node=bit, grad=grad)
+            self.save(
+                state, result, operation=data.kind, role="result", spot=self.spot(node), node=bit, grad=grad
+            )
         return result
 
     def _result(
@@ -225,7 +227,13 @@ def _is_product(kind: str) -> bool:
 
 def _snake(kind: str) -> str:
     """``leaky_relu`` for ``LeakyReLU``."""
-    known = {"LeakyReLU": "leaky_relu", "ELU": "elu", "CELU": "celu", "SELU": "elu", "RReLU": "rrelu_with_noise"}
+    known = {
+        "LeakyReLU": "leaky_relu",
+        "ELU": "elu",
+        "CELU": "celu",
+        "SELU": "elu",
+        "RReLU": "rrelu_with_noise",
+    }
     return known.get(kind, kind.lower())
 
 

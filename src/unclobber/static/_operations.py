@@ -13,7 +13,9 @@ from .torch_table import Overload, torch_table
 MAY_COPY = frozenset({"reshape", "reshape_as", "flatten", "ravel", "contiguous"})
 """A view or a copy, as the strides are."""
 _EXPANDS = frozenset({"expand", "expand_as", "broadcast_to"})
-_FLOATS = frozenset({"div", "true_divide", "mean", "std", "var", "softmax", "float", "to", "type", "double", "half"})
+_FLOATS = frozenset(
+    {"div", "true_divide", "mean", "std", "var", "softmax", "float", "to", "type", "double", "half"}
+)
 """What makes floats of integers."""
 
 
@@ -48,7 +50,9 @@ class Operations(Writes):
         """
         table = torch_table()
         tensors = [one for one in (*arguments, *keywords.values()) if one.may_be_tensor]
-        tensors += [one for seq in arguments if seq.kind == "sequence" for one in seq.items if one.may_be_tensor]
+        tensors += [
+            one for seq in arguments if seq.kind == "sequence" for one in seq.items if one.may_be_tensor
+        ]
         if torchs:
             for one in tensors:
                 state.sure |= one.places
@@ -59,7 +63,9 @@ class Operations(Writes):
             return replace(self.tensor(Grad.NO), integer=True)
         overloads = table.in_place(f"{name}_") if in_place else table.overloads(name, functional=functional)
         overloads = _fitting(overloads, arguments, keywords, state)
-        return self._transfer(state, plain, overloads, arguments, keywords, node, tensors, operands or [], in_place)
+        return self._transfer(
+            state, plain, overloads, arguments, keywords, node, tensors, operands or [], in_place
+        )
 
     def _made(self, state: State, keywords: dict[str, Value], node: ast.expr | ast.stmt) -> Value:
         asked = keywords.get("requires_grad")
@@ -85,7 +91,9 @@ class Operations(Writes):
         keeps = any(one.saves or one.results or one.may_save or one.may_results for one in overloads)
         node_bit = self.new_node() if keeps and grad else 0
         for overload in overloads:
-            self._save_arguments(state, name, overloads, overload, arguments, keywords, spot, node_bit, grad, operands)
+            self._save_arguments(
+                state, name, overloads, overload, arguments, keywords, spot, node_bit, grad, operands
+            )
         first = arguments[0] if arguments else PLAIN
         view = _view_of(overloads)
         if view and not in_place:
@@ -154,7 +162,9 @@ class Operations(Writes):
     def _view(self, state: State, name: str, view: str, first: Value, spot: Spot, grad: Grad) -> Value:
         places = first.places or self.new_place()
         if name in MAY_COPY or view == "maybe":
-            fresh = replace(first, kind="tensor" if first.sure else first.kind, places=self.new_place(), origin=None)
+            fresh = replace(
+                first, kind="tensor" if first.sure else first.kind, places=self.new_place(), origin=None
+            )
             fresh = replace(fresh, leaf=Leaf.NO, items=(), name="", data=None)
             return replace(fresh, grad=grad, integer=first.integer and name not in _FLOATS)
         leaf = Leaf(min(first.leaf, Leaf.VIEW)) if not state.mode else first.leaf
@@ -260,10 +270,10 @@ def _fits(overload: Overload, arguments: list[Value], keywords: dict[str, Value]
         return False
     if len(arguments) > len(overload.arguments) and overload.kinds[-1:] != ("s",):
         return False
-    return all(name in names for name, needed in zip(overload.arguments, overload.required, strict=True) if needed)
+    return all(
+        name in names for name, needed in zip(overload.arguments, overload.required, strict=True) if needed
+    )
 
 
 _TELLING = frozenset({"dim", "other", "weight", "value", "src", "mask", "index", "rounding_mode", "axis"})
 """Names of arguments by which forms of an operation differ."""
-
-

@@ -20,7 +20,9 @@ _MODULE = frozenset({"Module", "LightningModule"})
 _FUNCTION = frozenset({"Function"})
 _TENSOR = re.compile(r"Tensor")
 _SEVERAL = re.compile(r"List|Tuple|Dict|list|tuple|dict|Sequence|Callable|Iterable")
-_NUMBER = re.compile(r"(Optional\[)?(int|float|bool|str|np\..*|numpy.*|torch\.dtype|torch\.device)\]?( \| None)?")
+_NUMBER = re.compile(
+    r"(Optional\[)?(int|float|bool|str|np\..*|numpy.*|torch\.dtype|torch\.device)\]?( \| None)?"
+)
 _INTEGER_TENSOR = re.compile(r"LongTensor|BoolTensor|IntTensor")
 
 
@@ -89,7 +91,9 @@ class Program(Statements):
         init = self.index.method(cls, "__init__")
         if init is None:
             return found
-        state = self._constructed(init, Value("object", grad=Grad.NO, data=name, name="self"), f"{name}.__init__")
+        state = self._constructed(
+            init, Value("object", grad=Grad.NO, data=name, name="self"), f"{name}.__init__"
+        )
         for key, value in state.attributes.items():
             if key.startswith("self."):
                 attribute = key[5:]
@@ -120,7 +124,12 @@ class Program(Statements):
         keywords: dict[str, Value],
         owner: Value | None = None,
     ) -> Value:
-        if self.depth >= _DEEPEST or function in self.stack or self.evaluated > BUDGET or self._yields(function):
+        if (
+            self.depth >= _DEEPEST
+            or function in self.stack
+            or self.evaluated > BUDGET
+            or self._yields(function)
+        ):
             return self.unknown_result(state, [*arguments, *keywords.values()])
         outer = (self.function, self.returned, self.statement)
         names, mode = state.names, state.mode
@@ -166,7 +175,9 @@ class Program(Statements):
 
     def _yields(self, function: FunctionNode) -> bool:
         if function not in self._generators:
-            self._generators[function] = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(function))
+            self._generators[function] = any(
+                isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(function)
+            )
         return self._generators[function]
 
     # --- arguments ----------------------------------------------------------------------------------------------
@@ -181,7 +192,9 @@ class Program(Statements):
         spec = node.args
         positional = [*spec.posonlyargs, *spec.args]
         defaults: dict[str, ast.expr] = {}
-        for one, default in zip(positional[len(positional) - len(spec.defaults) :], spec.defaults, strict=True):
+        for one, default in zip(
+            positional[len(positional) - len(spec.defaults) :], spec.defaults, strict=True
+        ):
             defaults[one.arg] = default
         for one, given_default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
             if given_default is not None:

@@ -39,6 +39,8 @@ class Pending(NamedTuple):
     """Whether it was under no_grad."""
     written: str
     """What was written, as the user calls it."""
+    rule: str
+    """``saved``, or ``saved-data`` where torch doesn't notice."""
 
 
 class Step(NamedTuple):

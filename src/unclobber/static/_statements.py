@@ -104,7 +104,11 @@ class Statements(Calls):
                 each = PLAIN
             else:
                 each = Value(
-                    places=self.new_place(), nodes=value.nodes, may=value.may, uses=value.uses, owners=value.owners
+                    places=self.new_place(),
+                    nodes=value.nodes,
+                    may=value.may,
+                    uses=value.uses,
+                    owners=value.owners,
                 )
             if isinstance(one, ast.Name) and each.kind == "unknown":
                 each = holds_integers(each, one.id)
@@ -115,7 +119,7 @@ class Statements(Calls):
             self.data_written(target, target, state)
             return
         base = self.evaluate(target.value, state)
-        if target.attr == "requires_grad" and base.may_be_tensor and isinstance(target.value, ast.Name):
+        if target.attr == "requires_grad" and base.may_be_tensor:
             self._set_requires_grad(target.value, base, value, target, state)
             return
         if base.name or base.kind == "object":
@@ -124,14 +128,16 @@ class Statements(Calls):
             state.attributes[key] = named(value, key)
 
     def _set_requires_grad(
-        self, target: ast.Name, base: Value, value: Value, node: ast.expr, state: State
+        self, target: ast.expr, base: Value, value: Value, node: ast.expr, state: State
     ) -> None:
         wanted = getattr(value.data, "value", None)
         if wanted is True and not base.given and not base.may:
-            made = replace(base, kind="tensor", sure=True, grad=Grad.YES, leaf=Leaf.LEAF, made=self.spot(node))
-            state.names[target.id] = made
+            made = replace(
+                base, kind="tensor", sure=True, grad=Grad.YES, leaf=Leaf.LEAF, made=self.spot(node)
+            )
+            self.bind(target, made, state)
         elif wanted is False:
-            state.names[target.id] = replace(base, grad=Grad.NO, leaf=Leaf.NO)
+            self.bind(target, replace(base, grad=Grad.NO, leaf=Leaf.NO), state)
             self.frozen |= base.owners
 
     def _set_item(self, target: ast.Subscript, value: Value, state: State) -> None:
@@ -150,7 +156,7 @@ class Statements(Calls):
 
     def _augmented(self, node: ast.AugAssign, state: State) -> State:
         value = self.evaluate(node.value, state)
-        current = self.evaluate(node.target, state)
+        current = self._augmented_value(node.target, state)
         if current.kind == "sequence":
             self.bind(node.target, sequence(current.items + value.items), state)
         elif current.may_be_tensor:
@@ -163,6 +169,16 @@ class Statements(Calls):
             state.names[node.target.id] = new
         return state
 
+    def _augmented_value(self, target: ast.expr, state: State) -> Value:
+        """What is changed; of an index it is a part of the tensor, whatever the index is."""
+        current = self.evaluate(target, state)
+        if isinstance(target, ast.Subscript) and current.may_be_tensor:
+            base = self.evaluate(target.value, state)
+            if base.may_be_tensor:
+                leaf = Leaf(min(base.leaf, Leaf.VIEW))
+                return replace(base, leaf=leaf, sure=current.sure, kind=current.kind, items=(), name="")
+        return current
+
     def _augment(self, node: ast.AugAssign, current: Value, value: Value, state: State) -> None:
         target = node.target
         self._overlap(node, current, state)
@@ -171,7 +187,9 @@ class Statements(Calls):
         if isinstance(holder, ast.Attribute) and holder.attr == "data":
             self.data_written(holder, node, state)
         part = replace(current, leaf=Leaf(min(current.leaf, Leaf.VIEW))) if is_part else current
-        written = self.write(state, part, target, node, _AUGMENTED.get(type(node.op), "augmented assignment"), source=value)
+        written = self.write(
+            state, part, target, node, _AUGMENTED.get(type(node.op), "augmented assignment"), source=value
+        )
         bit = 0
         if isinstance(node.op, (ast.Mult, ast.Div)) and value.may_be_tensor and not state.mode:
             if max(current.grad, value.grad):
@@ -180,7 +198,9 @@ class Statements(Calls):
                     state, value, operation="mul" if isinstance(node.op, ast.Mult) else "div", role="other",
                     spot=self.spot(node), node=bit, grad=current.grad, operand=self.spot(node.value),
                 )  # fmt: skip
-        grad = written.grad if state.mode else max(written.grad, value.grad if value.may_be_tensor else Grad.NO)
+        grad = (
+            written.grad if state.mode else max(written.grad, value.grad if value.may_be_tensor else Grad.NO)
+        )
         result = replace(
             written, grad=grad, nodes=written.nodes | value.nodes | bit, may=written.may | value.may | bit,
             uses=written.uses | value.uses,
@@ -205,7 +225,9 @@ class Statements(Calls):
                 if sure or isinstance(value.slice, ast.Tuple):
                     level = HIGH if sure else HIGH - 1
                     how = _AUGMENTED.get(type(node.op), "")
-                    found = Suspicion("self-overlap", level, write=self.spot(node), saved=self.spot(value), how=how)
+                    found = Suspicion(
+                        "self-overlap", level, write=self.spot(node), saved=self.spot(value), how=how
+                    )
                     self.suspect(state, replace(found, name=node.target.id))
 
     # --- plain statements ----------------------------------------------------------------------------------------
@@ -278,7 +300,9 @@ class Statements(Calls):
             mode = mode_of(item.context_expr)
             if mode is not None:
                 state.mode = mode
-            elif "allow_mutation_on_saved" in ast.unparse(item.context_expr) or "guard" in ast.unparse(item.context_expr):
+            elif "allow_mutation_on_saved" in ast.unparse(item.context_expr) or "guard" in ast.unparse(
+                item.context_expr
+            ):
                 state.mode = 1  # what is overwritten is kept
             value = self.evaluate(item.context_expr, state)
             if item.optional_vars is not None:

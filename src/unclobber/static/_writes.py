@@ -86,9 +86,7 @@ class Writes(Core):
             state.written[place] = now
         return value
 
-    def _over_kept(
-        self, state: State, value: Value, spot: Spot, how: str, name: str, *, sure: bool
-    ) -> None:
+    def _over_kept(self, state: State, value: Value, spot: Spot, how: str, name: str, *, sure: bool) -> None:
         alone = len(value.places) == 1
         for place in value.places:
             for kept in state.kept.get(place, ()):
@@ -98,7 +96,8 @@ class Writes(Core):
                 key = (spot, kept.spot, kept.operation)
                 before = state.pending.get(key)
                 nodes = kept.node | (before.nodes if before else 0)
-                state.pending[key] = Pending(kept, spot, how, nodes, level, bool(state.mode), name)
+                rule = "saved-data" if value.data == "data" else "saved"
+                state.pending[key] = Pending(kept, spot, how, nodes, level, bool(state.mode), name, rule)
 
     def _held_elsewhere(
         self, state: State, value: Value, spot: Spot, how: str, target: ast.expr | None, *, sure: bool
@@ -117,7 +116,10 @@ class Writes(Core):
 
     def _is_put_together(self, name: str) -> bool:
         pattern = r"(stack|cat|concat)\(\s*{0}\b|return {0}\b".format(re.escape(name))
-        return any(re.search(pattern, ast.unparse(one)) for one in (self.stack[-1:] or [self.index.tree]))
+        return any(re.search(pattern, ast.unparse(one)) for one in self._here())
+
+    def _here(self) -> list[ast.AST]:
+        return [self.stack[-1]] if self.stack else [self.index.tree]
 
     def _refused(
         self, state: State, value: Value, spot: Spot, how: str, name: str, source: Value | None
@@ -128,14 +130,18 @@ class Writes(Core):
             level = HIGH if value.grad == Grad.YES else HIGH - 1
             self.suspect(state, Suspicion("leaf", level, write=spot, saved=value.made, how=how, name=name))
         elif leaf == Leaf.VIEW:
-            self.suspect(state, Suspicion("leaf-view", HIGH, write=spot, saved=value.made, how=how, name=name))
+            self.suspect(
+                state, Suspicion("leaf-view", HIGH, write=spot, saved=value.made, how=how, name=name)
+            )
         elif value.name.endswith((".weight", ".bias")) and value.kind == "tensor" and not value.sure:
             self.suspect(state, Suspicion("parameter-like", HIGH - 1, write=spot, how=how, name=name))
         if origin is None or origin.kind == "expanded":
             return
         grad = max(value.grad, source.grad if source is not None and source.may_be_tensor else Grad.NO)
         if origin.kind == "inference":
-            self.suspect(state, Suspicion("inference", HIGH, write=spot, saved=origin.spot, how=how, name=name))
+            self.suspect(
+                state, Suspicion("inference", HIGH, write=spot, saved=origin.spot, how=how, name=name)
+            )
         elif grad:
             level = 1 + grad
             if grad == Grad.MAYBE and not self.function.endswith("forward"):
@@ -157,7 +163,7 @@ class Writes(Core):
             if not one.nodes & nodes or (one.unrecorded and needed is None):
                 continue
             found = Suspicion(
-                "saved",
+                one.rule,
                 min(one.level, HIGH),
                 write=one.write,
                 saved=one.kept.spot,
@@ -194,7 +200,8 @@ class Writes(Core):
         if value.nodes:
             gone = value.nodes | value.may
             state.kept = {
-                place: frozenset(one for one in kept if not one.node & gone) for place, kept in state.kept.items()
+                place: frozenset(one for one in kept if not one.node & gone)
+                for place, kept in state.kept.items()
             }
         else:
             state.kept = {}

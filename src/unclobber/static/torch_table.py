@@ -66,6 +66,8 @@ class TorchTable:
     writes: frozenset[str]
     """Methods that write to their tensor."""
     modules: dict[str, ModuleFacts]
+    inplace: dict[str, int]
+    """By class of ``torch.nn`` and function of ``nn.functional`` where ``inplace`` stands, from 0."""
 
     def overloads(self, name: str, *, functional: bool = False) -> tuple[Overload, ...]:
         """The forms of an operation by any of its names; none for what is not known.
@@ -93,12 +95,7 @@ _SHARED = (
     | set(dir(builtins.float)) | set(dir(builtins.bytes))
 )  # fmt: skip
 _ELSEWHERE = frozenset(
-    "split index_select add norm all any dim dot mean sum repeat clip prod std var type size tile float int bool "
-    "transpose reshape T view to flatten copy exp log abs pow gather t select round sample item normalize linear "
-    "tensor full eye empty real imag interpolate max min sort pad sub mul div diff map where rank unique quantile "
-    "median half double cpu cuda long short put take trace diagonal squeeze cumsum cumprod argmax argmin argsort "
-    "nonzero ravel swapaxes conj fill stft fold cov corrcoef hash_tensor set detach mode sign roll flip expand "
-    "cross cat stack chunk numpy eq ne lt le gt ge neg negative".split()
+    ["split", "index_select", "add", "norm", "all", "any", "dim", "dot", "mean", "sum", "repeat", "clip", "prod", "std", "var", "type", "size", "tile", "float", "int", "bool", "transpose", "reshape", "T", "view", "to", "flatten", "copy", "exp", "log", "abs", "pow", "gather", "t", "select", "round", "sample", "item", "normalize", "linear", "tensor", "full", "eye", "empty", "real", "imag", "interpolate", "max", "min", "sort", "pad", "sub", "mul", "div", "diff", "map", "where", "rank", "unique", "quantile", "median", "half", "double", "cpu", "cuda", "long", "short", "put", "take", "trace", "diagonal", "squeeze", "cumsum", "cumprod", "argmax", "argmin", "argsort", "nonzero", "ravel", "swapaxes", "conj", "fill", "stft", "fold", "cov", "corrcoef", "hash_tensor", "set", "detach", "mode", "sign", "roll", "flip", "expand", "cross", "cat", "stack", "chunk", "numpy", "eq", "ne", "lt", "le", "gt", "ge", "neg", "negative"]
 )
 """Names that arrays, frames, distributions and other people's classes have, too."""
 
@@ -125,6 +122,7 @@ def torch_table() -> TorchTable:
         integer=frozenset(facts["integer"]),
         makes=frozenset(facts["makes"]),
         writes=frozenset(facts["writes"]),
+        inplace=facts["inplace"],
         modules={name: _module(entry) for name, entry in facts["modules"].items()},
     )
 
