@@ -174,7 +174,7 @@ def _names(name: str, runs: list[Object]) -> list[str]:
     function = getattr(torch.nn.functional, name.removeprefix("nn.functional."), None)
     found: list[str] = []
     if inspect.isfunction(function):
-        found = [parameter for parameter in inspect.signature(function).parameters]
+        found = list(inspect.signature(function).parameters)
     else:
         schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name.rpartition('.')[2]}")
         if schemas:
@@ -287,7 +287,7 @@ def writes() -> Iterator[str]:
 
 # --- modules -----------------------------------------------------------------------------------------
 def modules() -> Iterator[tuple[str, Object]]:
-    """What a call of a module keeps of its input and its result, whether it has parameters, its ``inplace``."""
+    """What a call of a module keeps of its input and its result; parameters and ``inplace``."""
     seen: dict[str, list[Object]] = {}
     for info in module_db:
         cls = info.module_cls

@@ -46,7 +46,8 @@ _MOST_PROBLEMS = 5
     "--all",
     "everything",
     is_flag=True,
-    help="Also what is too often no fault: saves that may need no gradient, `.data`, gradients changed in backward.",
+    help="Also what is too often no fault: saves that may need no gradient, `.data`, gradients that are "
+    "changed in backward.",
 )
 @click.option(
     "--confidence",
@@ -142,7 +143,7 @@ def _codes(given: Iterable[str], option: str) -> tuple[str, ...]:
     return codes.checked([code for text in given for code in text.split(",") if code.strip()], option)
 
 
-# --- looking ------------------------------------------------------------------------------------------
+# --- looking -----------------------------------------------------------------------------------------
 def _look(files: Sequence[str], everything: bool, jobs: int) -> list[CheckedFile]:
     from ..static import check_files
 
@@ -189,7 +190,7 @@ def _problems(found: Sequence[CheckedFile]) -> list[str]:
     return said
 
 
-# --- judging ------------------------------------------------------------------------------------------
+# --- judging -----------------------------------------------------------------------------------------
 def _judged(
     findings: Sequence[Finding],
     chosen: tuple[tuple[str, ...], tuple[str, ...]],
@@ -240,7 +241,7 @@ def _write(findings: Sequence[Finding], file: OutputFile) -> None:
         raise ReportError(f"the baseline could not be written: {error}") from error
 
 
-# --- telling -------------------------------------------------------------------------------------------
+# --- telling -----------------------------------------------------------------------------------------
 def _with_candidates(report: Report) -> Report:
     """The report with edits that may be right; as it is where LibCST can't be had."""
     if not report.findings:

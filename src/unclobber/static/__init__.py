@@ -8,8 +8,8 @@ backward, returned or stored. It imports neither torch nor what it reads, and a 
 
 from ._core import HIGH, MEDIUM
 from ._rules import RULES
-from .torch_table import torch_table
 from .files import CheckedFile, check_file, check_files, check_text, python_files
+from .torch_table import torch_table
 
 __all__ = [
     "HIGH",

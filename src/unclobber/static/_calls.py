@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ._core import HIGH, called
 from ._expressions import Expressions
 from ._index import dotted, mode_of
-from ._modules import CONTAINERS, is_static
+from ._modules import CONTAINERS, PASSES, is_static
 from ._names import TRAINED
 from ._state import State, both
 from ._values import (
@@ -37,14 +37,34 @@ _KEEPS_MODULE = frozenset(
 _OWN_WORDS = re.compile(r"optimi[sz]ers?|optim|opt|self|_|\W|for", re.I)
 _MODEL_WORDS = re.compile(r"net|model|self|_|\W", re.I)
 _PLAIN_FUNCTIONS = frozenset(
-    ["len", "range", "int", "float", "str", "isinstance", "print", "bool", "hasattr", "type", "id", "super", "repr", "format", "issubclass", "callable", "ord", "chr", "round", "divmod", "hash", "open", "vars", "dir"]
+    [
+        "len",
+        "range",
+        "int",
+        "float",
+        "str",
+        "isinstance",
+        "print",
+        "bool",
+        "hasattr",
+        "type",
+        "id",
+        "super",
+        "repr",
+        "format",
+        "issubclass",
+        "callable",
+        "ord",
+        "chr",
+        "round",
+        "divmod",
+        "hash",
+        "open",
+        "vars",
+        "dir",
+    ]
 )
 _PREFIXES = ("linalg.", "special.", "fft.")
-_BINARY_WRITES = frozenset({"mul", "div", "multiply", "divide", "true_divide", "addcmul", "addcdiv", "lerp"})
-_WRITES_OPERATION = frozenset(
-    ["sigmoid", "tanh", "exp", "exp2", "expm1", "relu", "sqrt", "rsqrt", "softmax", "reciprocal", "elu", "celu", "selu", "leaky_relu", "tan", "asinh"]
-)
-"""Operations that keep their result: of these the in-place one keeps what it has written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +128,7 @@ class Calls(Expressions):
         nodes = [] if starred else list(node.args)
         return Arguments(values, keywords, nodes, starred)
 
-    # --- torch's functions ------------------------------------------------------------------------------------
+    # --- torch's functions ---------------------------------------------------------------------------
     def _torch(self, full: str, node: ast.Call, given: Arguments, state: State) -> Value:
         last = full.rpartition(".")[2]
         if ".nn.init." in full:
@@ -117,13 +137,8 @@ class Calls(Expressions):
             grad = Grad.NO if given.keywords.get("requires_grad", PLAIN).data == Constant(False) else Grad.YES
             made = replace(self.tensor(grad), leaf=Leaf.LEAF if grad else Leaf.NO, made=self.spot(node))
             return replace(made, uses=frozenset())
-        if full.startswith("torch.nn.") and last[:1].isupper() and ".functional." not in full:
-            if (
-                last in CONTAINERS
-                or last in torch_table().modules
-                or last in ("Identity", "Flatten", "Unflatten")
-            ):
-                return self.make_module(last, node, given.values, given.keywords, state)
+        if _is_module(full, last):
+            return self.make_module(last, node, given.values, given.keywords, state)
         if ".optim." in full and last[:1].isupper():
             return self._optimizer(full, given)
         special = self._torch_special(full, last, node, given, state)
@@ -155,7 +170,9 @@ class Calls(Expressions):
                 "create_graph"
             )
             for one in _each(given.values[0]):
-                self.backward(state, one, node, retain=retain or given.is_true("retain_graph"))
+                self.backward(
+                    state, one, node, retain=retain or given.is_true("retain_graph"), to_leaves=False
+                )
             result = self.tensor(Grad.MAYBE if given.is_true("create_graph") else Grad.NO)
             return sequence((result,), "several")
         if full.endswith("autograd.backward") and given.values:
@@ -220,7 +237,7 @@ class Calls(Expressions):
         grad = Grad.NO if state.mode else max([Grad.MAYBE, *(one.grad for one in given.values)])
         return replace(result, kind="tensor", sure=True, grad=grad)
 
-    # --- methods ------------------------------------------------------------------------------------------------
+    # --- methods -------------------------------------------------------------------------------------
     def _method(
         self, receiver: Value, function: ast.Attribute, node: ast.Call, given: Arguments, state: State
     ) -> Value:
@@ -336,7 +353,7 @@ class Calls(Expressions):
         return self.call_value(callee, node, given, state, name)
 
     def _custom_function(self, cls: ast.ClassDef, node: ast.Call, given: Arguments, state: State) -> Value:
-        """What ``apply`` gives: a view of its input that must not be written, where forward hands one back."""
+        """What ``apply`` gives: where forward hands its input back, a view that must not be written."""
         result = replace(self.unknown_result(state, given.values, strong=True), kind="tensor", sure=True)
         result = replace(
             result, grad=Grad.NO if state.mode else max((v.grad for v in given.values), default=Grad.NO)
@@ -350,14 +367,7 @@ class Calls(Expressions):
             return result
         for one in ast.walk(forward):
             if isinstance(one, ast.Return) and one.value is not None:
-                value = one.value
-                if (
-                    isinstance(value, ast.Call)
-                    and isinstance(value.func, ast.Attribute)
-                    and not value.keywords
-                ):
-                    if any(form.view == "view" for form in torch_table().overloads(value.func.attr)):
-                        value = value.func.value
+                value = _viewed(one.value)
                 if isinstance(value, ast.Name) and value.id in names - stored:
                     grad = max(result.grad, Grad.MAYBE)
                     return replace(result, grad=grad, origin=Origin("function", self.spot(node)))
@@ -385,7 +395,7 @@ class Calls(Expressions):
             return shared(receiver.items) or Value(places=self.new_place())
         return self.unknown_result(state, [receiver, *given.values])
 
-    # --- tensors ------------------------------------------------------------------------------------------------
+    # --- tensors -------------------------------------------------------------------------------------
     def _of_tensor(
         self,
         receiver: Value,
@@ -485,25 +495,13 @@ class Calls(Expressions):
             isinstance(function.value, ast.Attribute) and function.value.attr == "data"
         ):
             self.data_written(function.value, node, state)
-        bare = name[:-1]
-        if bare in _WRITES_OPERATION:
-            result = self.operation(state, bare, [result, *given.values], {}, node, in_place=True)
-        elif bare in _BINARY_WRITES and source is not None and not state.mode:
-            result = self._times(result, receiver, bare, given, node, state)
+        given_nodes = [] if given.starred else given.nodes
+        result = self.operation(
+            state, name[:-1], [result, *given.values], given.keywords, node,
+            operands=[function.value, *given_nodes], in_place=True,
+        )  # fmt: skip
         self.rebind_view(function.value, result, state)
         return result
-
-    def _times(
-        self, result: Value, receiver: Value, bare: str, given: Arguments, node: ast.Call, state: State
-    ) -> Value:
-        """``x.mul_(y)`` keeps ``y``, and a copy of the old ``x``."""
-        bit = self.new_node()
-        for value, operand in zip(given.values, given.nodes, strict=False):
-            self.save(
-                state, value, operation=bare, role="other", spot=self.spot(node), node=bit,
-                grad=receiver.grad, operand=self.spot(operand),
-            )  # fmt: skip
-        return replace(result, nodes=result.nodes | bit, may=result.may | bit)
 
     def rebind_view(self, target: ast.expr, value: Value, state: State) -> None:
         """A tensor has the history of what was written to a part of it."""
@@ -522,8 +520,8 @@ class Calls(Expressions):
             old = state.names[target.id]
             if old.may_be_tensor:
                 state.names[target.id] = replace(
-                    old, nodes=old.nodes | value.nodes, may=old.may | value.may, grad=max(old.grad, value.grad),
-                    uses=old.uses | value.uses,
+                    old, nodes=old.nodes | value.nodes, may=old.may | value.may,
+                    grad=max(old.grad, value.grad), uses=old.uses | value.uses,
                 )  # fmt: skip
 
     def data_written(self, target: ast.expr, node: ast.expr | ast.stmt, state: State) -> None:
@@ -543,7 +541,7 @@ class Calls(Expressions):
             at = node if isinstance(node, ast.expr) else target
             self.step(state, owners, at, "data", HIGH - 1)
 
-    # --- values that are called ------------------------------------------------------------------------------------
+    # --- values that are called ----------------------------------------------------------------------
     def call_value(self, callee: Value, node: ast.Call, given: Arguments, state: State, name: str) -> Value:
         """The result of calling a value."""
         if callee.kind == "function":
@@ -626,6 +624,20 @@ class Calls(Expressions):
         if not found.may_be_tensor:
             return found
         return replace(found, places=self.new_place(), leaf=Leaf.NO, origin=None)
+
+
+def _viewed(value: ast.expr) -> ast.expr:
+    """What a view is taken of; any other expression as it is."""
+    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute) or value.keywords:
+        return value
+    forms = torch_table().overloads(value.func.attr)
+    return value.func.value if any(form.view == "view" for form in forms) else value
+
+
+def _is_module(full: str, last: str) -> bool:
+    """Whether it is a class of modules that something is known of."""
+    named = full.startswith("torch.nn.") and last[:1].isupper() and ".functional." not in full
+    return named and (last in CONTAINERS or last in PASSES or last in torch_table().modules)
 
 
 def _each(value: Value) -> tuple[Value, ...]:

@@ -83,7 +83,7 @@ class Core:
         self.at_top = False
         """Whether the file's own statements are being followed, and not one of its functions by itself."""
 
-    # --- numbers -----------------------------------------------------------------------------------
+    # --- numbers -------------------------------------------------------------------------------------
     def tick(self) -> int:
         self.clock += 1
         return self.clock
@@ -119,7 +119,7 @@ class Core:
             self.function,
         )
 
-    # --- suspicions -----------------------------------------------------------------------------------
+    # --- suspicions ----------------------------------------------------------------------------------
     def suspect(self, state: State, found: Suspicion) -> None:
         """Note it, unless something at least as certain is known of the line."""
         level = found.level - state.quiet - self._quiet(found.rule)
@@ -136,7 +136,7 @@ class Core:
             less += 1
         return less
 
-    # --- what other parts do ---------------------------------------------------------------------------
+    # --- what other parts do -------------------------------------------------------------------------
     def evaluate(self, node: ast.expr, state: State) -> Value:
         """The value of an expression."""
         raise NotImplementedError

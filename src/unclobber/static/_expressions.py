@@ -27,12 +27,26 @@ from ._values import (
 )
 from .torch_table import torch_table
 
-_OPERATORS: dict[type[ast.operator], str] = {
+OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.MatMult: "matmul", ast.Div: "div", ast.Pow: "pow",
     ast.Mod: "remainder",
 }  # fmt: skip
 _NUMBERS = frozenset(
-    ["shape", "dtype", "device", "ndim", "requires_grad", "is_cuda", "training", "config", "nelement", "layout", "is_leaf", "__class__", "__name__"]
+    [
+        "shape",
+        "dtype",
+        "device",
+        "ndim",
+        "requires_grad",
+        "is_cuda",
+        "training",
+        "config",
+        "nelement",
+        "layout",
+        "is_leaf",
+        "__class__",
+        "__name__",
+    ]
 )
 _VIEWS = frozenset({"T", "mT", "mH", "H", "real", "imag"})
 _LIBRARIES = ("torch.", "numpy.", "math.", "scipy.")
@@ -85,7 +99,7 @@ class Expressions(Modules):
         ]
         return self.unknown_result(state, values)
 
-    # --- names ------------------------------------------------------------------------------------------
+    # --- names ---------------------------------------------------------------------------------------
     def _name(self, node: ast.Name, state: State) -> Value:
         found = state.names.get(node.id)
         if found is not None:
@@ -120,7 +134,7 @@ class Expressions(Modules):
         self.bind(node.target, value, state)
         return value
 
-    # --- operators ----------------------------------------------------------------------------------------
+    # --- operators -----------------------------------------------------------------------------------
     def _compare(self, node: ast.Compare, state: State) -> Value:
         values = [self.evaluate(one, state) for one in (node.left, *node.comparators)]
         plain = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
@@ -217,13 +231,13 @@ class Expressions(Modules):
         operands: list[ast.expr],
     ) -> Value:
         """The result of an operator, of which at least one side may be a tensor."""
-        name = _OPERATORS.get(type(op), "")
+        name = OPERATORS.get(type(op), "")
         result = self.operation(state, name or "add", [left, right], {}, node, operands=operands)
         if self.is_sure(left, state) or self.is_sure(right, state):
             return result
         return replace(result, kind="unknown", sure=False)
 
-    # --- attributes and indices -----------------------------------------------------------------------------
+    # --- attributes and indices ----------------------------------------------------------------------
     def _attribute(self, node: ast.Attribute, state: State) -> Value:
         full = self.index.full(node)
         if full.startswith(_LIBRARIES):
@@ -368,13 +382,9 @@ class Expressions(Modules):
             at: object = -index.operand.value if isinstance(index.operand.value, int) else None
         else:
             at = index.value if isinstance(index, ast.Constant) else None
-        if (
-            isinstance(at, int)
-            and base.data in ("tuple", "list")
-            and -len(base.items) <= at < len(base.items)
-        ):
-            if base.data == "tuple":
-                return base.items[at]
+        known = base.data == "tuple" and isinstance(at, int)
+        if known and isinstance(at, int) and -len(base.items) <= at < len(base.items):
+            return base.items[at]
         if isinstance(at, str) and isinstance(base.data, tuple) and at in base.data:
             return base.items[base.data.index(at)]
         if isinstance(index, ast.Slice):
@@ -394,7 +404,7 @@ class Expressions(Modules):
                 return _renamed_part(data.parts[0], base, 0)
         return Value(places=self.new_place(), name=f"{base.name}.*" if base.name else "")
 
-    # --- loops ---------------------------------------------------------------------------------------------
+    # --- loops ---------------------------------------------------------------------------------------
     def _comprehension(
         self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp, state: State
     ) -> Value:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any, cast
 
 from ._core import HIGH, Core, Suspicion
 from ._index import FunctionNode, dotted
@@ -105,10 +106,10 @@ class FunctionRules:
 
 def _write_call(statement: ast.stmt) -> ast.Call | None:
     """``x.mul_(2)`` as a statement, or as what is assigned or returned."""
-    value = getattr(statement, "value", None)
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        if value.func.attr in torch_table().writes:
-            return value
+    value: Any = getattr(statement, "value", None)
+    method = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute)
+    if method and value.func.attr in torch_table().writes:
+        return cast(ast.Call, value)
     return None
 
 

@@ -106,7 +106,7 @@ class FileIndex:
 
     @cached_property
     def never_recorded(self) -> frozenset[str]:
-        """Functions and methods, by their bare names, that are called in this file, and only under no_grad."""
+        """Functions and methods, by their bare names, that this file calls, and only under no_grad."""
         calls = list(_calls(self.tree, "", off=False))
         defined = Counter(n.name for n in ast.walk(self.tree) if isinstance(n, FunctionNode))
         found: set[str] = set()

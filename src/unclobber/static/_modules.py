@@ -12,7 +12,7 @@ from ._state import State
 from ._values import PLAIN, Constant, Grad, Leaf, ModuleData, Spot, Use, Value, sequence
 from .torch_table import ModuleFacts, torch_table
 
-_PASSES = frozenset({"Identity", "Flatten", "Unflatten"})
+PASSES = frozenset({"Identity", "Flatten", "Unflatten"})
 CONTAINERS = frozenset({"Sequential", "ModuleList", "ModuleDict"})
 _MODULE = frozenset({"Module", "LightningModule"})
 _DEEPEST = 6
@@ -41,7 +41,7 @@ class Modules(Operations):
             for part in data.parts:
                 value = self._part(state, part, value, node)
             return self._used(state, value, module, node)
-        if data.kind in _PASSES:
+        if data.kind in PASSES:
             return first
         facts = torch_table().modules.get(data.kind)
         if facts is None:
@@ -114,7 +114,8 @@ class Modules(Operations):
         first = self.write(state, first, _argument(node), node, how)
         result = replace(
             first, kind="tensor", sure=True, places=first.places or self.new_place(),
-            nodes=first.nodes | (bit if grad == Grad.YES else 0), may=first.may | bit, origin=None, leaf=Leaf.NO,
+            nodes=first.nodes | (bit if grad == Grad.YES else 0), may=first.may | bit,
+            origin=None, leaf=Leaf.NO,
         )  # fmt: skip
         keeps = facts.result or any(one.results for one in torch_table().in_place(f"{_snake(data.kind)}_"))
         if keeps:
@@ -163,7 +164,7 @@ class Modules(Operations):
             uses=uses if strong else frozenset(), owners=owners,
         )  # fmt: skip
 
-    # --- construction -----------------------------------------------------------------------------------
+    # --- construction --------------------------------------------------------------------------------
     def make_module(
         self, kind: str, node: ast.Call, arguments: list[Value], keywords: dict[str, Value], state: State
     ) -> Value:
@@ -185,8 +186,9 @@ class Modules(Operations):
         return Value("module", grad=Grad.NO, data=ModuleData(kind, inplace, (), spot))
 
     def _check_chain(self, parts: tuple[Value, ...], node: ast.Call) -> None:
-        """Run a chain of modules by itself: one that writes what the one before it keeps is wrong anywhere."""
-        known = {*torch_table().modules, *_PASSES, "Sequential"}
+        """Run a chain of modules by itself: where one writes what the one before it keeps, that is wrong
+        anywhere."""
+        known = {*torch_table().modules, *PASSES, "Sequential"}
         trial = State()
         value = self.tensor()
         kept, self.suspicions, depth, self.depth = self.suspicions, {}, self.depth, 99
@@ -214,7 +216,8 @@ class Modules(Operations):
         return result
 
     def _of_chain(self, one: Suspicion) -> None:
-        self.suspect(State(), replace(one, rule="module", level=min(one.level, HIGH)))
+        # In the file's own statements its calls are followed, too, and say more.
+        self.suspect(State(), replace(one, rule="module", level=min(one.level, HIGH - self.at_top)))
 
 
 def _argument(node: ast.expr) -> ast.expr | None:

@@ -91,8 +91,10 @@ class Operations(Writes):
         keeps = any(one.saves or one.results or one.may_save or one.may_results for one in overloads)
         node_bit = self.new_node() if keeps and grad else 0
         for overload in overloads:
+            # An in-place operation keeps a private copy of what it is about to overwrite.
+            skipped = overload.arguments[:1] if in_place else ()
             self._save_arguments(
-                state, name, overloads, overload, arguments, keywords, spot, node_bit, grad, operands
+                state, name, overloads, overload, arguments, keywords, spot, node_bit, grad, operands, skipped
             )
         first = arguments[0] if arguments else PLAIN
         view = _view_of(overloads)
@@ -135,12 +137,13 @@ class Operations(Writes):
         node_bit: int,
         grad: Grad,
         operands: list[ast.expr],
+        skipped: tuple[str, ...],
     ) -> None:
         by_name = _by_name(overload, arguments, keywords)
         expressions = dict(zip(overload.arguments, operands, strict=False))
         for sure, saves in ((True, overload.saves), (False, overload.may_save)):
             for role, only_if in saves.items():
-                if role not in by_name:
+                if role not in by_name or role in skipped:
                     continue
                 some = [one for key in only_if for one in _parts(by_name.get(key, PLAIN))]
                 if only_if:

@@ -66,7 +66,7 @@ class Program(Statements):
         if not is_function:
             self.class_attributes(cls.name)
 
-    # --- functions ------------------------------------------------------------------------------------------
+    # --- functions -----------------------------------------------------------------------------------
     def _entry(self, node: FunctionNode, owner: Value | None, name: str) -> None:
         """A function as anybody may call it."""
         if node.name in self.index.never_recorded or _mode(node) in (1, 2):
@@ -180,7 +180,7 @@ class Program(Statements):
             )
         return self._generators[function]
 
-    # --- arguments ----------------------------------------------------------------------------------------------
+    # --- arguments -----------------------------------------------------------------------------------
     def _bind_arguments(
         self,
         node: FunctionNode,

@@ -13,8 +13,11 @@ ON_REQUEST = HIGH + 1
 
 @dataclass(frozen=True, slots=True)
 class RuleText:
-    """One rule. In its texts ``{name}`` is what is written, ``{operation}`` what saved, ``{kept}`` what it saved,
-    ``{how}`` what writes."""
+    """One rule.
+
+    In its texts ``{name}`` is what is written, ``{operation}`` what saved, ``{kept}`` what it saved, and
+    ``{how}`` what writes.
+    """
 
     code: str
     message: str
@@ -66,7 +69,8 @@ RULES: dict[str, RuleText] = {
     ),
     "step": RuleText(
         "UC101",
-        "the optimizer's step changes the parameters of {name} between their use and the backward that needs them",
+        "the optimizer's step changes the parameters of {name} between their use and the backward that "
+        "needs them",
         "changed here by the optimizer",
         "{name} is used here",
         ("call step() after the backward of every loss that was computed with these parameters",),
@@ -183,7 +187,8 @@ RULES: dict[str, RuleText] = {
     ),
     "held": RuleText(
         "UC102",
-        "{name} is rewritten after the list {more} was given the tensor itself: all its entries become the last",
+        "{name} is rewritten after the list {more} was given the tensor itself: all its entries become "
+        "the last",
         "rewritten here ({how})",
         "the list is given it here",
         ("append a clone",),

@@ -8,14 +8,15 @@ from dataclasses import replace
 
 from ._calls import Calls
 from ._core import HIGH, Suspicion
+from ._expressions import OPERATORS
 from ._index import FileIndex, dotted, mode_of
 from ._names import holds_integers
 from ._state import State, merge
 from ._values import PLAIN, Grad, Leaf, Value, join, named, sequence, shared
 
 _AUGMENTED: dict[type[ast.operator], str] = {
-    ast.Add: "+=", ast.Sub: "-=", ast.Mult: "*=", ast.Div: "/=", ast.Pow: "**=", ast.Mod: "%=", ast.FloorDiv: "//=",
-    ast.BitAnd: "&=", ast.BitOr: "|=",
+    ast.Add: "+=", ast.Sub: "-=", ast.Mult: "*=", ast.Div: "/=", ast.Pow: "**=", ast.Mod: "%=",
+    ast.FloorDiv: "//=", ast.BitAnd: "&=", ast.BitOr: "|=",
 }  # fmt: skip
 
 
@@ -59,7 +60,7 @@ class Statements(Calls):
                 self.statement = outer
         return state
 
-    # --- assignment -------------------------------------------------------------------------------------------
+    # --- assignment ----------------------------------------------------------------------------------
     def _assign(self, node: ast.Assign, state: State) -> State:
         value = self.evaluate(node.value, state)
         for target in node.targets:
@@ -190,21 +191,11 @@ class Statements(Calls):
         written = self.write(
             state, part, target, node, _AUGMENTED.get(type(node.op), "augmented assignment"), source=value
         )
-        bit = 0
-        if isinstance(node.op, (ast.Mult, ast.Div)) and value.may_be_tensor and not state.mode:
-            if max(current.grad, value.grad):
-                bit = self.new_node()
-                self.save(
-                    state, value, operation="mul" if isinstance(node.op, ast.Mult) else "div", role="other",
-                    spot=self.spot(node), node=bit, grad=current.grad, operand=self.spot(node.value),
-                )  # fmt: skip
-        grad = (
-            written.grad if state.mode else max(written.grad, value.grad if value.may_be_tensor else Grad.NO)
-        )
-        result = replace(
-            written, grad=grad, nodes=written.nodes | value.nodes | bit, may=written.may | value.may | bit,
-            uses=written.uses | value.uses,
+        result = self.operation(
+            state, OPERATORS.get(type(node.op), "add"), [written, value], {}, node,
+            operands=[target, node.value], in_place=True,
         )  # fmt: skip
+        result = replace(result, kind=written.kind, sure=written.sure, origin=written.origin)
         if not current.sure and value.sure and not current.places & state.sure:
             # A number so far, perhaps: `total += loss`.
             result = replace(result, places=self.new_place(), kind="tensor", sure=True)
@@ -219,18 +210,18 @@ class Statements(Calls):
         if not isinstance(value, ast.Subscript) or not isinstance(node.target, ast.Name):
             return
         same = dotted(value.value) == node.target.id
-        if same and isinstance(value.slice, (ast.Tuple, ast.Slice)):
-            if any(isinstance(one, ast.Slice) for one in ast.walk(value.slice)):
-                sure = self.is_sure(current, state)
-                if sure or isinstance(value.slice, ast.Tuple):
-                    level = HIGH if sure else HIGH - 1
-                    how = _AUGMENTED.get(type(node.op), "")
-                    found = Suspicion(
-                        "self-overlap", level, write=self.spot(node), saved=self.spot(value), how=how
-                    )
-                    self.suspect(state, replace(found, name=node.target.id))
+        sliced = isinstance(value.slice, (ast.Tuple, ast.Slice))
+        if same and sliced and any(isinstance(one, ast.Slice) for one in ast.walk(value.slice)):
+            sure = self.is_sure(current, state)
+            if sure or isinstance(value.slice, ast.Tuple):
+                level = HIGH if sure else HIGH - 1
+                how = _AUGMENTED.get(type(node.op), "")
+                found = Suspicion(
+                    "self-overlap", level, write=self.spot(node), saved=self.spot(value), how=how
+                )
+                self.suspect(state, replace(found, name=node.target.id))
 
-    # --- plain statements ----------------------------------------------------------------------------------------
+    # --- plain statements ----------------------------------------------------------------------------
     def _expression(self, node: ast.Expr, state: State) -> State:
         self.evaluate(node.value, state)
         return state
@@ -270,7 +261,7 @@ class Statements(Calls):
             bits |= one.may
         self.confirm(state, bits)
 
-    # --- branches ------------------------------------------------------------------------------------------------
+    # --- branches ------------------------------------------------------------------------------------
     def _if_statement(self, node: ast.If, state: State) -> State:
         self.evaluate(node.test, state)
         truth = self.truth(node.test, state)
@@ -311,7 +302,7 @@ class Statements(Calls):
         state.mode = before
         return state
 
-    # --- loops ---------------------------------------------------------------------------------------------------
+    # --- loops ---------------------------------------------------------------------------------------
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While, state: State) -> State:
         over = PLAIN if isinstance(node, ast.While) else self.evaluate(node.iter, state)
         if not isinstance(node, ast.While):

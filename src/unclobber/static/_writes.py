@@ -150,21 +150,22 @@ class Writes(Core):
             found = Suspicion(rule, level, write=spot, saved=origin.spot, how=how, name=name)
             self.suspect(state, replace(found, more=(origin.kind,)))
 
-    # --- what needs it ---------------------------------------------------------------------------------
-    def confirm(self, state: State, nodes: int, *, needed: Spot | None = None) -> None:
+    # --- what needs it -------------------------------------------------------------------------------
+    def confirm(self, state: State, nodes: int, *, needed: Spot | None = None, less: int = 0) -> None:
         """A gradient is asked for, or may be by whoever is given the value.
 
         Args:
             state: Where.
             nodes: Bits of what the value hangs on.
             needed: The backward; None where the value only leaves the function.
+            less: How much less certain it is that it goes there.
         """
         for key, one in list(state.pending.items()):
             if not one.nodes & nodes or (one.unrecorded and needed is None):
                 continue
             found = Suspicion(
                 one.rule,
-                min(one.level, HIGH),
+                min(one.level, HIGH) - less,
                 write=one.write,
                 saved=one.kept.spot,
                 needed=needed,
@@ -177,19 +178,30 @@ class Writes(Core):
             self.suspect(state, found)
             del state.pending[key]
 
-    def backward(self, state: State, value: Value, node: ast.expr, *, retain: bool) -> None:
-        """A backward from a value."""
+    def backward(
+        self, state: State, value: Value, node: ast.expr, *, retain: bool, to_leaves: bool = True
+    ) -> None:
+        """A backward from a value.
+
+        Args:
+            state: Where.
+            value: The loss.
+            node: The call.
+            retain: Whether the graph is kept.
+            to_leaves: Whether it goes all the way; ``autograd.grad`` goes to what it is asked for alone.
+        """
+        less = int(not to_leaves)
         spot = self.spot(node)
-        self.confirm(state, value.may | value.nodes, needed=spot)
+        self.confirm(state, value.may | value.nodes, needed=spot, less=less)
         for use in value.uses:
             for step in state.steps:
                 if use.clock < step.clock and _concerns(use.owner, step.owners):
                     rule = "step" if step.kind == "step" else "data"
-                    found = Suspicion(rule, step.level, write=step.spot, saved=use.spot, needed=spot)
+                    found = Suspicion(rule, step.level - less, write=step.spot, saved=use.spot, needed=spot)
                     self.suspect(state, replace(found, name=use.owner))
         before = [where for bits, where in state.freed.items() if bits & value.nodes]
         if before:
-            self.suspect(state, Suspicion("twice", HIGH, needed=spot, freed=before[0]))
+            self.suspect(state, Suspicion("twice", HIGH - less, needed=spot, freed=before[0]))
         if retain:
             return
         bits = value.nodes

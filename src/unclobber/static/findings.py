@@ -42,7 +42,7 @@ def findings(
 
 
 def _once(told: Sequence[Suspicion]) -> list[Suspicion]:
-    """Each fault once: of a chain of modules where it is called, of a freed graph without what comes of it."""
+    """Each fault once: of a chain of modules where it is called; without what comes of a freed graph."""
     called = {one.how for one in told if one.rule == "saved" and one.write == one.saved}
     twice = {one.needed.line for one in told if one.rule == "twice" and one.needed}
     kept: list[Suspicion] = []
@@ -133,7 +133,7 @@ def _writes(one: Suspicion, path: str, lines: Sequence[str]) -> tuple[Write, ...
     return (write,)
 
 
-# --- places --------------------------------------------------------------------------------------------
+# --- places ------------------------------------------------------------------------------------------
 def _site(spot: Spot, path: str, lines: Sequence[str]) -> Site:
     line, column, end_line, end_column = _extent(spot, lines)
     statement = "\n".join(lines[spot.statement_line - 1 : spot.statement_end_line])
