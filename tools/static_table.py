@@ -53,6 +53,7 @@ def whole() -> Object:
         "integer": sorted(set(integer_results()) - set(operations)),
         "makes": sorted(set(factories()) - set(operations)),
         "writes": sorted(writes()),
+        "spread": sorted(spread()),
         "inplace": dict(sorted({**inplace.module_positions(), **inplace.function_positions()}.items())),
         "modules": dict(sorted(modules())),
     }
@@ -283,6 +284,22 @@ def writes() -> Iterator[str]:
                 a.alias_info is not None and a.alias_info.is_write for s in schemas for a in s.arguments[:1]
             ):
                 yield name
+
+
+def spread() -> Iterator[str]:
+    """Of these, those that torch does even where several elements share memory."""
+    for name in writes():
+        given = ((), (2,), (torch.ones(2, 3),), (torch.ones(2, 3) > 0, 1.0), (0, 1), (0,))
+        if any(_does(name, arguments) for arguments in given):
+            yield name
+
+
+def _does(name: str, arguments: tuple[Any, ...]) -> bool:
+    try:
+        getattr(torch.ones(1, 3).expand(2, 3), name)(*arguments)
+    except Exception:  # refused, or called with arguments that it doesn't take
+        return False
+    return True
 
 
 # --- modules -----------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from ._expressions import Expressions
 from ._index import dotted, mode_of
 from ._modules import CONTAINERS, PASSES, is_static
 from ._names import TRAINED
+from ._operations import APART
 from ._state import State, both
 from ._values import (
     NONE,
@@ -153,7 +154,9 @@ class Calls(Expressions):
                 owners |= one.owners
                 if one.leaf == Leaf.LEAF:
                     owners |= {f"leaf {place}" for place in one.places}
-        return Value("optimizer", grad=Grad.NO, owners=owners)
+        return Value(
+            "optimizer", grad=Grad.NO, owners=owners, data="fused" if given.is_true("fused") else None
+        )
 
     def _torch_special(
         self, full: str, last: str, node: ast.Call, given: Arguments, state: State
@@ -267,7 +270,9 @@ class Calls(Expressions):
         """Whether it is an optimizer's step; which parameters it changes is noted."""
         if receiver.kind == "optimizer":
             if receiver.owners:
-                self.step(state, receiver.owners, node, "step", HIGH)
+                # A fused optimizer moves no version counter: torch does not notice.
+                fused = receiver.data == "fused"
+                self.step(state, receiver.owners, node, "data" if fused else "step", HIGH - fused)
             return True
         name = receiver.name
         if receiver.kind != "unknown" or not re.search("opt", name, re.I) or re.search("sched", name, re.I):
@@ -457,7 +462,7 @@ class Calls(Expressions):
         if name == "detach":
             return replace(
                 receiver, kind="tensor", sure=True, grad=Grad.NO, nodes=0, may=0, uses=frozenset(),
-                leaf=Leaf.NO, origin=None, places=receiver.places or self.new_place(), name="",
+                leaf=Leaf.NO, origin=None, places=receiver.places or self.new_place(), name="", data="detached",
             )  # fmt: skip
         if name == "requires_grad_":
             if given.values and given.values[0].data == Constant(False):
@@ -505,6 +510,8 @@ class Calls(Expressions):
 
     def rebind_view(self, target: ast.expr, value: Value, state: State) -> None:
         """A tensor has the history of what was written to a part of it."""
+        if value.data in APART:
+            return
         if len(value.places) == 1:
             (place,) = value.places
             state.grown[place] = both(state.grown[place], value) if place in state.grown else value

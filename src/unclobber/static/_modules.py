@@ -93,7 +93,8 @@ class Modules(Operations):
             kept = arguments if facts.others else [first]
             for one in kept:
                 self.save(state, one, operation=data.kind, role="input", spot=spot, node=bit, grad=grad)
-        result = self._result(state, module, arguments, node, grad, bit)
+        named = module if facts.parameters else replace(module, name="")
+        result = self._result(state, named, arguments, node, grad, bit)
         if facts.result == "always":
             self.save(state, result, operation=data.kind, role="result", spot=spot, node=bit, grad=grad)
         if facts.is_tuple and data.kind in ("LSTM", "GRU", "RNN", "MultiheadAttention", "LSTMCell"):

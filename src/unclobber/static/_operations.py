@@ -12,6 +12,8 @@ from .torch_table import Overload, torch_table
 
 MAY_COPY = frozenset({"reshape", "reshape_as", "flatten", "ravel", "contiguous"})
 """A view or a copy, as the strides are."""
+APART = ("data", "detached")
+"""What `Value.data` says of a tensor that shares memory with another and not its history."""
 _EXPANDS = frozenset({"expand", "expand_as", "broadcast_to"})
 _FLOATS = frozenset(
     {"div", "true_divide", "mean", "std", "var", "softmax", "float", "to", "type", "double", "half"}
@@ -107,7 +109,8 @@ class Operations(Writes):
                 nodes |= one.nodes
                 may |= one.may | one.nodes
                 uses |= one.uses
-            nodes |= node_bit if grad == Grad.YES else 0
+            certain_node = all(one.saves or one.results for one in overloads)
+            nodes |= node_bit if grad == Grad.YES and certain_node else 0
             may |= node_bit
         if in_place:
             grown = Grad(grad or first.grad)
@@ -171,12 +174,14 @@ class Operations(Writes):
             fresh = replace(fresh, leaf=Leaf.NO, items=(), name="", data=None)
             return replace(fresh, grad=grad, integer=first.integer and name not in _FLOATS)
         leaf = Leaf(min(first.leaf, Leaf.VIEW)) if not state.mode else first.leaf
-        base = replace(first, kind="tensor", sure=True, places=places, items=(), name="", data=None)
+        apart = first.data if first.data in APART else None
+        base = replace(first, kind="tensor", sure=True, places=places, items=(), name="", data=apart)
         if view == "several":
             origin = Origin("several", spot) if not state.mode else None
             each = replace(base, leaf=Leaf.NO, origin=origin, grad=grad if not state.mode else Grad.NO)
             return sequence((each,), "several")
-        origin = first.origin
+        # A part of what is expanded may have its elements to itself again.
+        origin = None if first.origin is not None and first.origin.kind == "expanded" else first.origin
         if name in _EXPANDS:
             origin = Origin("expanded", spot)
         elif state.mode and origin is None and first.sure:

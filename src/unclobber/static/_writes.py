@@ -10,6 +10,7 @@ from ._core import HIGH, Core, Suspicion, text_of
 from ._index import dotted
 from ._state import Held, Kept, Pending, State, Step
 from ._values import Grad, Leaf, Spot, Value
+from .torch_table import torch_table
 
 _INERT = frozenset({"plain", "module", "object", "function", "class", "optimizer", "library", "sequence"})
 
@@ -70,10 +71,18 @@ class Writes(Core):
         self._held_elsewhere(state, value, spot, how, target, sure=sure)
         if not state.mode and not value.integer:
             self._refused(state, value, spot, how, name, source)
-        if value.origin is not None and value.origin.kind == "expanded":
-            found = Suspicion("expanded", HIGH, write=spot, saved=value.origin.spot, how=how, name=name)
+        expanded = value.origin is not None and value.origin.kind == "expanded"
+        if expanded and value.origin is not None and how not in torch_table().spread:
+            level = HIGH - isinstance(target, ast.Subscript)  # a part of it may have its elements to itself
+            found = Suspicion("expanded", level, write=spot, saved=value.origin.spot, how=how, name=name)
             self.suspect(state, found)
-        if source is not None and not state.mode and source.kind == "tensor" and source.grad:
+        if (
+            source is not None
+            and not state.mode
+            and value.data != "data"
+            and source.kind == "tensor"
+            and source.grad
+        ):
             value = replace(
                 value,
                 grad=max(value.grad, source.grad),

@@ -65,6 +65,8 @@ class TorchTable:
     """Functions whose result has no history."""
     writes: frozenset[str]
     """Methods that write to their tensor."""
+    spread: frozenset[str]
+    """Of these, those that torch does even where several elements share memory."""
     modules: dict[str, ModuleFacts]
     inplace: dict[str, int]
     """By class of ``torch.nn`` and function of ``nn.functional`` where ``inplace`` stands, from 0."""
@@ -230,6 +232,7 @@ def torch_table() -> TorchTable:
         integer=frozenset(facts["integer"]),
         makes=frozenset(facts["makes"]),
         writes=frozenset(facts["writes"]),
+        spread=frozenset(facts["spread"]),
         inplace=facts["inplace"],
         modules={name: _module(entry) for name, entry in facts["modules"].items()},
     )
