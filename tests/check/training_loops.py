@@ -100,7 +100,8 @@ LOOPS: dict[str, tuple[str, str]] = {
         fake = G(torch.cat([torch.randn(5, 3), y], dim=1))
         scores = D(torch.cat([fake, y], dim=1))
         loss_g = F.binary_cross_entropy_with_logits(scores, torch.ones(5, 1))
-        loss_d = F.binary_cross_entropy_with_logits(D(torch.cat([fake.detach(), y], dim=1)), torch.zeros(5, 1))
+        again = D(torch.cat([fake.detach(), y], dim=1))
+        loss_d = F.binary_cross_entropy_with_logits(again, torch.zeros(5, 1))
         loss_d.backward()
         EARLY
         loss_g.backward()
@@ -217,7 +218,8 @@ LOOPS: dict[str, tuple[str, str]] = {
             def update(self, s, a, r):
                 noise = torch.randn(len(s), 2)
                 action = torch.tanh(self.pi(s) + noise)
-                pi_loss = (self.alpha * action.pow(2).sum(1, keepdim=True) - self.q(torch.cat([s, action], 1))).mean()
+                value = self.q(torch.cat([s, action], 1))
+                pi_loss = (self.alpha * action.pow(2).sum(1, keepdim=True) - value).mean()
                 q_loss = F.mse_loss(self.q(torch.cat([s, a], 1)), r)
                 self.q_opt.zero_grad()
                 q_loss.backward()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..model import Checked, Finding, Report, Suppressed
+from ..model import CheckedSources, Finding, Report, Suppressed
 from ..model.text import plural
 from ..report import FORMATS
 from ..settings import Baseline, ProjectSettings, Suppression, codes, shown_path
@@ -121,7 +121,7 @@ def command(
     report = replace(
         report,
         command=("check", *paths),
-        checked=Checked(len(found), sum(one.lines for one in found)),
+        checked=CheckedSources(len(found), sum(one.lines for one in found)),
         notices=(*report.notices, *_problems(found)),
         exit_code=int(bool(report.findings) and not exit_zero),
         outcome="suspected" if report.findings else "clean",

@@ -14,7 +14,7 @@ from ._need import Need
 from ._overwriting import culprit, overwrites, touching, written_at
 from ._ranks import ProcessEnd, RankEnd
 from ._refusal import FreedEvidence, ModuleHook, RefusalEvidence, StaleEvidence
-from ._report import Checked, Outcome, Report, Totals
+from ._report import CheckedSources, Outcome, Report, Totals
 from ._save import Save
 from ._site import Extent, Frame, Site
 from ._suppressed import Suppressed, SuppressedBy
@@ -26,7 +26,7 @@ __all__ = [
     "CODES",
     "PACKAGE",
     "VERSION",
-    "Checked",
+    "CheckedSources",
     "Code",
     "Confidence",
     "Edit",

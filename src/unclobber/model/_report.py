@@ -15,7 +15,7 @@ Outcome = Literal["refused", "silent", "clean", "script-error", "suspected"]
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedSources:
     """What was looked at without running it."""
 
     files: int
@@ -55,7 +55,7 @@ class Report:
     are kept, largest first; each storage once, parameters not counted."""
     suppressed: tuple[Suppressed, ...] = ()
     """Findings that a comment, the settings or a baseline keep out of ``findings``."""
-    checked: Checked | None = None
+    checked: CheckedSources | None = None
     """Of sources that were looked at; None for a run."""
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from itertools import pairwise
 
-from ..model import Checked, Finding, Fix, Report
+from ..model import CheckedSources, Finding, Fix, Report
 from . import _words as words
 from ._ahead import ahead_to_text
 from ._cells import clip, shown_in, wrap
@@ -92,7 +92,7 @@ def _report_to_text(report: Report, options: RenderOptions) -> str:
     return "\n\n".join([*stories, first])
 
 
-def _nothing_found(checked: Checked) -> str:
+def _nothing_found(checked: CheckedSources) -> str:
     """A clean check's one sentence, which promises nothing."""
     files, lines = words.plural(checked.files, "file"), words.plural(checked.lines, "line")
     return (

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass, field, replace
 
 from ._index import FileIndex, FunctionNode
-from ._state import State
-from ._values import Grad, Spot, Value
+from ._state import FlowState
+from ._values import Grad, SourceSpot, Value
 
 HIGH = 3
 MEDIUM = 2
@@ -36,11 +36,11 @@ class Suspicion:
     rule: str
     level: int
     """3 high, 2 medium; with 1 it isn't told."""
-    write: Spot | None = None
-    saved: Spot | None = None
-    needed: Spot | None = None
-    freed: Spot | None = None
-    operand: Spot | None = None
+    write: SourceSpot | None = None
+    saved: SourceSpot | None = None
+    needed: SourceSpot | None = None
+    freed: SourceSpot | None = None
+    operand: SourceSpot | None = None
     """What was saved, inside of the expression that saved it."""
     operation: str = ""
     role: str = ""
@@ -52,7 +52,7 @@ class Suspicion:
     """Further words of the rule."""
 
     @property
-    def spot(self) -> Spot:
+    def spot(self) -> SourceSpot:
         """The line to blame."""
         found = self.write or self.needed or self.saved
         assert found is not None
@@ -105,11 +105,11 @@ class Core:
         return Value("unknown", self.new_place())
 
     # --- places of the source ------------------------------------------------------------------------
-    def spot(self, node: ast.expr | ast.stmt) -> Spot:
+    def spot(self, node: ast.expr | ast.stmt) -> SourceSpot:
         """Where a node stands, and its statement."""
         statement = self.statement if self.statement is not None else node
         first, last = statement.lineno, _last_line(statement)
-        return Spot(
+        return SourceSpot(
             node.lineno,
             node.col_offset,
             node.end_lineno or node.lineno,
@@ -120,7 +120,7 @@ class Core:
         )
 
     # --- suspicions ----------------------------------------------------------------------------------
-    def suspect(self, state: State, found: Suspicion) -> None:
+    def suspect(self, state: FlowState, found: Suspicion) -> None:
         """Note it, unless something at least as certain is known of the line."""
         level = found.level - state.quiet - self._quiet(found.rule)
         if level < 1:
@@ -137,22 +137,22 @@ class Core:
         return less
 
     # --- what other parts do -------------------------------------------------------------------------
-    def evaluate(self, node: ast.expr, state: State) -> Value:
+    def evaluate(self, node: ast.expr, state: FlowState) -> Value:
         """The value of an expression."""
         raise NotImplementedError
 
-    def execute(self, body: list[ast.stmt], state: State) -> State:
+    def execute(self, body: list[ast.stmt], state: FlowState) -> FlowState:
         """The state behind some statements."""
         raise NotImplementedError
 
-    def bind(self, target: ast.expr, value: Value, state: State) -> None:
+    def bind(self, target: ast.expr, value: Value, state: FlowState) -> None:
         """Assign."""
         raise NotImplementedError
 
     def inline(
         self,
         function: FunctionNode,
-        state: State,
+        state: FlowState,
         arguments: list[Value],
         keywords: dict[str, Value],
         owner: Value | None = None,
@@ -160,11 +160,11 @@ class Core:
         """The result of a call of a function of the file."""
         raise NotImplementedError
 
-    def attribute(self, value: Value, name: str, state: State, node: ast.expr) -> Value:
+    def attribute(self, value: Value, name: str, state: FlowState, node: ast.expr) -> Value:
         """The value of an attribute."""
         raise NotImplementedError
 
-    def elements(self, value: Value, state: State) -> Value:
+    def elements(self, value: Value, state: FlowState) -> Value:
         """What a loop over the value is given."""
         raise NotImplementedError
 

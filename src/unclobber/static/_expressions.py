@@ -10,7 +10,7 @@ from ._core import BUDGET, HIGH, Suspicion
 from ._index import FileIndex, dotted
 from ._modules import CONTAINERS, Modules, is_property
 from ._names import holds_integers
-from ._state import State, both
+from ._state import FlowState, both
 from ._values import (
     NONE,
     PLAIN,
@@ -31,23 +31,10 @@ OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.MatMult: "matmul", ast.Div: "div", ast.Pow: "pow",
     ast.Mod: "remainder",
 }  # fmt: skip
-_NUMBERS = frozenset(
-    [
-        "shape",
-        "dtype",
-        "device",
-        "ndim",
-        "requires_grad",
-        "is_cuda",
-        "training",
-        "config",
-        "nelement",
-        "layout",
-        "is_leaf",
-        "__class__",
-        "__name__",
-    ]
-)
+_NUMBER_WORDS = """
+shape dtype device ndim requires_grad is_cuda training config nelement layout is_leaf __class__ __name__
+"""
+_NUMBERS = frozenset(_NUMBER_WORDS.split())
 _VIEWS = frozenset({"T", "mT", "mH", "H", "real", "imag"})
 _LIBRARIES = ("torch.", "numpy.", "math.", "scipy.")
 
@@ -80,11 +67,11 @@ class Expressions(Modules):
             ast.JoinedStr: lambda node, state: PLAIN,
         }
 
-    def call(self, node: ast.Call, state: State) -> Value:
+    def call(self, node: ast.Call, state: FlowState) -> Value:
         """The value of a call."""
         raise NotImplementedError
 
-    def evaluate(self, node: ast.expr, state: State) -> Value:
+    def evaluate(self, node: ast.expr, state: FlowState) -> Value:
         self.evaluated += 1
         if self.evaluated > BUDGET:
             return Value(places=self.new_place())
@@ -100,7 +87,7 @@ class Expressions(Modules):
         return self.unknown_result(state, values)
 
     # --- names ---------------------------------------------------------------------------------------
-    def _name(self, node: ast.Name, state: State) -> Value:
+    def _name(self, node: ast.Name, state: FlowState) -> Value:
         found = state.names.get(node.id)
         if found is not None:
             return found
@@ -115,44 +102,44 @@ class Expressions(Modules):
         made = Value(places=self.new_place(), name=node.id, given=True)
         return state.names.setdefault(node.id, holds_integers(made, node.id))
 
-    def _several(self, node: ast.Tuple | ast.List, state: State) -> Value:
+    def _several(self, node: ast.Tuple | ast.List, state: FlowState) -> Value:
         items: list[Value] = []
         for one in node.elts:
             value = self.evaluate(one.value if isinstance(one, ast.Starred) else one, state)
             items += value.items if isinstance(one, ast.Starred) and value.kind == "sequence" else [value]
         return sequence(tuple(items), "tuple" if isinstance(node, ast.Tuple) else "list")
 
-    def _dict(self, node: ast.Dict, state: State) -> Value:
+    def _dict(self, node: ast.Dict, state: FlowState) -> Value:
         values = tuple(self.evaluate(one, state) for one in node.values)
         keys = [one.value if isinstance(one, ast.Constant) else None for one in node.keys]
         if keys and all(isinstance(key, str) for key in keys):
             return sequence(values, tuple(keys))
         return sequence(values, "list") if values else sequence((), "dict")
 
-    def _named(self, node: ast.NamedExpr, state: State) -> Value:
+    def _named(self, node: ast.NamedExpr, state: FlowState) -> Value:
         value = self.evaluate(node.value, state)
         self.bind(node.target, value, state)
         return value
 
     # --- operators -----------------------------------------------------------------------------------
-    def _compare(self, node: ast.Compare, state: State) -> Value:
+    def _compare(self, node: ast.Compare, state: FlowState) -> Value:
         values = [self.evaluate(one, state) for one in (node.left, *node.comparators)]
         plain = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
         if any(one.may_be_tensor for one in values) and not any(isinstance(op, plain) for op in node.ops):
             return Value("tensor", self.new_place(), False, Grad.NO, integer=True)
         return PLAIN
 
-    def _bool(self, node: ast.BoolOp, state: State) -> Value:
+    def _bool(self, node: ast.BoolOp, state: FlowState) -> Value:
         return shared(tuple(self.evaluate(one, state) for one in node.values)) or PLAIN
 
-    def _if(self, node: ast.IfExp, state: State) -> Value:
+    def _if(self, node: ast.IfExp, state: FlowState) -> Value:
         truth = self.truth(node.test, state)
         self.evaluate(node.test, state)
         if truth is not None:
             return self.evaluate(node.body if truth else node.orelse, state)
         return join(self.evaluate(node.body, state), self.evaluate(node.orelse, state))
 
-    def truth(self, test: ast.expr, state: State) -> bool | None:
+    def truth(self, test: ast.expr, state: FlowState) -> bool | None:
         """Whether a condition holds, where the file says so."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             inner = self.truth(test.operand, state)
@@ -171,14 +158,14 @@ class Expressions(Modules):
                 return holds
         return None
 
-    def _truth_of_several(self, test: ast.BoolOp, state: State) -> bool | None:
+    def _truth_of_several(self, test: ast.BoolOp, state: FlowState) -> bool | None:
         parts = [self.truth(one, state) for one in test.values]
         stops = isinstance(test.op, ast.Or)
         if stops in parts:
             return stops
         return None if None in parts else not stops
 
-    def _truth_of_comparison(self, test: ast.Compare, state: State) -> bool | None:
+    def _truth_of_comparison(self, test: ast.Compare, state: FlowState) -> bool | None:
         left, right = self.evaluate(test.left, state), self.evaluate(test.comparators[0], state)
         op = test.ops[0]
         if isinstance(op, (ast.Is, ast.IsNot)) and right.data == Constant(None):
@@ -195,7 +182,7 @@ class Expressions(Modules):
                 return bool(left.data.value != right.data.value)
         return None
 
-    def _unary(self, node: ast.UnaryOp, state: State) -> Value:
+    def _unary(self, node: ast.UnaryOp, state: FlowState) -> Value:
         value = self.evaluate(node.operand, state)
         if isinstance(node.op, ast.Not):
             return PLAIN
@@ -203,7 +190,7 @@ class Expressions(Modules):
             return replace(value, places=self.new_place(), leaf=Leaf.NO, origin=None, name="")
         return PLAIN
 
-    def _binary(self, node: ast.BinOp, state: State) -> Value:
+    def _binary(self, node: ast.BinOp, state: FlowState) -> Value:
         left = self.evaluate(node.left, state)
         before = {place: state.written.get(place) for place in left.places}
         right = self.evaluate(node.right, state)
@@ -227,7 +214,7 @@ class Expressions(Modules):
         left: Value,
         right: Value,
         node: ast.expr,
-        state: State,
+        state: FlowState,
         operands: list[ast.expr],
     ) -> Value:
         """The result of an operator, of which at least one side may be a tensor."""
@@ -238,13 +225,13 @@ class Expressions(Modules):
         return replace(result, kind="unknown", sure=False)
 
     # --- attributes and indices ----------------------------------------------------------------------
-    def _attribute(self, node: ast.Attribute, state: State) -> Value:
+    def _attribute(self, node: ast.Attribute, state: FlowState) -> Value:
         full = self.index.full(node)
         if full.startswith(_LIBRARIES):
             return PLAIN if node.attr in ("pi", "inf", "nan") else Value("library", grad=Grad.NO, data=full)
         return self.attribute(self.evaluate(node.value, state), node.attr, state, node)
 
-    def attribute(self, value: Value, name: str, state: State, node: ast.expr) -> Value:
+    def attribute(self, value: Value, name: str, state: FlowState, node: ast.expr) -> Value:
         if value.kind in ("object", "class"):
             return self._of_object(value, name, state)
         if name in ("weight", "bias"):
@@ -274,7 +261,7 @@ class Expressions(Modules):
             grad=value.grad if value.kind == "tensor" else Grad.MAYBE,
         )  # fmt: skip
 
-    def _of_object(self, value: Value, name: str, state: State) -> Value:
+    def _of_object(self, value: Value, name: str, state: FlowState) -> Value:
         key = f"{value.name}.{name}"
         if key in state.attributes:
             return state.attributes[key]
@@ -293,7 +280,7 @@ class Expressions(Modules):
         state.attributes[key] = holds_integers(made, name)
         return state.attributes[key]
 
-    def _class_constant(self, cls: ast.ClassDef, name: str, state: State) -> Value:
+    def _class_constant(self, cls: ast.ClassDef, name: str, state: FlowState) -> Value:
         for one in cls.body:
             if isinstance(one, ast.Assign) and any(dotted(target) == name for target in one.targets):
                 return self.evaluate(one.value, state)
@@ -303,7 +290,7 @@ class Expressions(Modules):
         """What ``__init__`` sets, of an object of which only the class is known."""
         raise NotImplementedError
 
-    def _parameter(self, value: Value, name: str, state: State, node: ast.expr) -> Value | None:
+    def _parameter(self, value: Value, name: str, state: FlowState, node: ast.expr) -> Value | None:
         """The weight of a module of torch's; of something unknown that has one, perhaps."""
         if value.kind == "module" and isinstance(value.data, ModuleData):
             facts = torch_table().modules.get(value.data.kind)
@@ -327,7 +314,7 @@ class Expressions(Modules):
             return Value("tensor", self.new_place(), False, name=f"{value.name}.{name}")
         return None
 
-    def _subscript(self, node: ast.Subscript, state: State) -> Value:
+    def _subscript(self, node: ast.Subscript, state: FlowState) -> Value:
         base = self.evaluate(node.value, state)
         index = node.slice
         parts = index.elts if isinstance(index, ast.Tuple) else [index]
@@ -346,12 +333,12 @@ class Expressions(Modules):
             return self._gathered(base, values, node, state)
         return self._region(base, values, node, state)
 
-    def _is_index_tensor(self, value: Value, state: State) -> bool:
+    def _is_index_tensor(self, value: Value, state: FlowState) -> bool:
         return value.kind == "sequence" or (
             value.may_be_tensor and (self.is_sure(value, state) or value.integer)
         )
 
-    def _gathered(self, base: Value, values: list[Value], node: ast.expr, state: State) -> Value:
+    def _gathered(self, base: Value, values: list[Value], node: ast.expr, state: FlowState) -> Value:
         """Elements that tensors name: a copy, for whose gradient the indices are kept."""
         grad = Grad.NO if state.mode else base.grad
         bit = 0
@@ -365,7 +352,7 @@ class Expressions(Modules):
         made = self.tensor(grad, base.nodes, base.may | bit)
         return replace(made, uses=base.uses, integer=base.integer)
 
-    def _region(self, base: Value, values: list[Value], node: ast.Subscript, state: State) -> Value:
+    def _region(self, base: Value, values: list[Value], node: ast.Subscript, state: FlowState) -> Value:
         """A part of a tensor: a view of it."""
         sure = self.is_sure(base, state)
         doubtful = any(one.kind == "unknown" for one in values) and not isinstance(node.slice, ast.Tuple)
@@ -373,7 +360,7 @@ class Expressions(Modules):
         view = self._view(state, "slice", "view", base, self.spot(node), base.grad)
         return replace(view, kind=base.kind, sure=sure, places=places)
 
-    def _item(self, base: Value, index: ast.expr, state: State) -> Value:
+    def _item(self, base: Value, index: ast.expr, state: FlowState) -> Value:
         if (
             isinstance(index, ast.UnaryOp)
             and isinstance(index.op, ast.USub)
@@ -406,7 +393,7 @@ class Expressions(Modules):
 
     # --- loops ---------------------------------------------------------------------------------------
     def _comprehension(
-        self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp, state: State
+        self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp, state: FlowState
     ) -> Value:
         outside = dict(state.names)
         for one in node.generators:
@@ -417,7 +404,7 @@ class Expressions(Modules):
         state.names = outside
         return replace(sequence((value,), "list"), owners=value.owners)
 
-    def elements(self, value: Value, state: State) -> Value:
+    def elements(self, value: Value, state: FlowState) -> Value:
         if value.kind == "sequence":
             return shared(value.items) or Value(places=self.new_place())
         if value.kind == "module" and value.data.kind in CONTAINERS and value.data.parts:

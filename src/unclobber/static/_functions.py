@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from ._core import HIGH, Core, Suspicion
 from ._index import FunctionNode, dotted
-from ._state import State
-from ._values import Spot
+from ._state import FlowState
+from ._values import SourceSpot
 from .torch_table import only_tensors_have, torch_table
 
 _SHAPES = frozenset({"shape", "is_contiguous"})
@@ -56,7 +56,7 @@ class FunctionRules:
         self._on_ctx()
         returned = [n for n in ast.walk(self.node) if isinstance(n, ast.Return) and n.value is not None]
         for name in marked:
-            if not name.isidentifier() or not returned or any(_names(one, name) for one in returned):
+            if not name.isidentifier() or not returned or any(_is_returned(one, name) for one in returned):
                 continue
             wrote = [statement for statement, target, _, _ in self._writes() if target == name]
             self._suspect("dirty", HIGH, wrote[0] if wrote else returned[0], name, "")
@@ -99,9 +99,9 @@ class FunctionRules:
     def _suspect(self, rule: str, level: int, statement: ast.stmt, name: str, how: str) -> None:
         core = self.core
         outer, core.statement = core.statement, statement
-        spot: Spot = core.spot(statement)
+        spot: SourceSpot = core.spot(statement)
         core.statement = outer
-        core.suspect(State(), replace(Suspicion(rule, level, write=spot), name=name, how=how))
+        core.suspect(FlowState(), replace(Suspicion(rule, level, write=spot), name=name, how=how))
 
 
 def _write_call(statement: ast.stmt) -> ast.Call | None:
@@ -118,8 +118,9 @@ def _marked(node: FunctionNode) -> frozenset[str]:
     return frozenset(name.strip() for names in calls for name in names.split(","))
 
 
-def _names(node: ast.AST, name: str) -> bool:
-    return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(node))
+def _is_returned(node: ast.Return, name: str) -> bool:
+    parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+    return any(isinstance(one, ast.Name) and one.id == name for one in parts)
 
 
 def _unpacks_saved(node: ast.AST) -> bool:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from ._core import HIGH, Suspicion
 from ._index import FunctionNode
 from ._operations import Operations
-from ._state import State
-from ._values import PLAIN, Constant, Grad, Leaf, ModuleData, Spot, Use, Value, sequence
+from ._state import FlowState
+from ._values import PLAIN, Constant, Grad, Leaf, ModuleData, SourceSpot, Use, Value, sequence
 from .torch_table import ModuleFacts, torch_table
 
 PASSES = frozenset({"Identity", "Flatten", "Unflatten"})
@@ -23,7 +23,7 @@ class Modules(Operations):
 
     def apply(
         self,
-        state: State,
+        state: FlowState,
         module: Value,
         arguments: list[Value],
         keywords: dict[str, Value],
@@ -48,18 +48,23 @@ class Modules(Operations):
             return self.unknown_result(state, arguments, strong=True)
         return self._apply_known(state, module, facts, [first, *arguments[1:]], node)
 
-    def _part(self, state: State, part: Value, value: Value, node: ast.expr) -> Value:
+    def _part(self, state: FlowState, part: Value, value: Value, node: ast.expr) -> Value:
         if part.kind in ("module", "object"):
             return self.apply(state, part, [value], {}, node, outer=False)
         return self.unknown_result(state, [value])
 
-    def _used(self, state: State, value: Value, module: Value, node: ast.expr) -> Value:
+    def _used(self, state: FlowState, value: Value, module: Value, node: ast.expr) -> Value:
         if not module.name or value.kind != "tensor" or state.mode:
             return value
         return replace(value, uses=value.uses | {Use(module.name, self.tick(), self.spot(node))})
 
     def _apply_object(
-        self, state: State, module: Value, arguments: list[Value], keywords: dict[str, Value], node: ast.expr
+        self,
+        state: FlowState,
+        module: Value,
+        arguments: list[Value],
+        keywords: dict[str, Value],
+        node: ast.expr,
     ) -> Value:
         cls = self.index.classes.get(module.data)
         name = "forward" if cls is not None and self.index.is_a(cls, _MODULE) else "__call__"
@@ -73,7 +78,7 @@ class Modules(Operations):
         return self._result(state, module, arguments, node, grad, self.new_node())
 
     def _apply_known(
-        self, state: State, module: Value, facts: ModuleFacts, arguments: list[Value], node: ast.expr
+        self, state: FlowState, module: Value, facts: ModuleFacts, arguments: list[Value], node: ast.expr
     ) -> Value:
         data: ModuleData = module.data
         trained = facts.parameters and module.name not in self.frozen
@@ -103,7 +108,7 @@ class Modules(Operations):
 
     def _in_place(
         self,
-        state: State,
+        state: FlowState,
         data: ModuleData,
         facts: ModuleFacts,
         first: Value,
@@ -126,7 +131,7 @@ class Modules(Operations):
         return result
 
     def _result(
-        self, state: State, module: Value, arguments: list[Value], node: ast.expr, grad: Grad, bit: int
+        self, state: FlowState, module: Value, arguments: list[Value], node: ast.expr, grad: Grad, bit: int
     ) -> Value:
         if state.mode:
             return self.tensor(Grad.NO)
@@ -140,7 +145,7 @@ class Modules(Operations):
         return replace(self.tensor(grad, nodes, may), uses=uses)
 
     def unknown_result(
-        self, state: State, arguments: list[Value], *, strong: bool = False, more: tuple[Value, ...] = ()
+        self, state: FlowState, arguments: list[Value], *, strong: bool = False, more: tuple[Value, ...] = ()
     ) -> Value:
         """What a function gives of which nothing is known: it may hang on all that it was given.
 
@@ -167,7 +172,7 @@ class Modules(Operations):
 
     # --- construction --------------------------------------------------------------------------------
     def make_module(
-        self, kind: str, node: ast.Call, arguments: list[Value], keywords: dict[str, Value], state: State
+        self, kind: str, node: ast.Call, arguments: list[Value], keywords: dict[str, Value], state: FlowState
     ) -> Value:
         """A module of torch's."""
         spot = self.spot(node)
@@ -190,7 +195,7 @@ class Modules(Operations):
         """Run a chain of modules by itself: where one writes what the one before it keeps, that is wrong
         anywhere."""
         known = {*torch_table().modules, *PASSES, "Sequential"}
-        trial = State()
+        trial = FlowState()
         value = self.tensor()
         kept, self.suspicions, depth, self.depth = self.suspicions, {}, self.depth, 99
         for part in parts:
@@ -204,9 +209,9 @@ class Modules(Operations):
             if one.rule == "saved":
                 self._of_chain(one)
 
-    def _one_of_chain(self, trial: State, part: Value, value: Value, node: ast.Call) -> Value:
+    def _one_of_chain(self, trial: FlowState, part: Value, value: Value, node: ast.Call) -> Value:
         """The places of a chain are those where its modules are declared."""
-        spot: Spot = part.data.spot
+        spot: SourceSpot = part.data.spot
         at = ast.Name(id="_", ctx=ast.Load())
         ast.copy_location(at, node)
         at.lineno, at.col_offset = spot.line, spot.column
@@ -218,7 +223,7 @@ class Modules(Operations):
 
     def _of_chain(self, one: Suspicion) -> None:
         # In the file's own statements its calls are followed, too, and say more.
-        self.suspect(State(), replace(one, rule="module", level=min(one.level, HIGH - self.at_top)))
+        self.suspect(FlowState(), replace(one, rule="module", level=min(one.level, HIGH - self.at_top)))
 
 
 def _argument(node: ast.expr) -> ast.expr | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from ._state import State
-from ._values import PLAIN, Constant, Grad, Leaf, Origin, Spot, Use, Value, sequence
+from ._state import FlowState
+from ._values import PLAIN, Constant, Grad, Leaf, SourceSpot, Use, Value, ViewOrigin, sequence
 from ._writes import Writes
 from .torch_table import Overload, torch_table
 
@@ -26,7 +26,7 @@ class Operations(Writes):
 
     def operation(
         self,
-        state: State,
+        state: FlowState,
         name: str,
         arguments: list[Value],
         keywords: dict[str, Value],
@@ -69,7 +69,7 @@ class Operations(Writes):
             state, plain, overloads, arguments, keywords, node, tensors, operands or [], in_place
         )
 
-    def _made(self, state: State, keywords: dict[str, Value], node: ast.expr | ast.stmt) -> Value:
+    def _made(self, state: FlowState, keywords: dict[str, Value], node: ast.expr | ast.stmt) -> Value:
         asked = keywords.get("requires_grad")
         if asked is not None and asked.data == Constant(True):
             return replace(self.tensor(Grad.YES), leaf=Leaf.LEAF, made=self.spot(node))
@@ -77,7 +77,7 @@ class Operations(Writes):
 
     def _transfer(
         self,
-        state: State,
+        state: FlowState,
         name: str,
         overloads: tuple[Overload, ...],
         arguments: list[Value],
@@ -124,19 +124,19 @@ class Operations(Writes):
             result = replace(result, integer=integers, origin=_made_in(state, spot))
         return self._results(state, name, overloads, result, spot, node_bit, grad)
 
-    def is_sure(self, value: Value, state: State) -> bool:
+    def is_sure(self, value: Value, state: FlowState) -> bool:
         """Whether it certainly is a tensor."""
         return value.sure or bool(value.places & state.sure)
 
     def _save_arguments(
         self,
-        state: State,
+        state: FlowState,
         name: str,
         overloads: tuple[Overload, ...],
         overload: Overload,
         arguments: list[Value],
         keywords: dict[str, Value],
-        spot: Spot,
+        spot: SourceSpot,
         node_bit: int,
         grad: Grad,
         operands: list[ast.expr],
@@ -165,7 +165,9 @@ class Operations(Writes):
                         operand=None if operand is None else self.spot(operand),
                     )  # fmt: skip
 
-    def _view(self, state: State, name: str, view: str, first: Value, spot: Spot, grad: Grad) -> Value:
+    def _view(
+        self, state: FlowState, name: str, view: str, first: Value, spot: SourceSpot, grad: Grad
+    ) -> Value:
         places = first.places or self.new_place()
         if name in MAY_COPY or view == "maybe":
             fresh = replace(
@@ -177,24 +179,24 @@ class Operations(Writes):
         apart = first.data if first.data in APART else None
         base = replace(first, kind="tensor", sure=True, places=places, items=(), name="", data=apart)
         if view == "several":
-            origin = Origin("several", spot) if not state.mode else None
+            origin = ViewOrigin("several", spot) if not state.mode else None
             each = replace(base, leaf=Leaf.NO, origin=origin, grad=grad if not state.mode else Grad.NO)
             return sequence((each,), "several")
         # A part of what is expanded may have its elements to itself again.
         origin = None if first.origin is not None and first.origin.kind == "expanded" else first.origin
         if name in _EXPANDS:
-            origin = Origin("expanded", spot)
+            origin = ViewOrigin("expanded", spot)
         elif state.mode and origin is None and first.sure:
-            origin = Origin("no_grad" if state.mode == 1 else "inference mode", spot)
+            origin = ViewOrigin("no_grad" if state.mode == 1 else "inference mode", spot)
         return replace(base, leaf=leaf, origin=origin)
 
     def _results(
         self,
-        state: State,
+        state: FlowState,
         name: str,
         overloads: tuple[Overload, ...],
         result: Value,
-        spot: Spot,
+        spot: SourceSpot,
         node_bit: int,
         grad: Grad,
     ) -> Value:
@@ -217,12 +219,12 @@ class Operations(Writes):
 
     def _save_result(
         self,
-        state: State,
+        state: FlowState,
         name: str,
         overloads: tuple[Overload, ...],
         role: str,
         value: Value,
-        spot: Spot,
+        spot: SourceSpot,
         node_bit: int,
         grad: Grad,
     ) -> None:
@@ -233,8 +235,8 @@ class Operations(Writes):
             self.save(state, value, operation=name, role="result", spot=spot, node=node_bit, grad=grad)
 
 
-def _made_in(state: State, spot: Spot) -> Origin | None:
-    return Origin("inference", spot) if state.mode == 2 else None
+def _made_in(state: FlowState, spot: SourceSpot) -> ViewOrigin | None:
+    return ViewOrigin("inference", spot) if state.mode == 2 else None
 
 
 def _parts(value: Value) -> tuple[Value, ...]:
@@ -257,14 +259,14 @@ def _by_name(overload: Overload, arguments: list[Value], keywords: dict[str, Val
 
 
 def _fitting(
-    overloads: tuple[Overload, ...], arguments: list[Value], keywords: dict[str, Value], state: State
+    overloads: tuple[Overload, ...], arguments: list[Value], keywords: dict[str, Value], state: FlowState
 ) -> tuple[Overload, ...]:
     """The forms that a call may mean; all where none fits."""
     found = tuple(one for one in overloads if _fits(one, arguments, keywords, state))
     return found or overloads
 
 
-def _fits(overload: Overload, arguments: list[Value], keywords: dict[str, Value], state: State) -> bool:
+def _fits(overload: Overload, arguments: list[Value], keywords: dict[str, Value], state: FlowState) -> bool:
     given = list(zip(overload.arguments, overload.kinds, arguments, strict=False))
     kinds = dict(zip(overload.arguments, overload.kinds, strict=True))
     given += [(name, kinds[name], value) for name, value in keywords.items() if name in kinds]

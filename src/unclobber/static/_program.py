@@ -11,7 +11,7 @@ from ._functions import FunctionRules
 from ._index import FileIndex, FunctionNode, mode_of
 from ._modules import is_static
 from ._names import holds_integers
-from ._state import State, merge
+from ._state import FlowState, merge
 from ._statements import Statements
 from ._values import PLAIN, Constant, Grad, Value, join
 
@@ -26,7 +26,7 @@ _NUMBER = re.compile(
 _INTEGER_TENSOR = re.compile(r"LongTensor|BoolTensor|IntTensor")
 
 
-class Program(Statements):
+class FileProgram(Statements):
     """Finds what goes wrong in one file."""
 
     def __init__(self, index: FileIndex) -> None:
@@ -37,7 +37,7 @@ class Program(Statements):
     def run(self) -> tuple[Suspicion, ...]:
         """All suspicions, by line."""
         self.at_top = True
-        top = self.execute(self.index.tree.body, State())
+        top = self.execute(self.index.tree.body, FlowState())
         self.leaves(top, PLAIN)
         self.at_top = False
         fixed = ("module", "object", "function", "class", "optimizer")
@@ -71,7 +71,7 @@ class Program(Statements):
         """A function as anybody may call it."""
         if node.name in self.index.never_recorded or _mode(node) in (1, 2):
             return
-        state = State()
+        state = FlowState()
         self.function, self.stack, self.depth, self.evaluated = name, [node], 0, 0
         self.returned = []
         self._bind_arguments(node, state, None if is_static(node) else owner, None, {})
@@ -103,11 +103,11 @@ class Program(Statements):
                 found[attribute] = value
         return found
 
-    def _constructed(self, init: FunctionNode, owner: Value, name: str) -> State:
+    def _constructed(self, init: FunctionNode, owner: Value, name: str) -> FlowState:
         outer = (self.function, self.stack, self.returned, self.depth, self.at_top, self.statement)
         self.function, self.stack, self.returned, self.at_top = name, [*self.stack, init], [], False
         self.depth = max(self.depth, 1)
-        state = State()
+        state = FlowState()
         self._bind_arguments(init, state, owner, None, {})
         state = self.execute(init.body, state)
         for _, ended in self.returned:
@@ -119,7 +119,7 @@ class Program(Statements):
     def inline(
         self,
         function: FunctionNode,
-        state: State,
+        state: FlowState,
         arguments: list[Value],
         keywords: dict[str, Value],
         owner: Value | None = None,
@@ -157,9 +157,9 @@ class Program(Statements):
         return self._came_back(state, returned, names, mode)
 
     def _came_back(
-        self, state: State, returned: list[tuple[Value, State]], names: dict[str, Value], mode: int
+        self, state: FlowState, returned: list[tuple[Value, FlowState]], names: dict[str, Value], mode: int
     ) -> Value:
-        merged: State | None = None
+        merged: FlowState | None = None
         for _, ended in returned:
             ended.dead = False
             merged = ended if merged is None else merge(merged, ended)
@@ -184,7 +184,7 @@ class Program(Statements):
     def _bind_arguments(
         self,
         node: FunctionNode,
-        state: State,
+        state: FlowState,
         owner: Value | None,
         arguments: list[Value] | None,
         keywords: dict[str, Value],
@@ -269,7 +269,7 @@ def suspicions(text: str, path: str = "") -> tuple[Suspicion, ...]:
     """
     from ..parsing import parse
 
-    return Program(FileIndex(parse(text), path)).run()
+    return FileProgram(FileIndex(parse(text), path)).run()
 
 
-__all__ = ["_MODULE", "Program", "suspicions"]
+__all__ = ["_MODULE", "FileProgram", "suspicions"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ._values import Grad, Spot, Value, join
+from ._values import Grad, SourceSpot, Value, join
 
 Guards = frozenset[tuple[str, bool]]
 """Conditions that hold, as they are written."""
@@ -16,13 +16,13 @@ class Kept(NamedTuple):
 
     node: int
     """The bit of its node."""
-    spot: Spot
+    spot: SourceSpot
     operation: str
     role: str
     """The argument's name, or ``result``."""
     grad: Grad
     """Whether the node is there."""
-    operand: Spot | None
+    operand: SourceSpot | None
     """The expression that was kept, where it stands apart."""
     guards: Guards
 
@@ -31,7 +31,7 @@ class Pending(NamedTuple):
     """A write over a kept tensor, which matters once backward goes there."""
 
     kept: Kept
-    write: Spot
+    write: SourceSpot
     how: str
     nodes: int
     level: int
@@ -48,7 +48,7 @@ class Step(NamedTuple):
 
     clock: int
     owners: frozenset[str]
-    spot: Spot
+    spot: SourceSpot
     kind: str
     """``step`` or ``data``."""
     level: int
@@ -59,7 +59,7 @@ class Held(NamedTuple):
 
     list: str
     element: str
-    spot: Spot
+    spot: SourceSpot
 
 
 Mode = int
@@ -67,15 +67,15 @@ Mode = int
 
 
 @dataclass
-class State:
+class FlowState:
     """Names, what has been kept and what was written."""
 
     names: dict[str, Value] = field(default_factory=dict)
     attributes: dict[str, Value] = field(default_factory=dict)
     kept: dict[int, frozenset[Kept]] = field(default_factory=dict)
-    pending: dict[tuple[Spot, Spot, str], Pending] = field(default_factory=dict)
+    pending: dict[tuple[SourceSpot, SourceSpot, str], Pending] = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
-    freed: dict[int, Spot] = field(default_factory=dict)
+    freed: dict[int, SourceSpot] = field(default_factory=dict)
     held: dict[int, frozenset[Held]] = field(default_factory=dict)
     written: dict[int, int] = field(default_factory=dict)
     grown: dict[int, Value] = field(default_factory=dict)
@@ -89,8 +89,8 @@ class State:
     dead: bool = False
     """Whether the point is never reached."""
 
-    def copy(self) -> State:
-        return State(
+    def copy(self) -> FlowState:
+        return FlowState(
             dict(self.names),
             dict(self.attributes),
             dict(self.kept),
@@ -107,9 +107,9 @@ class State:
             self.dead,
         )
 
-    def take(self, other: State) -> None:
+    def take(self, other: FlowState) -> None:
         """Become what another state is."""
-        for name in State.__dataclass_fields__:
+        for name in FlowState.__dataclass_fields__:
             setattr(self, name, getattr(other, name))
 
 
@@ -120,7 +120,7 @@ def both(a: Value, b: Value) -> Value:
     )
 
 
-def merge(a: State, b: State) -> State:
+def merge(a: FlowState, b: FlowState) -> FlowState:
     """What is known where two ways meet."""
     if a.dead:
         return b

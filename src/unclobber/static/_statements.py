@@ -11,7 +11,7 @@ from ._core import HIGH, Suspicion
 from ._expressions import OPERATORS
 from ._index import FileIndex, dotted, mode_of
 from ._names import holds_integers
-from ._state import State, merge
+from ._state import FlowState, merge
 from ._values import PLAIN, Grad, Leaf, Value, join, named, sequence, shared
 
 _AUGMENTED: dict[type[ast.operator], str] = {
@@ -25,10 +25,10 @@ class Statements(Calls):
 
     def __init__(self, index: FileIndex) -> None:
         super().__init__(index)
-        self.returned: list[tuple[Value, State]] = []
-        self._breaks: list[State] = []
-        self._continues: list[State] = []
-        self._executes: dict[type[ast.stmt], Callable[..., State]] = {
+        self.returned: list[tuple[Value, FlowState]] = []
+        self._breaks: list[FlowState] = []
+        self._continues: list[FlowState] = []
+        self._executes: dict[type[ast.stmt], Callable[..., FlowState]] = {
             ast.Assign: self._assign,
             ast.AnnAssign: self._annotated,
             ast.AugAssign: self._augmented,
@@ -49,7 +49,7 @@ class Statements(Calls):
             ast.Assert: self._assert,
         }
 
-    def execute(self, body: list[ast.stmt], state: State) -> State:
+    def execute(self, body: list[ast.stmt], state: FlowState) -> FlowState:
         for one in body:
             if state.dead:
                 break
@@ -61,18 +61,18 @@ class Statements(Calls):
         return state
 
     # --- assignment ----------------------------------------------------------------------------------
-    def _assign(self, node: ast.Assign, state: State) -> State:
+    def _assign(self, node: ast.Assign, state: FlowState) -> FlowState:
         value = self.evaluate(node.value, state)
         for target in node.targets:
             self.bind(target, value, state)
         return state
 
-    def _annotated(self, node: ast.AnnAssign, state: State) -> State:
+    def _annotated(self, node: ast.AnnAssign, state: FlowState) -> FlowState:
         if node.value is not None:
             self.bind(node.target, self.evaluate(node.value, state), state)
         return state
 
-    def bind(self, target: ast.expr, value: Value, state: State) -> None:
+    def bind(self, target: ast.expr, value: Value, state: FlowState) -> None:
         if isinstance(target, ast.Name):
             self._forget(target.id, state)
             state.names[target.id] = named(value, target.id)
@@ -85,12 +85,12 @@ class Statements(Calls):
         elif isinstance(target, ast.Subscript):
             self._set_item(target, value, state)
 
-    def _forget(self, name: str, state: State) -> None:
+    def _forget(self, name: str, state: FlowState) -> None:
         """Conditions that speak of a name hold no longer once it is bound again."""
         if any(name in text for text, _ in state.guards):
             state.guards = frozenset((text, holds) for text, holds in state.guards if name not in text)
 
-    def _unpack(self, target: ast.Tuple | ast.List, value: Value, state: State) -> None:
+    def _unpack(self, target: ast.Tuple | ast.List, value: Value, state: FlowState) -> None:
         starred = any(isinstance(one, ast.Starred) for one in target.elts)
         exact = value.kind == "sequence" and value.data in ("tuple", "list")
         exact = exact and len(value.items) == len(target.elts) and not starred
@@ -115,7 +115,7 @@ class Statements(Calls):
                 each = holds_integers(each, one.id)
             self.bind(one, each, state)
 
-    def _set_attribute(self, target: ast.Attribute, value: Value, state: State) -> None:
+    def _set_attribute(self, target: ast.Attribute, value: Value, state: FlowState) -> None:
         if target.attr == "data":
             self.data_written(target, target, state)
             return
@@ -129,7 +129,7 @@ class Statements(Calls):
             state.attributes[key] = named(value, key)
 
     def _set_requires_grad(
-        self, target: ast.expr, base: Value, value: Value, node: ast.expr, state: State
+        self, target: ast.expr, base: Value, value: Value, node: ast.expr, state: FlowState
     ) -> None:
         wanted = getattr(value.data, "value", None)
         if wanted is True and not base.given and not base.may:
@@ -141,7 +141,7 @@ class Statements(Calls):
             self.bind(target, replace(base, grad=Grad.NO, leaf=Leaf.NO), state)
             self.frozen |= base.owners
 
-    def _set_item(self, target: ast.Subscript, value: Value, state: State) -> None:
+    def _set_item(self, target: ast.Subscript, value: Value, state: FlowState) -> None:
         base = self.evaluate(target.value, state)
         if not isinstance(target.slice, ast.Slice):
             self.evaluate(target.slice, state)
@@ -155,7 +155,7 @@ class Statements(Calls):
         elif base.kind == "sequence" and isinstance(target.value, (ast.Name, ast.Attribute)):
             self.bind(target.value, _with_item(base, target.slice, value), state)
 
-    def _augmented(self, node: ast.AugAssign, state: State) -> State:
+    def _augmented(self, node: ast.AugAssign, state: FlowState) -> FlowState:
         value = self.evaluate(node.value, state)
         current = self._augmented_value(node.target, state)
         if current.kind == "sequence":
@@ -170,7 +170,7 @@ class Statements(Calls):
             state.names[node.target.id] = new
         return state
 
-    def _augmented_value(self, target: ast.expr, state: State) -> Value:
+    def _augmented_value(self, target: ast.expr, state: FlowState) -> Value:
         """What is changed; of an index it is a part of the tensor, whatever the index is."""
         current = self.evaluate(target, state)
         if isinstance(target, ast.Subscript) and current.may_be_tensor:
@@ -180,7 +180,7 @@ class Statements(Calls):
                 return replace(base, leaf=leaf, sure=current.sure, kind=current.kind, items=(), name="")
         return current
 
-    def _augment(self, node: ast.AugAssign, current: Value, value: Value, state: State) -> None:
+    def _augment(self, node: ast.AugAssign, current: Value, value: Value, state: FlowState) -> None:
         target = node.target
         self._overlap(node, current, state)
         is_part = isinstance(target, ast.Subscript)
@@ -204,7 +204,7 @@ class Statements(Calls):
         else:
             self.bind(target, replace(result, leaf=current.leaf), state)
 
-    def _overlap(self, node: ast.AugAssign, current: Value, state: State) -> None:
+    def _overlap(self, node: ast.AugAssign, current: Value, state: FlowState) -> None:
         """``x -= x[:1]`` reads what it has already overwritten."""
         value = node.value
         if not isinstance(value, ast.Subscript) or not isinstance(node.target, ast.Name):
@@ -222,29 +222,29 @@ class Statements(Calls):
                 self.suspect(state, replace(found, name=node.target.id))
 
     # --- plain statements ----------------------------------------------------------------------------
-    def _expression(self, node: ast.Expr, state: State) -> State:
+    def _expression(self, node: ast.Expr, state: FlowState) -> FlowState:
         self.evaluate(node.value, state)
         return state
 
-    def _assert(self, node: ast.Assert, state: State) -> State:
+    def _assert(self, node: ast.Assert, state: FlowState) -> FlowState:
         self.evaluate(node.test, state)
         return state
 
-    def _delete(self, node: ast.Delete, state: State) -> State:
+    def _delete(self, node: ast.Delete, state: FlowState) -> FlowState:
         for target in node.targets:
             if isinstance(target, ast.Name):
                 state.names.pop(target.id, None)
         return state
 
-    def _raise(self, node: ast.Raise, state: State) -> State:
+    def _raise(self, node: ast.Raise, state: FlowState) -> FlowState:
         state.dead = True
         return state
 
-    def _define(self, node: ast.FunctionDef, state: State) -> State:
+    def _define(self, node: ast.FunctionDef, state: FlowState) -> FlowState:
         state.names[node.name] = Value("function", grad=Grad.NO, data=node)
         return state
 
-    def _return(self, node: ast.Return, state: State) -> State:
+    def _return(self, node: ast.Return, state: FlowState) -> FlowState:
         value = self.evaluate(node.value, state) if node.value is not None else PLAIN
         if self.depth == 0:
             self.leaves(state, value)
@@ -252,7 +252,7 @@ class Statements(Calls):
         state.dead = True
         return state
 
-    def leaves(self, state: State, value: Value) -> None:
+    def leaves(self, state: FlowState, value: Value) -> None:
         """A value leaves the function, as do attributes: somebody may ask for a gradient."""
         bits = 0
         for one in (value, *value.items, *(inner for item in value.items for inner in item.items)):
@@ -262,7 +262,7 @@ class Statements(Calls):
         self.confirm(state, bits)
 
     # --- branches ------------------------------------------------------------------------------------
-    def _if_statement(self, node: ast.If, state: State) -> State:
+    def _if_statement(self, node: ast.If, state: FlowState) -> FlowState:
         self.evaluate(node.test, state)
         truth = self.truth(node.test, state)
         if truth is not None:
@@ -279,13 +279,13 @@ class Statements(Calls):
         left.quiet = right.quiet = outside
         return merge(left, right)
 
-    def _try(self, node: ast.Try, state: State) -> State:
+    def _try(self, node: ast.Try, state: FlowState) -> FlowState:
         tried = self.execute(node.orelse, self.execute(node.body, state.copy()))
         for handler in node.handlers:
             tried = merge(tried, self.execute(handler.body, state.copy()))
         return self.execute(node.finalbody, tried)
 
-    def _with(self, node: ast.With | ast.AsyncWith, state: State) -> State:
+    def _with(self, node: ast.With | ast.AsyncWith, state: FlowState) -> FlowState:
         before = state.mode
         for item in node.items:
             mode = mode_of(item.context_expr)
@@ -303,7 +303,7 @@ class Statements(Calls):
         return state
 
     # --- loops ---------------------------------------------------------------------------------------
-    def _loop(self, node: ast.For | ast.AsyncFor | ast.While, state: State) -> State:
+    def _loop(self, node: ast.For | ast.AsyncFor | ast.While, state: FlowState) -> FlowState:
         over = PLAIN if isinstance(node, ast.While) else self.evaluate(node.iter, state)
         if not isinstance(node, ast.While):
             self._freeze(node, over)
@@ -320,7 +320,7 @@ class Statements(Calls):
         state.dead = False
         return self.execute(node.orelse, state)
 
-    def _rounds(self, node: ast.For | ast.AsyncFor | ast.While, over: Value, state: State) -> State:
+    def _rounds(self, node: ast.For | ast.AsyncFor | ast.While, over: Value, state: FlowState) -> FlowState:
         """The body twice: what the second round meets the first has left."""
         for turn in range(2):
             if isinstance(node, ast.While):
@@ -348,7 +348,7 @@ class Statements(Calls):
             if "requires_grad_(False)" in text or "requires_grad = False" in text:
                 self.frozen |= over.owners
 
-    def _leave_loop(self, node: ast.Break | ast.Continue, state: State) -> State:
+    def _leave_loop(self, node: ast.Break | ast.Continue, state: FlowState) -> FlowState:
         (self._breaks if isinstance(node, ast.Break) else self._continues).append(state.copy())
         state.dead = True
         return state

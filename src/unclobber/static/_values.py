@@ -13,7 +13,7 @@ Kind = Literal[
 class of the same file; ``library`` a dotted name of another package."""
 
 
-class Spot(NamedTuple):
+class SourceSpot(NamedTuple):
     """A place in the file; lines are 1-based, columns 0-based and in bytes, as ``ast`` counts them."""
 
     line: int
@@ -46,14 +46,14 @@ class Use(NamedTuple):
 
     owner: str
     clock: int
-    spot: Spot
+    spot: SourceSpot
 
 
-class Origin(NamedTuple):
+class ViewOrigin(NamedTuple):
     """How a view came about that must not be written."""
 
     kind: Literal["several", "function", "expanded", "no_grad", "inference mode", "inference"]
-    spot: Spot
+    spot: SourceSpot
 
 
 class Constant(NamedTuple):
@@ -70,7 +70,7 @@ class ModuleData(NamedTuple):
     inplace: bool
     parts: tuple[Value, ...]
     """Of ``Sequential`` and ``ModuleList``."""
-    spot: Spot
+    spot: SourceSpot
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,8 @@ class Value:
     owners: frozenset[str] = frozenset()
     """The modules whose parameters it holds."""
     leaf: Leaf = Leaf.NO
-    origin: Origin | None = None
-    made: Spot | None = None
+    origin: ViewOrigin | None = None
+    made: SourceSpot | None = None
     integer: bool = False
     """Whether its elements are integers or truth values."""
     items: tuple[Value, ...] = ()

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from ._core import HIGH, Core, Suspicion, text_of
 from ._index import dotted
-from ._state import Held, Kept, Pending, State, Step
-from ._values import Grad, Leaf, Spot, Value
+from ._state import FlowState, Held, Kept, Pending, Step
+from ._values import Grad, Leaf, SourceSpot, Value
 from .torch_table import torch_table
 
 _INERT = frozenset({"plain", "module", "object", "function", "class", "optimizer", "library", "sequence"})
@@ -20,15 +20,15 @@ class Writes(Core):
 
     def save(
         self,
-        state: State,
+        state: FlowState,
         value: Value,
         *,
         operation: str,
         role: str,
-        spot: Spot,
+        spot: SourceSpot,
         node: int,
         grad: Grad,
-        operand: Spot | None = None,
+        operand: SourceSpot | None = None,
     ) -> None:
         """An operation keeps a tensor."""
         if state.mode or grad == Grad.NO or not value.may_be_tensor:
@@ -40,7 +40,7 @@ class Writes(Core):
 
     def write(
         self,
-        state: State,
+        state: FlowState,
         value: Value,
         target: ast.expr | None,
         node: ast.expr | ast.stmt,
@@ -95,7 +95,9 @@ class Writes(Core):
             state.written[place] = now
         return value
 
-    def _over_kept(self, state: State, value: Value, spot: Spot, how: str, name: str, *, sure: bool) -> None:
+    def _over_kept(
+        self, state: FlowState, value: Value, spot: SourceSpot, how: str, name: str, *, sure: bool
+    ) -> None:
         alone = len(value.places) == 1
         for place in value.places:
             for kept in state.kept.get(place, ()):
@@ -109,7 +111,14 @@ class Writes(Core):
                 state.pending[key] = Pending(kept, spot, how, nodes, level, bool(state.mode), name, rule)
 
     def _held_elsewhere(
-        self, state: State, value: Value, spot: Spot, how: str, target: ast.expr | None, *, sure: bool
+        self,
+        state: FlowState,
+        value: Value,
+        spot: SourceSpot,
+        how: str,
+        target: ast.expr | None,
+        *,
+        sure: bool,
     ) -> None:
         """A list was given this very tensor, and shows what is written now."""
         if target is None:
@@ -131,7 +140,7 @@ class Writes(Core):
         return [self.stack[-1]] if self.stack else [self.index.tree]
 
     def _refused(
-        self, state: State, value: Value, spot: Spot, how: str, name: str, source: Value | None
+        self, state: FlowState, value: Value, spot: SourceSpot, how: str, name: str, source: Value | None
     ) -> None:
         """What torch refuses at the write itself."""
         leaf, origin = value.leaf, value.origin
@@ -160,7 +169,9 @@ class Writes(Core):
             self.suspect(state, replace(found, more=(origin.kind,)))
 
     # --- what needs it -------------------------------------------------------------------------------
-    def confirm(self, state: State, nodes: int, *, needed: Spot | None = None, less: int = 0) -> None:
+    def confirm(
+        self, state: FlowState, nodes: int, *, needed: SourceSpot | None = None, less: int = 0
+    ) -> None:
         """A gradient is asked for, or may be by whoever is given the value.
 
         Args:
@@ -188,7 +199,7 @@ class Writes(Core):
             del state.pending[key]
 
     def backward(
-        self, state: State, value: Value, node: ast.expr, *, retain: bool, to_leaves: bool = True
+        self, state: FlowState, value: Value, node: ast.expr, *, retain: bool, to_leaves: bool = True
     ) -> None:
         """A backward from a value.
 
@@ -228,11 +239,13 @@ class Writes(Core):
             state.kept = {}
             state.pending = {}
 
-    def step(self, state: State, owners: frozenset[str], node: ast.expr, kind: str, level: int) -> None:
+    def step(self, state: FlowState, owners: frozenset[str], node: ast.expr, kind: str, level: int) -> None:
         """Parameters change: an optimizer's step, or a write to ``.data``."""
         state.steps += (Step(self.tick(), owners, self.spot(node), kind, level),)
 
-    def hold(self, state: State, target: ast.expr, element: ast.expr, value: Value, node: ast.expr) -> None:
+    def hold(
+        self, state: FlowState, target: ast.expr, element: ast.expr, value: Value, node: ast.expr
+    ) -> None:
         """A list is given a tensor itself."""
         if value.kind != "tensor" or value.integer or not isinstance(element, ast.Name):
             return

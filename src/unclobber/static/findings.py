@@ -10,7 +10,7 @@ from typing import Literal
 from ..model import CODES, Extent, Finding, Fix, Need, Save, Site, Write
 from ._core import HIGH, Suspicion
 from ._rules import RULES, RuleText, is_told
-from ._values import Spot
+from ._values import SourceSpot
 
 _PREFIXES: dict[tuple[str, bool], str] = {
     ("write", True): "this line fails if it runs with gradients on",
@@ -134,7 +134,7 @@ def _writes(one: Suspicion, path: str, lines: Sequence[str]) -> tuple[Write, ...
 
 
 # --- places ------------------------------------------------------------------------------------------
-def _site(spot: Spot, path: str, lines: Sequence[str]) -> Site:
+def _site(spot: SourceSpot, path: str, lines: Sequence[str]) -> Site:
     line, column, end_line, end_column = _extent(spot, lines)
     statement = "\n".join(lines[spot.statement_line - 1 : spot.statement_end_line])
     return Site(
@@ -151,7 +151,7 @@ def _site(spot: Spot, path: str, lines: Sequence[str]) -> Site:
     )
 
 
-def _extent(spot: Spot, lines: Sequence[str]) -> Extent:
+def _extent(spot: SourceSpot, lines: Sequence[str]) -> Extent:
     """Columns as reports count them: from 1, in characters."""
     return (
         spot.line,
@@ -166,7 +166,7 @@ def _characters(lines: Sequence[str], line: int, column: int) -> int:
     return len(text.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "replace"))
 
 
-def _source(spot: Spot, lines: Sequence[str]) -> str:
+def _source(spot: SourceSpot, lines: Sequence[str]) -> str:
     _, column, _, end_column = _extent(spot, lines)
     shown = list(lines[spot.line - 1 : spot.end_line])
     if not shown:
