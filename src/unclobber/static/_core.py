@@ -122,7 +122,7 @@ class Core:
     # --- suspicions ----------------------------------------------------------------------------------
     def suspect(self, state: FlowState, found: Suspicion) -> None:
         """Note it, unless something at least as certain is known of the line."""
-        level = found.level - state.quiet - self._quiet(found.rule)
+        level = found.level - state.quiet - self._quiet(found)
         if level < 1:
             return
         key = (found.rule, found.spot.line)
@@ -130,8 +130,14 @@ class Core:
         if known is None or known.level < level or (known.level == level and known.needed is None):
             self.suspicions[key] = replace(found, level=level)
 
-    def _quiet(self, rule: str) -> int:
-        less = int(rule != "leaf" and any(_NOT_TRAINED.search(one.name) for one in self.stack))
+    def _quiet(self, found: Suspicion) -> int:
+        rule = found.rule
+        # A write is told where the function returns that called the one that made it.
+        functions = [one.name for one in self.stack]
+        functions += [
+            one.function.rpartition(".")[2] for one in (found.write, found.saved) if one is not None
+        ]
+        less = int(rule != "leaf" and any(_NOT_TRAINED.search(name) for name in functions))
         if rule in _GRAPH_RULES and _OFF_THE_GRAPH.search(self.index.path):
             less += 1
         return less
