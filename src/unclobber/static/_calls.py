@@ -6,13 +6,14 @@ import ast
 from dataclasses import replace
 
 from ._arguments import Arguments
-from ._index import dotted
+from ._index import FunctionNode, dotted
 from ._methods import Methods
 from ._modules import is_static
 from ._names import TRAINED
 from ._state import FlowState
 from ._values import (
     PLAIN,
+    Constant,
     Grad,
     Leaf,
     Use,
@@ -118,7 +119,26 @@ class Calls(Methods):
         init = self.index.method(self.index.classes[callee.data], "__init__")
         if self.at_top and init is not None and not given.starred:
             self.inline(init, state, given.values, given.keywords, made)
+        elif init is not None and not given.starred:
+            made = replace(made, made=self.spot(node))
+            self._note_constants(init, made, given)
         return made
+
+    def _note_constants(self, init: FunctionNode, made: Value, given: Arguments) -> None:
+        """What an object's arguments decide once and for all: ``self.causal = causal``."""
+        assert made.made is not None
+        if made.made in self.constructed:
+            return
+        self.constructed[made.made] = found = {}
+        outer = (self.suspicions, self.evaluated)
+        self.suspicions, trial = {}, FlowState()
+        self.inline(init, trial, given.values, given.keywords, made)
+        self.suspicions, self.evaluated = outer
+        for key, value in trial.attributes.items():
+            owner, _, name = key.rpartition(".")
+            once = self.index.assigned_attributes[name] == 1
+            if owner == made.name and once and isinstance(value.data, Constant):
+                found[name] = value
 
     def _builtin(self, name: str, node: ast.Call, given: Arguments, state: FlowState) -> Value | None:
         values = given.values

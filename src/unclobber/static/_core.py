@@ -80,6 +80,8 @@ class Core:
         self.frozen: set[str] = set()
         """Modules whose parameters were set not to require grad."""
         self.globals: dict[str, Value] = {}
+        self.constructed: dict[SourceSpot, dict[str, Value]] = {}
+        """By the call that makes an object, the constants that it sets on it."""
         self.at_top = False
         """Whether the file's own statements are being followed, and not one of its functions by itself."""
 
@@ -134,10 +136,11 @@ class Core:
         rule = found.rule
         # A write is told where the function returns that called the one that made it.
         functions = [one.name for one in self.stack]
-        functions += [
-            one.function.rpartition(".")[2] for one in (found.write, found.saved) if one is not None
-        ]
-        less = int(rule != "leaf" and any(_NOT_TRAINED.search(name) for name in functions))
+        for one in (found.write, found.saved):
+            functions += [] if one is None else one.function.split(".")
+        # Names of classes say nothing: a `Sampler` is trained, too.
+        functions = [name for name in functions if not name[:1].isupper()]
+        less = int(rule != "leaf" and any(map(_NOT_TRAINED.search, functions)))
         if rule in _GRAPH_RULES and _OFF_THE_GRAPH.search(self.index.path):
             less += 1
         return less

@@ -265,6 +265,8 @@ class Expressions(Modules):
         key = f"{value.name}.{name}"
         if key in state.attributes:
             return state.attributes[key]
+        if value.made is not None and name in self.constructed.get(value.made, ()):
+            return self.constructed[value.made][name]
         cls = self.index.classes.get(value.data)
         if cls is not None:
             if value.kind == "object" and (known := self.class_attributes(value.data).get(name)) is not None:

@@ -135,7 +135,7 @@ class FileProgram(Statements):
         names, mode = state.names, state.mode
         self.depth += 1
         self.stack.append(function)
-        self.function = _qualified(function, owner)
+        self.function = self._qualified(function, owner)
         self.returned = []
         inner = state.copy()
         inner.names = dict(names) if function not in self.index.functions.values() and owner is None else {}
@@ -172,6 +172,13 @@ class FileProgram(Statements):
             if value is not PLAIN or found is None:
                 found = value if found is None or found is PLAIN else join(value, found)
         return found if found is not None else PLAIN
+
+    def _qualified(self, function: FunctionNode, owner: Value | None) -> str:
+        if owner is not None and owner.data:
+            return f"{owner.data}.{function.name}"
+        if function in self.index.functions.values() or self.function == "<module>":
+            return function.name
+        return f"{self.function}.<locals>.{function.name}"
 
     def _yields(self, function: FunctionNode) -> bool:
         if function not in self._generators:
@@ -242,10 +249,6 @@ def _mode(function: FunctionNode) -> int | None:
         if re.search(r"torch\.jit\.(unused|ignore)", ast.unparse(one)):
             return 1
     return None
-
-
-def _qualified(function: FunctionNode, owner: Value | None) -> str:
-    return f"{owner.data}.{function.name}" if owner is not None and owner.data else function.name
 
 
 def suspicions(text: str, path: str = "") -> tuple[Suspicion, ...]:
