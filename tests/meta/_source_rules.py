@@ -26,8 +26,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "evidence": (*_FACTS, "derivatives", "source", "record", "hooks"),
     "judge": _FACTS,
     "session": ("model", "settings", "torch_internals", "source", "record", "hooks", "evidence", *_TELLING),
-<<<<<<< HEAD
-    "repair": (*_FACTS, "main_module", "derivatives", "source", "record", "session"),
+    "repair": (*_FACTS, "main_module", "static", "derivatives", "source", "record", "session"),
     "footprint": (*_FACTS, "derivatives", "source"),
     "integrations": (
         "model",
@@ -39,16 +38,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "repair",
         "footprint",
     ),
-    "cli": ("model", "main_module", "settings", "derivatives", *_TELLING, "session", "repair", "footprint"),
-=======
-    "repair": (*_FACTS, "main_module", "static", "derivatives", "source", "record", "session"),
-    "memory": (*_FACTS, "derivatives", "source"),
-    "integrations": ("model", "settings", "session", "report"),
     "cli": (
         *("model", "main_module", "settings", "static", "derivatives"),
-        *(*_TELLING, "session", "repair", "memory"),
+        *(*_TELLING, "session", "repair", "footprint"),
     ),
->>>>>>> 63aaf6d (unclobber check: hazards in sources)
 }
 """For each room the rooms that it may import; each of them stands above it."""
 FRONT = {

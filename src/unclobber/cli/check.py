@@ -14,13 +14,13 @@ import click
 
 from ..model import CheckedSources, Finding, Report, Suppressed
 from ..model.text import plural
-from ..report import FORMATS
+from ..report import FORMATS, options_for
 from ..settings import Baseline, ProjectSettings, Suppression, codes, shown_path
 from ..settings.pyproject import settings_for
 from ._completion import a_file, one_of
 from ._errors import ReportError, UsageError
 from ._output import OutputFile, usable, write_document, write_text
-from ._terminal import HELP, options_for
+from ._terminal import HELP
 
 if TYPE_CHECKING:
     from collections.abc import Callable
