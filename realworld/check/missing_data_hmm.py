@@ -1,8 +1,0 @@
-"""pyro: the filter of a hidden Markov model writes each step into the tensor that the last one was read from."""
-
-import torch
-from pyro.contrib.mue.missingdatahmm import MissingDataDiscreteHMM
-
-initial = torch.zeros(2, requires_grad=True)
-hmm = MissingDataDiscreteHMM(initial.log_softmax(-1), torch.zeros(2, 2).log_softmax(-1), torch.zeros(2, 3).log_softmax(-1))
-hmm.filter(torch.eye(3)).sum().backward()
