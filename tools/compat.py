@@ -45,6 +45,7 @@ TESTS = (
 LEFT_OUT = {
     "benchmarks": "what watching costs",
     "browser": "how pages look",
+    "check": "sources are looked at without torch",
     "native": "the compiled core, which each torch has its own of",
     "demo": "the first program of the README is run with the wheel instead",
     "docs": "the pages' outputs, which are those of one torch",

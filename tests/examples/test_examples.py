@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -86,6 +87,30 @@ def test_the_workflow(checkout):
     done = shell(annotate, checkout)
     assert done.returncode == 1
     assert [line for line in done.stdout.splitlines() if line.startswith("::error file=")]
+
+
+def test_the_workflow_that_checks(checkout):
+    """Its command writes a SARIF file with the findings of all examples."""
+    steps = yaml.safe_load((EXAMPLES / "check.yml").read_text())["jobs"]["check"]["steps"]
+    (check,) = [step["run"] for step in steps if step.get("run", "").startswith("unclobber ")]
+    (upload,) = [step["with"] for step in steps if "upload-sarif" in step.get("uses", "")]
+    assert shell(check, checkout).returncode == 0
+    (run,) = json.loads((checkout / upload["sarif_file"]).read_text())["runs"]
+    files = {one["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for one in run["results"]}
+    assert "examples/train.py" in files
+    assert {one["properties"]["confidence"] for one in run["results"]} == {"high"}
+
+
+def test_the_editor_s_problem_matcher(checkout):
+    """Its pattern takes the places, the code and the sentence out of what the command prints."""
+    (task,) = json.loads((EXAMPLES / "tasks.json").read_text())["tasks"]
+    pattern = task["problemMatcher"]["pattern"]
+    done = shell(task["command"].replace("${workspaceFolder}", "examples"), checkout)
+    found = [match for line in done.stdout.splitlines() if (match := re.match(pattern["regexp"], line))]
+    assert len(found) == len(done.stdout.splitlines()) > 0
+    train = next(match for match in found if match[pattern["file"]] == "examples/train.py")
+    assert (train[pattern["line"]], train[pattern["code"]]) == ("8", "UC101")
+    assert "is overwritten after" in train[pattern["message"]]
 
 
 @pytest.mark.parametrize("name", ["with_lightning.py", "with_transformers.py", "with_accelerate.py"])

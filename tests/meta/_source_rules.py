@@ -17,6 +17,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "main_module": (),
     "settings": ("model", "parsing"),
     "torch_internals": ("model",),
+    "static": ("model", "parsing"),
     "report": ("model", "parsing"),
     "derivatives": _FACTS,
     "source": (*_FACTS, "derivatives"),
@@ -36,7 +37,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "evidence",
         *_TELLING,
     ),
-    "repair": (*_FACTS, "main_module", "derivatives", "source", "record", "session"),
+    "repair": (*_FACTS, "main_module", "static", "derivatives", "source", "record", "session"),
     "footprint": (*_FACTS, "derivatives", "source"),
     "integrations": (
         "model",
@@ -49,15 +50,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "footprint",
     ),
     "cli": (
-        "model",
-        "main_module",
-        "settings",
-        "derivatives",
-        "native",
-        *_TELLING,
-        "session",
-        "repair",
-        "footprint",
+        *("model", "main_module", "settings", "static", "derivatives", "native"),
+        *(*_TELLING, "session", "repair", "footprint"),
     ),
 }
 """For each room the rooms that it may import; each of them stands above it."""
@@ -68,7 +62,7 @@ FRONT = {
     "transformers": ("model", "integrations"),
 }
 """The files beside the rooms: nothing private among them."""
-WITHOUT_TORCH = {"model", "parsing", "main_module", "settings", "report", "judge"}
+WITHOUT_TORCH = {"model", "parsing", "main_module", "settings", "static", "report", "judge"}
 
 
 def room_of(module: str) -> str:

@@ -70,11 +70,11 @@ def hook(tmp_path):
     shutil.copy(ROOT / ".pre-commit-hooks.yaml", ours)
     revision = commit(ours, home)
 
-    def run(program: str) -> subprocess.CompletedProcess[str]:
+    def run(program: str, config: str = CONFIG) -> subprocess.CompletedProcess[str]:
         theirs = tmp_path / "theirs"
         theirs.mkdir()
         (theirs / "train.py").write_text(program)
-        (theirs / ".pre-commit-config.yaml").write_text(CONFIG.format(ours.as_posix(), revision))
+        (theirs / ".pre-commit-config.yaml").write_text(config.format(ours.as_posix(), revision))
         commit(theirs, home)
         return execute(sys.executable, "-m", "pre_commit", "run", "--all-files", cwd=theirs, home=home)
 
@@ -96,11 +96,21 @@ def test_a_clean_program_passes(hook):
     assert "Passed" in done.stdout
 
 
+def test_the_check_of_changed_files(hook):
+    """It is given the files, and says where backward fails without running them."""
+    config = CONFIG.replace("unclobber-run\n        args: [train.py]", "unclobber-check")
+    done = hook(TRAIN.format("+="), config)
+    assert done.returncode == 1, done.stdout
+    assert "SUMMARY: UC101 saved-overwritten train.py:5 overwrites what train.py:4 saved" in done.stdout
+    assert "`unclobber run` decides" in done.stdout
+
+
 def test_the_manifest_is_valid():
     """By pre-commit's own validator, which knows a wrong one."""
     from pre_commit.clientlib import InvalidManifestError, load_manifest
 
-    (found,) = load_manifest(ROOT / ".pre-commit-hooks.yaml")
-    assert found["pass_filenames"] is False
+    run, check = load_manifest(ROOT / ".pre-commit-hooks.yaml")
+    assert run["pass_filenames"] is False
+    assert check["pass_filenames"] is True
     with pytest.raises(InvalidManifestError):
         load_manifest(ROOT / "constraints.txt")

@@ -22,6 +22,7 @@ _COMPLETE = "_UNCLOBBER_COMPLETE"
 
 COMMANDS: dict[str, str] = {
     "run": "Run a script or module and explain overwritten saved tensors.",
+    "check": "Look for in-place hazards in sources, without running anything.",
     "memory": "Say which line keeps how many bytes for backward, why, and what in-place buys.",
     "rules": "Say what operations save for backward and what may be overwritten.",
     "fix": "Find an edit that keeps the gradients, prove it by running, and write it.",

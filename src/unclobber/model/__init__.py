@@ -9,12 +9,12 @@ from ._about import PACKAGE, VERSION
 from ._cells import cell_name, shown_name
 from ._errors import InplaceError, SilentWriteWarning, UnclobberError
 from ._evidence import Evidence, GradientMemory
-from ._finding import Edit, Finding, Fix
+from ._finding import Confidence, Edit, Finding, Fix
 from ._need import Need
 from ._overwriting import culprit, overwrites, touching, written_at
 from ._ranks import ProcessEnd, RankEnd
 from ._refusal import FreedEvidence, ModuleHook, RefusalEvidence, StaleEvidence
-from ._report import Outcome, Report, Totals
+from ._report import CheckedSources, Outcome, Report, Totals
 from ._save import Save
 from ._site import Extent, Frame, Site
 from ._suppressed import Suppressed, SuppressedBy
@@ -26,7 +26,9 @@ __all__ = [
     "CODES",
     "PACKAGE",
     "VERSION",
+    "CheckedSources",
     "Code",
+    "Confidence",
     "Edit",
     "Evidence",
     "Extent",

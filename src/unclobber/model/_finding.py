@@ -10,6 +10,8 @@ from ._save import Save
 from ._write import Write
 from .codes import CODES, Code, Severity, Variant
 
+Confidence = Literal["high", "medium"]
+
 
 @dataclass(frozen=True, slots=True)
 class Edit:
@@ -94,6 +96,8 @@ class Finding:
     """How often backward met it; it is told as it was the first time."""
     made: Save | None = None
     """UC206 only: where the tensor was made, if ``saved`` is the operation that was to save it."""
+    confidence: Confidence | None = None
+    """How certain it is that was found in the source, without a run; None for what was seen."""
 
     @property
     def entry(self) -> Code:
@@ -106,4 +110,5 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        return self.entry.severity
+        """Its code's; a warning for what only may be so."""
+        return "warning" if self.confidence == "medium" else self.entry.severity

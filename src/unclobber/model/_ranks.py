@@ -17,7 +17,7 @@ class RankEnd:
     nothing at all, because it was not watched or had not begun."""
     exit_code: int | None = None
     """None where it has not ended."""
-    outcome: Literal["refused", "silent", "clean", "script-error"] | None = None
+    outcome: Literal["refused", "silent", "clean", "script-error", "suspected"] | None = None
     """None where nothing is known yet."""
 
 
@@ -32,7 +32,7 @@ class ProcessEnd:
     """As of a rank."""
     exit_code: int | None = None
     """None where it has not ended by itself."""
-    outcome: Literal["refused", "silent", "clean", "script-error"] | None = None
+    outcome: Literal["refused", "silent", "clean", "script-error", "suspected"] | None = None
     """None where nothing is known yet."""
     daemon: bool = False
     """Whether the program's end (or a pool's) ends it, whatever it is doing."""

@@ -10,7 +10,16 @@ from ._finding import Finding
 from ._ranks import ProcessEnd, RankEnd
 from ._suppressed import Suppressed
 
-Outcome = Literal["refused", "silent", "clean", "script-error"]
+Outcome = Literal["refused", "silent", "clean", "script-error", "suspected"]
+"""``suspected``: nothing was run, and something was found in the sources."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSources:
+    """What was looked at without running it."""
+
+    files: int
+    lines: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +55,8 @@ class Report:
     are kept, largest first; each storage once, parameters not counted."""
     suppressed: tuple[Suppressed, ...] = ()
     """Findings that a comment, the settings or a baseline keep out of ``findings``."""
+    checked: CheckedSources | None = None
+    """Of sources that were looked at; None for a run."""
 
     @property
     def saves(self) -> int:

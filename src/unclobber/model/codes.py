@@ -23,7 +23,7 @@ Subject = Literal[
 
 Variant = Literal[
     "detached", "frozen", "unwatched",  # UC101
-    "self-overlap",  # UC102
+    "self-overlap", "aliased",  # UC102
     "dirty", "unmarked",  # UC103
     "recomputed",  # UC105
     "no_grad", "inference_mode",  # UC204
@@ -34,7 +34,8 @@ Variant = Literal[
 
 - ``detached``: ``detach_()`` took the saved tensor's history; ``frozen``: the program has frozen it itself;
   ``unwatched``: it was saved where nobody looked.
-- ``self-overlap``: an operation overwrites what it still reads.
+- ``self-overlap``: an operation overwrites what it still reads; ``aliased``: the program itself still holds,
+  or is about to read, what is overwritten.
 - ``dirty``: a tensor that is marked dirty is not returned; ``unmarked``: an input is overwritten unmarked.
 - ``recomputed``: a recomputation reads what nobody saved.
 - ``no_grad``, ``inference_mode``: what was on where the view was made.
@@ -138,6 +139,7 @@ CODES: dict[str, Code] = {
         summaries={
             "harmless": "{write} writes to the storage of what {saved} saved",
             "self-overlap": "{write} overwrites what it still reads",
+            "aliased": "{write} overwrites what {saved} still reads",
         },
         reading="as written",
         guard="offered where kept",

@@ -7,6 +7,7 @@ are 1-based, in characters; paths are those that were recorded, not shortened.
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 from ..model import VERSION, Edit, Finding, Fix, Frame, Need, ProcessEnd, RankEnd, Report, Save, Site, Write
@@ -45,6 +46,7 @@ def to_json(report: Report) -> Object:
         "suppressed": [
             {**finding_to_json(one.finding), "suppressed_by": one.by} for one in report.suppressed
         ],
+        "checked": None if report.checked is None else asdict(report.checked),
     }
 
 
@@ -75,6 +77,7 @@ def finding_to_json(finding: Finding) -> Object:
         "made": _save(finding.made) if finding.made else None,
         "ahead": finding.ahead,
         "times": finding.times,
+        "confidence": finding.confidence,
     }
 
 

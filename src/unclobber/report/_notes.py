@@ -137,10 +137,12 @@ def helps(finding: Finding) -> list[Fix]:
     fixes = [replace(fix, title=fix.title + cost) if fix.guard else fix for fix in finding.fixes]
     offered = finding.entry.guard
     curable = offered == "offered" or (offered == "offered where kept" and finding.kept_bytes > 0)
-    curable = curable and finding.variant not in ("frozen", "unwatched")
+    curable = curable and finding.variant not in ("frozen", "unwatched", "aliased", "self-overlap")
     if curable and not finding.repaired and not any(fix.guard for fix in fixes):
         start = "or keep" if fixes else "keep"
         fixes.append(Fix(f"{start} the program as it is and run it under unclobber.guard(){cost}"))
+    if finding.confidence is not None:
+        fixes.append(Fix(f"`unclobber run` decides: nothing was run here (confidence: {finding.confidence})"))
     return fixes
 
 

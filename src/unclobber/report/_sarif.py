@@ -125,6 +125,8 @@ def _result(finding: Finding, codes: list[str], root: str, suppressed: Suppresse
         "partialFingerprints": {"unclobberPlaces/v1": _fingerprint(finding, root)},
         "properties": {"harmless": finding.harmless, "repaired": finding.repaired},
     }
+    if finding.confidence is not None:
+        result["properties"]["confidence"] = finding.confidence
     if suppressed is not None:
         kind = "inSource" if suppressed == "comment" else "external"
         result["suppressions"] = [{"kind": kind, "status": "accepted", "justification": _WHY[suppressed]}]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from itertools import pairwise
 
-from ..model import Finding, Fix, Report
+from ..model import CheckedSources, Finding, Fix, Report
 from . import _words as words
 from ._ahead import ahead_to_text
 from ._cells import clip, shown_in, wrap
@@ -23,6 +23,7 @@ from .story import marks, shown_writes
 NARROWEST = 40
 """Fewer columns than this are treated as this many: an excerpt has no meaning in less."""
 _MOST_STORIES = 5
+_MOST_CHECKED = 40
 """With more findings only the first ones are told whole, the others in a table."""
 _FIRST_STORIES = 3
 _MOST_FIXES = 4
@@ -66,13 +67,17 @@ def report_to_text(report: Report, options: RenderOptions) -> str:
 
 def _report_to_text(report: Report, options: RenderOptions) -> str:
     said = [_remark(text, options.width) for text in remarks(report)]
+    if report.checked is not None and not report.findings:
+        return "\n".join([*wrap(_nothing_found(report.checked), max(options.width, NARROWEST)), *said])
     if not report.findings:
         if report.outcome == "script-error":
             return "\n".join(["no findings: the program failed for reasons of its own", *said])
         saves, writes = words.plural(report.totals.saves, "save"), words.plural(report.totals.writes, "write")
         return "\n".join([f"no findings: {saves}, {writes} to saved memory", *said])
     met = [finding for finding in report.findings if not finding.ahead] or list(report.findings)
-    whole = met if len(met) <= _MOST_STORIES else met[:_FIRST_STORIES]
+    # A run's later findings mostly follow from its first; those of sources stand each for itself.
+    most = _MOST_CHECKED if report.checked is not None else _MOST_STORIES
+    whole = met if len(met) <= most else met[: max(_FIRST_STORIES, most - 2)]
     stories = [to_text(finding, **asdict(options)) for finding in whole]
     if left := met[len(whole) :]:
         stories.append(to_table(left))
@@ -85,6 +90,15 @@ def _report_to_text(report: Report, options: RenderOptions) -> str:
     if said:
         stories.append("\n".join(said))
     return "\n\n".join([*stories, first])
+
+
+def _nothing_found(checked: CheckedSources) -> str:
+    """A clean check's one sentence, which promises nothing."""
+    files, lines = words.plural(checked.files, "file"), words.plural(checked.lines, "line")
+    return (
+        f"no findings in {files} ({lines}), which proves nothing: nothing was run, and much can't be seen "
+        "without that; `unclobber run` decides"
+    )
 
 
 def _remark(text: str, width: int) -> str:

@@ -32,9 +32,8 @@ def verified(fix: Fix) -> str:
         return ""
     if fix.verified == "whole-run":
         return "proved: the program then ends with the same results"
-    return (
-        f"Proved: losses and gradients are the same up to backward {fix.verified.removeprefix('backward-')}."
-    )
+    backward = fix.verified.removeprefix("backward-")
+    return f"proved: losses and gradients are the same up to backward {backward}"
 
 
 def standing(fix: Fix) -> str:

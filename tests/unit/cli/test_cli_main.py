@@ -38,7 +38,7 @@ def test_help_of_a_command(name, capsys):
         ("rum", "Did you mean `run`?"),
         ("Rules", "Did you mean `rules`?"),
         ("train.py", "Did you mean `unclobber run train.py`?"),
-        ("zzz", "The commands are run, memory"),
+        ("zzz", "The commands are run, check"),
     ],
 )
 def test_an_unknown_command(word, said, capsys):

@@ -80,9 +80,9 @@ def test_json():
     document = json.loads(render(REPORT, "json"))
     schema = json.loads((files("unclobber.report") / "schema.json").read_text(encoding="utf-8"))
     jsonschema.validate(document, schema)
-    assert list(document)[-4:-1] == ["notices", "ranks", "processes"]
-    assert list(document["findings"][0])[-5:] == [
-        "ranks", "processes", "made", "ahead", "times",
+    assert list(document)[-5:-2] == ["notices", "ranks", "processes"]
+    assert list(document["findings"][0])[-6:] == [
+        "ranks", "processes", "made", "ahead", "times", "confidence",
     ]  # fmt: skip
     assert document["notices"] == [NOTICE]
     assert document["ranks"][3] == {"rank": 3, "state": "died", "exit_code": None, "outcome": None}

@@ -27,7 +27,7 @@ def test_one_line_counts_them(format):
 def test_json_keeps_them_under_a_key_of_their_own():
     document = json.loads(render(REPORT, "json"))
     jsonschema.validate(document, json.loads((files("unclobber.report") / "schema.json").read_text("utf-8")))
-    assert list(document)[-1] == "suppressed"
+    assert list(document)[-2] == "suppressed"
     assert [(one["code"], one["suppressed_by"]) for one in document["suppressed"]] == [
         (TWO.code, "comment"), (THREE.code, "baseline"),
     ]  # fmt: skip

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import keyword
+import sys
 from collections.abc import Callable
 
 import libcst as cst
 
+from ...static import torch_table
 from ...torch_internals import inplace
 from .._syntax import expression, root_name
 
@@ -169,6 +171,8 @@ def _position(call: cst.Call) -> int | None:
         if isinstance(func, cst.Name)
         else ""
     )
+    if "torch" not in sys.modules:  # a report on sources: torch is not to be loaded for it
+        return torch_table().inplace.get(name)
     return inplace.module_positions().get(name, inplace.function_positions().get(name))
 
 

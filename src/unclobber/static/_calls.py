@@ -1,0 +1,178 @@
+"""What a call is of, and calls of the file's own functions and of Python's."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from ._arguments import Arguments
+from ._index import FunctionNode, dotted
+from ._methods import Methods
+from ._modules import is_static
+from ._names import TRAINED
+from ._state import FlowState
+from ._values import (
+    PLAIN,
+    Constant,
+    Grad,
+    Leaf,
+    Use,
+    Value,
+    join,
+    sequence,
+)
+
+_PLAIN = """
+len range int float str isinstance print bool hasattr type id super repr format issubclass callable ord chr
+round divmod hash open vars dir
+"""
+_PLAIN_FUNCTIONS = frozenset(_PLAIN.split())
+"""Of Python's own, those that give no tensor."""
+
+
+class Calls(Methods):
+    """Transfer of calls."""
+
+    def call(self, node: ast.Call, state: FlowState) -> Value:
+        function = node.func
+        full = self.index.full(function)
+        head = dotted(function).partition(".")[0]
+        known_name = isinstance(function, ast.Name) and function.id in state.names
+        if (
+            not known_name
+            and full.partition(".")[0] in ("torch", "numpy", "math", "scipy", "einops")
+            and (head in self.index.imports and head not in state.names)
+        ):
+            arguments = self._arguments(node, state)
+            if full.startswith("torch."):
+                return self.torch_call(full, node, arguments, state)
+            if full.startswith("einops."):
+                return self.unknown_result(state, arguments.every, strong=True)
+            return PLAIN
+        if isinstance(function, ast.Attribute):
+            receiver = self.evaluate(function.value, state)
+            return self.method_call(receiver, function, node, self._arguments(node, state), state)
+        callee = self.evaluate(function, state)
+        return self.call_value(callee, node, self._arguments(node, state), state, dotted(function))
+
+    def _arguments(self, node: ast.Call, state: FlowState) -> Arguments:
+        values: list[Value] = []
+        starred = False
+        for one in node.args:
+            if isinstance(one, ast.Starred):
+                starred = True
+                value = self.evaluate(one.value, state)
+                values += value.items if value.kind == "sequence" else [self.elements(value, state)]
+            else:
+                values.append(self.evaluate(one, state))
+        keywords = {one.arg: self.evaluate(one.value, state) for one in node.keywords if one.arg}
+        for packed in node.keywords:
+            if packed.arg is None:
+                self.evaluate(packed.value, state)
+        nodes = [] if starred else list(node.args)
+        return Arguments(values, keywords, nodes, starred)
+
+    # --- values that are called ------------------------------------------------------------------------
+    def call_value(
+        self, callee: Value, node: ast.Call, given: Arguments, state: FlowState, name: str
+    ) -> Value:
+        """The result of calling a value."""
+        if callee.kind == "function":
+            return self._function(callee, given, state)
+        if callee.kind == "class":
+            return self._construct(callee, node, given, state)
+        if callee.kind == "module" and callee.data.kind not in ("ModuleList", "ModuleDict"):
+            return self.apply(state, callee, given.values, given.keywords, node)
+        if callee.kind == "object":
+            return self.apply(state, callee, given.values, given.keywords, node)
+        last = name.rpartition(".")[2]
+        builtin = (
+            self._builtin(last, node, given, state) if callee.given or callee.kind == "unknown" else None
+        )
+        if builtin is not None:
+            return builtin
+        strong = bool(TRAINED.search(last))
+        result = self.unknown_result(state, given.values, strong=strong, more=tuple(given.keywords.values()))
+        if callee.kind == "unknown" and callee.name and strong and not state.mode:
+            result = self._used_unknown(result, callee, node)
+        return result
+
+    def _used_unknown(self, result: Value, callee: Value, node: ast.Call) -> Value:
+        bit = self.new_node()
+        use = Use(callee.name, self.tick(), self.spot(node))
+        return replace(result, nodes=result.nodes | bit, may=result.may | bit, uses=result.uses | {use})
+
+    def _function(self, callee: Value, given: Arguments, state: FlowState) -> Value:
+        if isinstance(callee.data, tuple):
+            method, owner = callee.data
+            return self.inline(
+                method, state, given.values, given.keywords, None if is_static(method) else owner
+            )
+        if isinstance(callee.data, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return self.inline(callee.data, state, given.values, given.keywords)
+        return self.unknown_result(state, given.every)
+
+    def _construct(self, callee: Value, node: ast.Call, given: Arguments, state: FlowState) -> Value:
+        """A new object; in the file's own statements its ``__init__`` is followed with what it is given."""
+        name = f"{callee.data}{'#' if self.at_top else '@'}{self.tick()}"
+        made = Value("object", grad=Grad.NO, data=callee.data, name=name)
+        init = self.index.method(self.index.classes[callee.data], "__init__")
+        if self.at_top and init is not None and not given.starred:
+            self.inline(init, state, given.values, given.keywords, made)
+        elif init is not None and not given.starred:
+            made = replace(made, made=self.spot(node))
+            self._note_constants(init, made, given)
+        return made
+
+    def _note_constants(self, init: FunctionNode, made: Value, given: Arguments) -> None:
+        """What an object's arguments decide once and for all: ``self.causal = causal``."""
+        assert made.made is not None
+        if made.made in self.constructed:
+            return
+        self.constructed[made.made] = found = {}
+        outer = (self.suspicions, self.evaluated)
+        self.suspicions, trial = {}, FlowState()
+        self.inline(init, trial, given.values, given.keywords, made)
+        self.suspicions, self.evaluated = outer
+        for key, value in trial.attributes.items():
+            owner, _, name = key.rpartition(".")
+            once = self.index.assigned_attributes[name] == 1
+            if owner == made.name and once and isinstance(value.data, Constant):
+                found[name] = value
+
+    def _builtin(self, name: str, node: ast.Call, given: Arguments, state: FlowState) -> Value | None:
+        values = given.values
+        if name in _PLAIN_FUNCTIONS:
+            return PLAIN
+        if name == "getattr":
+            return Value(places=self.new_place())
+        if name in ("list", "tuple", "reversed", "iter", "sorted", "set", "next"):
+            if not values:
+                return sequence((), "list")
+            return self.elements(values[0], state) if name == "next" else values[0]
+        if name == "dict" and not values:
+            keys = tuple(given.keywords)
+            return sequence(tuple(given.keywords.values()), keys) if keys else sequence((), "dict")
+        if name == "zip" and values:
+            each = tuple(self.elements(one, state) for one in values)
+            return sequence((sequence(each, "tuple"),), "list")
+        if name == "enumerate" and values:
+            return sequence((sequence((PLAIN, self.elements(values[0], state)), "tuple"),), "list")
+        if name == "abs" and values:
+            return (
+                self.operation(state, "abs", values, {}, node, operands=given.nodes)
+                if values[0].may_be_tensor
+                else PLAIN
+            )
+        if name in ("sum", "max", "min") and values:
+            return self._reduced(values, state)
+        return None
+
+    def _reduced(self, values: list[Value], state: FlowState) -> Value:
+        found = None
+        for one in values:
+            found = join(self.elements(one, state) if one.kind == "sequence" else one, found)
+        assert found is not None
+        if not found.may_be_tensor:
+            return found
+        return replace(found, places=self.new_place(), leaf=Leaf.NO, origin=None)

@@ -1,0 +1,146 @@
+"""Rules of custom autograd Functions, read off ``forward`` and ``backward``."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, cast
+
+from ._core import HIGH, Core, Suspicion
+from ._index import FunctionNode, dotted
+from ._state import FlowState
+from ._values import SourceSpot
+from .torch_table import only_tensors_have, torch_table
+
+_SHAPES = frozenset({"shape", "is_contiguous"})
+
+
+class FunctionRules:
+    """What one static method of a Function does to tensors that are not its own.
+
+    Args:
+        core: Where suspicions go.
+        node: ``forward`` or ``backward``.
+    """
+
+    def __init__(self, core: Core, node: FunctionNode) -> None:
+        self.core = core
+        self.node = node
+        names = [one.arg for one in node.args.args]
+        self.ctx = names[0] if names else "ctx"
+        self.given = frozenset(names[1:])
+        self.rebound = frozenset(_rebound(node))
+        self.tensors = frozenset(
+            n.value.id
+            for n in ast.walk(node)
+            if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)
+            if n.attr in _SHAPES or only_tensors_have(n.attr)
+        )
+
+    def check(self) -> None:
+        """Note what is wrong."""
+        if self.node.name == "forward":
+            self._forward()
+        else:
+            self._backward()
+
+    def _forward(self) -> None:
+        marked = _marked(self.node)
+        for statement, name, how, surely in self._writes():
+            if name in self.given - self.rebound and name not in marked:
+                level = HIGH if surely or name in self.tensors else HIGH - 1
+                if surely or name in self.tensors or how == "[...] =":
+                    self._suspect("unmarked", level, statement, name, how)
+        self._on_ctx()
+        returned = [n for n in ast.walk(self.node) if isinstance(n, ast.Return) and n.value is not None]
+        for name in marked:
+            if not name.isidentifier() or not returned or any(_is_returned(one, name) for one in returned):
+                continue
+            wrote = [statement for statement, target, _, _ in self._writes() if target == name]
+            self._suspect("dirty", HIGH, wrote[0] if wrote else returned[0], name, "")
+
+    def _on_ctx(self) -> None:
+        for one in ast.walk(self.node):
+            if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Attribute):
+                target, value = one.targets[0], one.value
+                kept = dotted(target.value) == self.ctx and isinstance(value, ast.Name)
+                if kept and isinstance(value, ast.Name) and value.id in self.tensors & self.given:
+                    self._suspect("ctx", HIGH - 1, one, value.id, f"{self.ctx}.{target.attr}")
+
+    def _backward(self) -> None:
+        saved = frozenset(_saved(self.node))
+        for statement, name, how, surely in self._writes():
+            if name in saved and name not in self.rebound:
+                self._suspect("backward-saved", HIGH, statement, name, how)
+            elif name in self.given - self.rebound and (surely or name in self.tensors):
+                self._suspect("gradient", HIGH - 1, statement, name, how)
+
+    def _writes(self) -> Iterator[tuple[ast.stmt, str, str, bool]]:
+        """Each write: the statement, what is written, by what, whether only a tensor can be written so."""
+        for statement in ast.walk(self.node):
+            if not isinstance(statement, ast.stmt):
+                continue
+            target: ast.expr | None = None
+            how, surely = "", False
+            if isinstance(statement, ast.AugAssign):
+                target, how = statement.target, "augmented assignment"
+            elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript):
+                target, how = statement.targets[0], "[...] ="
+            elif (call := _write_call(statement)) is not None:
+                assert isinstance(call.func, ast.Attribute)
+                target, how, surely = call.func.value, call.func.attr, True
+            while isinstance(target, ast.Subscript):
+                target = target.value
+            if isinstance(target, ast.Name):
+                yield statement, target.id, how, surely
+
+    def _suspect(self, rule: str, level: int, statement: ast.stmt, name: str, how: str) -> None:
+        core = self.core
+        outer, core.statement = core.statement, statement
+        spot: SourceSpot = core.spot(statement)
+        core.statement = outer
+        core.suspect(FlowState(), replace(Suspicion(rule, level, write=spot), name=name, how=how))
+
+
+def _write_call(statement: ast.stmt) -> ast.Call | None:
+    """``x.mul_(2)`` as a statement, or as what is assigned or returned."""
+    value: Any = getattr(statement, "value", None)
+    method = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute)
+    if method and value.func.attr in torch_table().writes:
+        return cast(ast.Call, value)
+    return None
+
+
+def _marked(node: FunctionNode) -> frozenset[str]:
+    calls = re.findall(r"mark_dirty\(([^)]*)\)", ast.unparse(node))
+    return frozenset(name.strip() for names in calls for name in names.split(","))
+
+
+def _is_returned(node: ast.Return, name: str) -> bool:
+    parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+    return any(isinstance(one, ast.Name) and one.id == name for one in parts)
+
+
+def _unpacks_saved(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "saved_tensors"
+
+
+def _saved(node: FunctionNode) -> Iterator[str]:
+    for one in ast.walk(node):
+        if isinstance(one, ast.Assign) and _unpacks_saved(one.value):
+            for target in one.targets:
+                for part in target.elts if isinstance(target, ast.Tuple) else [target]:
+                    if isinstance(part, ast.Name):
+                        yield part.id
+
+
+def _rebound(node: FunctionNode) -> Iterator[str]:
+    """Names that are given another value: what is written to them then is their own."""
+    for one in ast.walk(node):
+        if isinstance(one, ast.Assign) and not _unpacks_saved(one.value):
+            for target in one.targets:
+                for part in ast.walk(target):
+                    if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                        yield part.id

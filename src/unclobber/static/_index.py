@@ -1,0 +1,178 @@
+"""What a file defines and imports, and from where its functions are called."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+_OFF = ("no_grad", "inference_mode")
+
+
+def dotted(node: ast.AST) -> str:
+    """``self.net.weight`` for such an expression, empty for any other.
+
+    Example:
+        >>> dotted(ast.parse("a.b.c", mode="eval").body), dotted(ast.parse("a[0].b", mode="eval").body)
+        ('a.b.c', '')
+    """
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        base = dotted(node.value)
+        return f"{base}.{node.attr}" if base else ""
+    return ""
+
+
+class FileIndex:
+    """Names at the top of one file."""
+
+    def __init__(self, tree: ast.Module, path: str = "") -> None:
+        self.tree = tree
+        self.path = path
+        self.functions: dict[str, FunctionNode] = {}
+        self.classes: dict[str, ast.ClassDef] = {}
+        self.imports: dict[str, str] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                self._plain(node)
+            elif isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    base = "." * node.level + (node.module or "")
+                    self.imports[alias.asname or alias.name] = f"{base}.{alias.name}"
+        for one in _top(tree.body):
+            if isinstance(one, FunctionNode):
+                self.functions[one.name] = one
+            elif isinstance(one, ast.ClassDef):
+                self.classes[one.name] = one
+
+    def _plain(self, node: ast.Import) -> None:
+        for alias in node.names:
+            if alias.asname:
+                self.imports[alias.asname] = alias.name
+            else:
+                head = alias.name.partition(".")[0]
+                self.imports[head] = head
+
+    def full(self, node: ast.AST) -> str:
+        """The dotted name with the import's name for its beginning: ``torch.nn.functional.relu``."""
+        text = dotted(node)
+        head, _, rest = text.partition(".")
+        head = self.imports.get(head, head)
+        return f"{head}.{rest}" if rest else head
+
+    def method(self, cls: ast.ClassDef, name: str, depth: int = 0) -> FunctionNode | None:
+        """A method of a class or of those of its bases that are in the file."""
+        for one in cls.body:
+            if isinstance(one, FunctionNode) and one.name == name:
+                return one
+        for base in cls.bases:
+            above = self.classes.get(dotted(base))
+            if above is not None and above is not cls and depth < 6:
+                found = self.method(above, name, depth + 1)
+                if found is not None:
+                    return found
+        return None
+
+    def is_a(self, cls: ast.ClassDef, names: frozenset[str], depth: int = 0) -> bool:
+        """Whether a class has one of these bases, by the last part of its name."""
+        for base in cls.bases:
+            if self.full(base).rpartition(".")[2] in names:
+                return True
+            above = self.classes.get(dotted(base))
+            if above is not None and above is not cls and depth < 6 and self.is_a(above, names, depth + 1):
+                return True
+        return False
+
+    @cached_property
+    def assigned(self) -> Counter[str]:
+        """How often each name is assigned anywhere in the file."""
+        stores = (
+            n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        )
+        return Counter(stores)
+
+    @cached_property
+    def assigned_attributes(self) -> Counter[str]:
+        """How often each attribute is assigned anywhere in the file."""
+        return Counter(
+            n.attr
+            for n in ast.walk(self.tree)
+            if isinstance(n, ast.Attribute) and isinstance(n.ctx, (ast.Store, ast.Del))
+        )
+
+    @cached_property
+    def never_recorded(self) -> frozenset[str]:
+        """Functions and methods, by their bare names, that this file calls, and only under no_grad."""
+        calls = list(_calls(self.tree, "", off=False))
+        defined = Counter(n.name for n in ast.walk(self.tree) if isinstance(n, FunctionNode))
+        found: set[str] = set()
+        while True:
+            more = {
+                name
+                for name in {called for called, _, _ in calls} & defined.keys() - found
+                if defined[name] == 1
+                and all(off or caller in found for called, caller, off in calls if called == name)
+            }
+            if not more:
+                return frozenset(found)
+            found |= more
+
+
+def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements of a file's top, those in its ``if`` and ``try``, too."""
+    for one in body:
+        yield one
+        if isinstance(one, ast.If):
+            yield from _top(one.body)
+            yield from _top(one.orelse)
+        elif isinstance(one, ast.Try):
+            yield from _top(one.body)
+            for handler in one.handlers:
+                yield from _top(handler.body)
+
+
+def _calls(node: ast.AST, caller: str, *, off: bool) -> Iterator[tuple[str, str, bool]]:
+    """Each call: the bare name, the function that it stands in, whether gradients are off there."""
+    if isinstance(node, FunctionNode):
+        off = is_off(node.decorator_list)
+        caller = node.name
+    elif isinstance(node, (ast.With, ast.AsyncWith)) and is_off([item.context_expr for item in node.items]):
+        off = True
+    elif isinstance(node, ast.Call):
+        name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        if name:
+            yield name, caller, off
+    for child in ast.iter_child_nodes(node):
+        yield from _calls(child, caller, off=off)
+
+
+def is_off(expressions: list[ast.expr]) -> bool:
+    """Whether decorators or the items of a ``with`` turn gradients off."""
+    return any(mode_of(one) for one in expressions)
+
+
+def mode_of(node: ast.expr) -> int | None:
+    """The mode that a decorator or context turns on: 1 no_grad, 2 inference mode, 0 gradients; None: no
+    change."""
+    call = node if isinstance(node, ast.Call) else None
+    name = dotted(call.func if call is not None else node).rpartition(".")[2]
+    switch = True
+    if call is not None:
+        given = [*call.args, *(k.value for k in call.keywords if k.arg == "mode")]
+        if given:
+            if not isinstance(given[0], ast.Constant):
+                return 0 if name in ("enable_grad", "set_grad_enabled") else None
+            switch = bool(given[0].value)
+    if name == "no_grad":
+        return 1
+    if name == "inference_mode":
+        return 2 if switch else None
+    if name == "enable_grad":
+        return 0
+    if name == "set_grad_enabled":
+        return 0 if switch else 1
+    return None

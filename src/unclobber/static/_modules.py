@@ -1,0 +1,259 @@
+"""Calls of modules: what torch's own keep, and what is known of others."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from ._core import HIGH, Suspicion
+from ._index import FunctionNode
+from ._operations import Operations
+from ._state import FlowState
+from ._values import PLAIN, Constant, Grad, Leaf, ModuleData, SourceSpot, Use, Value, sequence
+from .torch_table import ModuleFacts, torch_table
+
+PASSES = frozenset({"Identity", "Flatten", "Unflatten"})
+CONTAINERS = frozenset({"Sequential", "ModuleList", "ModuleDict"})
+_MODULE = frozenset({"Module", "LightningModule"})
+_DEEPEST = 6
+
+
+class Modules(Operations):
+    """Transfer of modules."""
+
+    def apply(
+        self,
+        state: FlowState,
+        module: Value,
+        arguments: list[Value],
+        keywords: dict[str, Value],
+        node: ast.expr,
+        *,
+        outer: bool = True,
+    ) -> Value:
+        """The result of a module's call."""
+        if module.kind == "object":
+            return self._apply_object(state, module, arguments, keywords, node)
+        data = module.data
+        first = arguments[0] if arguments else next(iter(keywords.values()), self.tensor())
+        if data.kind == "Sequential":
+            value = first
+            for part in data.parts:
+                value = self._part(state, part, value, node)
+            return self._used(state, value, module, node)
+        if data.kind in PASSES:
+            return first
+        facts = torch_table().modules.get(data.kind)
+        if facts is None:
+            return self.unknown_result(state, arguments, strong=True)
+        return self._apply_known(state, module, facts, [first, *arguments[1:]], node)
+
+    def _part(self, state: FlowState, part: Value, value: Value, node: ast.expr) -> Value:
+        if part.kind in ("module", "object"):
+            return self.apply(state, part, [value], {}, node, outer=False)
+        return self.unknown_result(state, [value])
+
+    def _used(self, state: FlowState, value: Value, module: Value, node: ast.expr) -> Value:
+        if not module.name or value.kind != "tensor" or state.mode:
+            return value
+        return replace(value, uses=value.uses | {Use(module.name, self.tick(), self.spot(node))})
+
+    def _apply_object(
+        self,
+        state: FlowState,
+        module: Value,
+        arguments: list[Value],
+        keywords: dict[str, Value],
+        node: ast.expr,
+    ) -> Value:
+        cls = self.index.classes.get(module.data)
+        name = "forward" if cls is not None and self.index.is_a(cls, _MODULE) else "__call__"
+        method = None if cls is None else self.index.method(cls, name)
+        if method is not None and self.depth < _DEEPEST:
+            result = self.inline(method, state, arguments, keywords, module)
+            if result.kind == "tensor" and not state.mode and name == "forward":
+                result = self._used(state, replace(result, grad=max(result.grad, Grad.MAYBE)), module, node)
+            return result
+        grad = Grad.NO if state.mode else Grad.YES
+        return self._result(state, module, arguments, node, grad, self.new_node())
+
+    def _apply_known(
+        self, state: FlowState, module: Value, facts: ModuleFacts, arguments: list[Value], node: ast.expr
+    ) -> Value:
+        data: ModuleData = module.data
+        trained = facts.parameters and module.name not in self.frozen
+        tensors = [one for one in arguments if one.may_be_tensor]
+        grad = Grad.YES if trained else max((one.grad for one in tensors), default=Grad.NO)
+        grad = Grad.NO if state.mode else grad
+        first = arguments[0]
+        if first.may_be_tensor:
+            state.sure |= first.places
+        # A frozen product needs its weight alone, and not what came in.
+        keeps_input = bool(facts.input) and not (facts.parameters and not trained and _is_product(data.kind))
+        bit = self.new_node() if (keeps_input or facts.result) and grad else 0
+        spot = self.spot(node)
+        if data.inplace:
+            return self._in_place(state, data, facts, first, node, bit, grad)
+        if keeps_input:
+            kept = arguments if facts.others else [first]
+            for one in kept:
+                self.save(state, one, operation=data.kind, role="input", spot=spot, node=bit, grad=grad)
+        named = module if facts.parameters else replace(module, name="")
+        result = self._result(state, named, arguments, node, grad, bit)
+        if facts.result == "always":
+            self.save(state, result, operation=data.kind, role="result", spot=spot, node=bit, grad=grad)
+        if facts.is_tuple and data.kind in ("LSTM", "GRU", "RNN", "MultiheadAttention", "LSTMCell"):
+            return sequence((result, replace(result, places=self.new_place())), "tuple")
+        return result
+
+    def _in_place(
+        self,
+        state: FlowState,
+        data: ModuleData,
+        facts: ModuleFacts,
+        first: Value,
+        node: ast.expr,
+        bit: int,
+        grad: Grad,
+    ) -> Value:
+        how = f"{data.kind}(inplace=True)"
+        first = self.write(state, first, _argument(node), node, how)
+        result = replace(
+            first, kind="tensor", sure=True, places=first.places or self.new_place(),
+            nodes=first.nodes | (bit if grad == Grad.YES else 0), may=first.may | bit,
+            origin=None, leaf=Leaf.NO,
+        )  # fmt: skip
+        keeps = facts.result or any(one.results for one in torch_table().in_place(f"{_snake(data.kind)}_"))
+        if keeps:
+            self.save(
+                state, result, operation=data.kind, role="result", spot=self.spot(node), node=bit, grad=grad
+            )
+        return result
+
+    def _result(
+        self, state: FlowState, module: Value, arguments: list[Value], node: ast.expr, grad: Grad, bit: int
+    ) -> Value:
+        if state.mode:
+            return self.tensor(Grad.NO)
+        nodes = may = bit
+        uses = frozenset[Use]()
+        for one in arguments:
+            for value in one.items if one.kind == "sequence" else (one,):
+                nodes, may, uses = nodes | value.nodes, may | value.may | value.nodes, uses | value.uses
+        if module.name:
+            uses |= {Use(module.name, self.tick(), self.spot(node))}
+        return replace(self.tensor(grad, nodes, may), uses=uses)
+
+    def unknown_result(
+        self, state: FlowState, arguments: list[Value], *, strong: bool = False, more: tuple[Value, ...] = ()
+    ) -> Value:
+        """What a function gives of which nothing is known: it may hang on all that it was given.
+
+        Args:
+            state: Where.
+            arguments: Given to it.
+            strong: Whether it surely hangs on them.
+            more: What else it was given.
+        """
+        nodes = may = 0
+        uses, owners = frozenset[Use](), frozenset[str]()
+        for one in (*arguments, *more):
+            for value in (one, *one.items):
+                may |= value.may | value.nodes
+                nodes |= value.nodes
+                owners |= value.owners
+                uses |= value.uses
+        if state.mode:
+            return Value(grad=Grad.NO, places=self.new_place(), owners=owners)
+        return Value(
+            places=self.new_place(), nodes=nodes if strong else 0, may=may,
+            uses=uses if strong else frozenset(), owners=owners,
+        )  # fmt: skip
+
+    # --- construction --------------------------------------------------------------------------------
+    def make_module(
+        self, kind: str, node: ast.Call, arguments: list[Value], keywords: dict[str, Value], state: FlowState
+    ) -> Value:
+        """A module of torch's."""
+        spot = self.spot(node)
+        if kind in CONTAINERS:
+            parts = tuple(arguments)
+            if len(arguments) == 1 and arguments[0].kind == "sequence":
+                parts = arguments[0].items
+            exact = not any(isinstance(one, ast.Starred) for one in node.args) or len(parts) > 1
+            made = Value("module", grad=Grad.NO, data=ModuleData(kind, False, parts, spot))
+            if kind == "Sequential" and exact and parts:
+                self._check_chain(parts, node)
+            return made
+        facts = torch_table().modules.get(kind)
+        at = facts.inplace if facts is not None else 0
+        given = keywords.get("inplace") or (arguments[at - 1] if 0 < at <= len(arguments) else None)
+        inplace = given is not None and given.data == Constant(True)
+        return Value("module", grad=Grad.NO, data=ModuleData(kind, inplace, (), spot))
+
+    def _check_chain(self, parts: tuple[Value, ...], node: ast.Call) -> None:
+        """Run a chain of modules by itself: where one writes what the one before it keeps, that is wrong
+        anywhere."""
+        known = {*torch_table().modules, *PASSES, "Sequential"}
+        trial = FlowState()
+        value = self.tensor()
+        kept, self.suspicions, depth, self.depth = self.suspicions, {}, self.depth, 99
+        for part in parts:
+            if part.kind == "module" and part.data.kind in known:
+                value = self._one_of_chain(trial, part, value, node)
+            else:
+                value = self.tensor(Grad.YES, self.new_node())
+        self.confirm(trial, value.may | value.nodes)
+        found, self.suspicions, self.depth = self.suspicions, kept, depth
+        for one in found.values():
+            if one.rule == "saved":
+                self._of_chain(one)
+
+    def _one_of_chain(self, trial: FlowState, part: Value, value: Value, node: ast.Call) -> Value:
+        """The places of a chain are those where its modules are declared."""
+        spot: SourceSpot = part.data.spot
+        at = ast.Name(id="_", ctx=ast.Load())
+        ast.copy_location(at, node)
+        at.lineno, at.col_offset = spot.line, spot.column
+        at.end_lineno, at.end_col_offset = spot.end_line, spot.end_column
+        statement, self.statement = self.statement, None
+        result = self.apply(trial, part, [value], {}, at, outer=False)
+        self.statement = statement
+        return result
+
+    def _of_chain(self, one: Suspicion) -> None:
+        # In the file's own statements its calls are followed, too, and say more.
+        self.suspect(FlowState(), replace(one, rule="module", level=min(one.level, HIGH - self.at_top)))
+
+
+def _argument(node: ast.expr) -> ast.expr | None:
+    return node.args[0] if isinstance(node, ast.Call) and node.args else None
+
+
+def _is_product(kind: str) -> bool:
+    return kind.startswith(("Linear", "Conv"))
+
+
+def _snake(kind: str) -> str:
+    """``leaky_relu`` for ``LeakyReLU``."""
+    known = {
+        "LeakyReLU": "leaky_relu",
+        "ELU": "elu",
+        "CELU": "celu",
+        "SELU": "elu",
+        "RReLU": "rrelu_with_noise",
+    }
+    return known.get(kind, kind.lower())
+
+
+def is_static(function: FunctionNode) -> bool:
+    """Whether a method is given no object."""
+    return any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in function.decorator_list)
+
+
+def is_property(function: FunctionNode) -> bool:
+    """Whether a method is read as an attribute."""
+    return any("property" in ast.unparse(one) for one in function.decorator_list)
+
+
+__all__ = ["CONTAINERS", "PLAIN", "Modules", "is_property", "is_static"]

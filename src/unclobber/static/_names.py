@@ -1,0 +1,29 @@
+"""What the name of a variable says of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from ._values import Grad, Value
+
+_INTEGERS = re.compile(
+    r"(^|_)(ids?|idx|idxs|index|indexes|indices|inds?|masks?|labels?|lengths?|lens?|tokens?|codes|batch_idx|perm|"
+    r"order|edge_index|cu_seqlens|rng|seed|timesteps?|position_ids)$",
+    re.I,
+)
+TRAINED = re.compile(
+    r"loss|criterion|crit\b|mse|bce|net|model|encod|decod|head|disc|gen|critic|actor|policy|layer|proj|^[A-Z]$|^f?c\d*$",
+    re.I,
+)
+"""Names of modules and losses: what they give hangs on what they are given."""
+
+
+def holds_integers(value: Value, name: str) -> Value:
+    """The value; by such a name it holds indices, labels or a mask, and has no gradient.
+
+    Example:
+        >>> holds_integers(Value(), "input_ids").grad, holds_integers(Value(), "hidden").grad
+        (<Grad.NO: 0>, <Grad.MAYBE: 1>)
+    """
+    return replace(value, grad=Grad.NO, integer=True) if _INTEGERS.search(name) else value

@@ -1,0 +1,289 @@
+"""What an operation of torch's gives, and what it keeps, by the table."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from ._state import FlowState
+from ._values import PLAIN, Constant, Grad, Leaf, SourceSpot, Use, Value, ViewOrigin, sequence
+from ._writes import Writes
+from .torch_table import Overload, torch_table
+
+MAY_COPY = frozenset({"reshape", "reshape_as", "flatten", "ravel", "contiguous"})
+"""A view or a copy, as the strides are."""
+APART = ("data", "detached")
+"""What `Value.data` says of a tensor that shares memory with another and not its history."""
+_EXPANDS = frozenset({"expand", "expand_as", "broadcast_to"})
+_FLOATS = frozenset(
+    {"div", "true_divide", "mean", "std", "var", "softmax", "float", "to", "type", "double", "half"}
+)
+"""What makes floats of integers."""
+
+
+class Operations(Writes):
+    """Transfer of operations."""
+
+    def operation(
+        self,
+        state: FlowState,
+        name: str,
+        arguments: list[Value],
+        keywords: dict[str, Value],
+        node: ast.expr | ast.stmt,
+        *,
+        operands: list[ast.expr] | None = None,
+        in_place: bool = False,
+        torchs: bool = False,
+        functional: bool = False,
+    ) -> Value:
+        """The result of an operation.
+
+        Args:
+            state: Where; what it keeps is noted there.
+            name: As the table calls it, or by another of its names.
+            arguments: In their order, the tensor of a method first.
+            keywords: By name.
+            node: The call.
+            operands: The expressions for the arguments, as far as they stand there.
+            in_place: Whether the result is the first argument itself, which the caller has noted as written.
+            torchs: Whether it is a function of torch's, so that its arguments are tensors.
+            functional: Whether it is one of ``torch.nn.functional``.
+        """
+        table = torch_table()
+        tensors = [one for one in (*arguments, *keywords.values()) if one.may_be_tensor]
+        tensors += [
+            one for seq in arguments if seq.kind == "sequence" for one in seq.items if one.may_be_tensor
+        ]
+        if torchs:
+            for one in tensors:
+                state.sure |= one.places
+        plain = table.aliases.get(name, name)
+        if plain in table.makes:
+            return self._made(state, keywords, node)
+        if plain in table.integer and not in_place:
+            return replace(self.tensor(Grad.NO), integer=True)
+        overloads = table.in_place(f"{name}_") if in_place else table.overloads(name, functional=functional)
+        overloads = _fitting(overloads, arguments, keywords, state)
+        return self._transfer(
+            state, plain, overloads, arguments, keywords, node, tensors, operands or [], in_place
+        )
+
+    def _made(self, state: FlowState, keywords: dict[str, Value], node: ast.expr | ast.stmt) -> Value:
+        asked = keywords.get("requires_grad")
+        if asked is not None and asked.data == Constant(True):
+            return replace(self.tensor(Grad.YES), leaf=Leaf.LEAF, made=self.spot(node))
+        return replace(self.tensor(Grad.NO), origin=_made_in(state, self.spot(node)))
+
+    def _transfer(
+        self,
+        state: FlowState,
+        name: str,
+        overloads: tuple[Overload, ...],
+        arguments: list[Value],
+        keywords: dict[str, Value],
+        node: ast.expr | ast.stmt,
+        tensors: list[Value],
+        operands: list[ast.expr],
+        in_place: bool,
+    ) -> Value:
+        spot = self.spot(node)
+        certain = [one for one in tensors if self.is_sure(one, state)]
+        grad = Grad.NO if state.mode else max((one.grad for one in certain or tensors), default=Grad.NO)
+        keeps = any(one.saves or one.results or one.may_save or one.may_results for one in overloads)
+        node_bit = self.new_node() if keeps and grad else 0
+        for overload in overloads:
+            # An in-place operation keeps a private copy of what it is about to overwrite.
+            skipped = overload.arguments[:1] if in_place else ()
+            self._save_arguments(
+                state, name, overloads, overload, arguments, keywords, spot, node_bit, grad, operands, skipped
+            )
+        first = arguments[0] if arguments else PLAIN
+        view = _view_of(overloads)
+        if view and not in_place:
+            return self._view(state, name, view, first, spot, grad)
+        nodes = may = 0
+        uses = frozenset[Use]()
+        if not state.mode:
+            for one in tensors:
+                nodes |= one.nodes
+                may |= one.may | one.nodes
+                uses |= one.uses
+            certain_node = all(one.saves or one.results for one in overloads)
+            nodes |= node_bit if grad == Grad.YES and certain_node else 0
+            may |= node_bit
+        if in_place:
+            grown = Grad(grad or first.grad)
+            result = replace(
+                first, kind="tensor", sure=True, places=first.places or self.new_place(), grad=grown,
+                nodes=first.nodes | nodes, may=first.may | may, uses=first.uses | uses,
+            )  # fmt: skip
+        else:
+            result = replace(self.tensor(grad, nodes, may), uses=uses)
+            integers = bool(tensors) and all(one.integer for one in tensors) and name not in _FLOATS
+            result = replace(result, integer=integers, origin=_made_in(state, spot))
+        return self._results(state, name, overloads, result, spot, node_bit, grad)
+
+    def is_sure(self, value: Value, state: FlowState) -> bool:
+        """Whether it certainly is a tensor."""
+        return value.sure or bool(value.places & state.sure)
+
+    def _save_arguments(
+        self,
+        state: FlowState,
+        name: str,
+        overloads: tuple[Overload, ...],
+        overload: Overload,
+        arguments: list[Value],
+        keywords: dict[str, Value],
+        spot: SourceSpot,
+        node_bit: int,
+        grad: Grad,
+        operands: list[ast.expr],
+        skipped: tuple[str, ...],
+    ) -> None:
+        by_name = _by_name(overload, arguments, keywords)
+        expressions = dict(zip(overload.arguments, operands, strict=False))
+        for sure, saves in ((True, overload.saves), (False, overload.may_save)):
+            for role, only_if in saves.items():
+                if role not in by_name or role in skipped:
+                    continue
+                some = [one for key in only_if for one in _parts(by_name.get(key, PLAIN))]
+                if only_if:
+                    asked = max((one.grad for one in some if one.may_be_tensor), default=Grad.NO)
+                    asked = Grad.NO if state.mode else asked
+                    if asked == Grad.YES and not any(self.is_sure(o, state) for o in some if o.grad == asked):
+                        asked = Grad.MAYBE
+                else:
+                    asked = grad
+                everywhere = sure and all(role in one.saves for one in overloads)
+                asked = asked if everywhere else Grad(min(asked, Grad.MAYBE))
+                operand = expressions.get(role)
+                for value in _parts(by_name[role]):
+                    self.save(
+                        state, value, operation=name, role=role, spot=spot, node=node_bit, grad=asked,
+                        operand=None if operand is None else self.spot(operand),
+                    )  # fmt: skip
+
+    def _view(
+        self, state: FlowState, name: str, view: str, first: Value, spot: SourceSpot, grad: Grad
+    ) -> Value:
+        places = first.places or self.new_place()
+        if name in MAY_COPY or view == "maybe":
+            fresh = replace(
+                first, kind="tensor" if first.sure else first.kind, places=self.new_place(), origin=None
+            )
+            fresh = replace(fresh, leaf=Leaf.NO, items=(), name="", data=None)
+            return replace(fresh, grad=grad, integer=first.integer and name not in _FLOATS)
+        leaf = Leaf(min(first.leaf, Leaf.VIEW)) if not state.mode else first.leaf
+        apart = first.data if first.data in APART else None
+        base = replace(first, kind="tensor", sure=True, places=places, items=(), name="", data=apart)
+        if view == "several":
+            origin = ViewOrigin("several", spot) if not state.mode else None
+            each = replace(base, leaf=Leaf.NO, origin=origin, grad=grad if not state.mode else Grad.NO)
+            return sequence((each,), "several")
+        # A part of what is expanded may have its elements to itself again.
+        origin = None if first.origin is not None and first.origin.kind == "expanded" else first.origin
+        if name in _EXPANDS:
+            origin = ViewOrigin("expanded", spot)
+        elif state.mode and origin is None and first.sure:
+            origin = ViewOrigin("no_grad" if state.mode == 1 else "inference mode", spot)
+        return replace(base, leaf=leaf, origin=origin)
+
+    def _results(
+        self,
+        state: FlowState,
+        name: str,
+        overloads: tuple[Overload, ...],
+        result: Value,
+        spot: SourceSpot,
+        node_bit: int,
+        grad: Grad,
+    ) -> Value:
+        returns = overloads[0].returns if overloads else ("result",)
+        integer = overloads[0].integer if overloads else ()
+        if len(returns) > 1 and len({one.returns for one in overloads}) == 1:
+            items = []
+            for role in returns:
+                if role in integer:
+                    item = replace(self.tensor(Grad.NO), integer=True)
+                else:
+                    item = replace(result, places=self.new_place())
+                    self._save_result(state, name, overloads, role, item, spot, node_bit, grad)
+                items.append(item)
+            return sequence(tuple(items), "tuple")
+        if len(overloads) > 1 and any(len(one.returns) > 1 for one in overloads):
+            grad = Grad(min(grad, Grad.MAYBE))  # `max` of one argument or along a dimension
+        self._save_result(state, name, overloads, returns[0], result, spot, node_bit, grad)
+        return result
+
+    def _save_result(
+        self,
+        state: FlowState,
+        name: str,
+        overloads: tuple[Overload, ...],
+        role: str,
+        value: Value,
+        spot: SourceSpot,
+        node_bit: int,
+        grad: Grad,
+    ) -> None:
+        always = bool(overloads) and all(role in one.results for one in overloads)
+        ever = any(role in one.results or role in one.may_results for one in overloads)
+        if ever:
+            grad = grad if always else Grad(min(grad, Grad.MAYBE))
+            self.save(state, value, operation=name, role="result", spot=spot, node=node_bit, grad=grad)
+
+
+def _made_in(state: FlowState, spot: SourceSpot) -> ViewOrigin | None:
+    return ViewOrigin("inference", spot) if state.mode == 2 else None
+
+
+def _parts(value: Value) -> tuple[Value, ...]:
+    return value.items if value.kind == "sequence" else (value,)
+
+
+def _view_of(overloads: tuple[Overload, ...]) -> str:
+    kinds = {one.view for one in overloads}
+    return kinds.pop() if len(kinds) == 1 else "maybe" if kinds - {""} else ""
+
+
+def _by_name(overload: Overload, arguments: list[Value], keywords: dict[str, Value]) -> dict[str, Value]:
+    found = dict(zip(overload.arguments, arguments, strict=False))
+    found.update((name, value) for name, value in keywords.items() if name in overload.arguments)
+    if "input" in keywords and overload.arguments:
+        found[overload.arguments[0]] = keywords["input"]
+    if overload.kinds[:1] == ("l",) and len(arguments) > 1 and overload.arguments[0] not in keywords:
+        return {**found, overload.arguments[0]: arguments[0]}
+    return found
+
+
+def _fitting(
+    overloads: tuple[Overload, ...], arguments: list[Value], keywords: dict[str, Value], state: FlowState
+) -> tuple[Overload, ...]:
+    """The forms that a call may mean; all where none fits."""
+    found = tuple(one for one in overloads if _fits(one, arguments, keywords, state))
+    return found or overloads
+
+
+def _fits(overload: Overload, arguments: list[Value], keywords: dict[str, Value], state: FlowState) -> bool:
+    given = list(zip(overload.arguments, overload.kinds, arguments, strict=False))
+    kinds = dict(zip(overload.arguments, overload.kinds, strict=True))
+    given += [(name, kinds[name], value) for name, value in keywords.items() if name in kinds]
+    for _, kind, value in given:
+        if kind == "t" and value.kind == "plain" and value.data != Constant(None):
+            return False
+        if kind == "s" and value.may_be_tensor and (value.sure or value.places & state.sure):
+            return False
+    names = {name for name, _, _ in given}
+    if any(name not in kinds and name in _TELLING for name in keywords):
+        return False
+    if len(arguments) > len(overload.arguments) and overload.kinds[-1:] != ("s",):
+        return False
+    return all(
+        name in names for name, needed in zip(overload.arguments, overload.required, strict=True) if needed
+    )
+
+
+_TELLING = frozenset({"dim", "other", "weight", "value", "src", "mask", "index", "rounding_mode", "axis"})
+"""Names of arguments by which forms of an operation differ."""

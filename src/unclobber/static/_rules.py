@@ -1,0 +1,217 @@
+"""What is said of each rule: its code, from which level on it is told, and the words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..model import Variant
+from ._core import HIGH, MEDIUM
+
+ON_REQUEST = HIGH + 1
+"""A level that nothing has: told only where everything is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleText:
+    """One rule.
+
+    In its texts ``{name}`` is what is written, ``{operation}`` what saved, ``{kept}`` what it saved, and
+    ``{how}`` what writes.
+    """
+
+    code: str
+    message: str
+    write: str
+    """What is said at the line to blame."""
+    saved: str = ""
+    """What is said at the place that explains it."""
+    advice: tuple[str, ...] = ()
+    told_from: int = MEDIUM
+    """The lowest level at which it is told without being asked for."""
+    variant: Variant | None = None
+    variants: dict[str, Variant] = field(default_factory=dict)
+    """By a further word of the suspicion."""
+
+
+_OUT_OF_PLACE = "write into a new tensor, or write before the operation that saves"
+
+RULES: dict[str, RuleText] = {
+    "saved": RuleText(
+        "UC101",
+        "{name} is overwritten after {operation} saved {kept} for backward",
+        "overwritten here ({how})",
+        "{operation} saves {kept} here",
+        (_OUT_OF_PLACE,),
+        told_from=HIGH,
+    ),
+    "data": RuleText(
+        "UC102",
+        "{name} is changed through .data between its use and the backward that needs it",
+        "changed here, unseen by torch",
+        "{name} is used here",
+        ("write after the backward that needs the old values",),
+        told_from=ON_REQUEST,
+    ),
+    "saved-data": RuleText(
+        "UC102",
+        "{name} is overwritten through .data after {operation} saved {kept} for backward",
+        "overwritten here, unseen by torch",
+        "{operation} saves {kept} here",
+        ("write after the backward that needs the old values, or to a clone",),
+        told_from=ON_REQUEST,
+    ),
+    "module": RuleText(
+        "UC101",
+        "{how} overwrites what the module before it, {operation}, saves",
+        "this module writes in place",
+        "{operation} saves {kept}",
+        ("leave inplace=True out of this module",),
+    ),
+    "step": RuleText(
+        "UC101",
+        "the optimizer's step changes the parameters of {name} between their use and the backward that "
+        "needs them",
+        "changed here by the optimizer",
+        "{name} is used here",
+        ("call step() after the backward of every loss that was computed with these parameters",),
+    ),
+    "twice": RuleText(
+        "UC301",
+        "a second backward goes through a graph that the first one freed",
+        "freed here",
+        advice=("compute the shared part anew, add up the losses, or detach what is carried over",),
+        told_from=HIGH,
+    ),
+    "leaf": RuleText(
+        "UC201",
+        "{how} writes to {name}, a leaf that requires grad",
+        "written in place here ({how})",
+        "the leaf is made here",
+        ("write under torch.no_grad(), or before requires_grad is set",),
+    ),
+    "parameter-like": RuleText(
+        "UC201",
+        "{how} writes to {name}, which looks like a parameter",
+        "written in place here ({how})",
+        advice=("write under torch.no_grad()",),
+        told_from=ON_REQUEST,
+    ),
+    "leaf-view": RuleText(
+        "UC202",
+        "{how} writes to {name}, a view of a leaf that requires grad",
+        "written in place here ({how})",
+        "the leaf is made here",
+        ("write under torch.no_grad(), or to a clone of the leaf",),
+    ),
+    "several": RuleText(
+        "UC203",
+        "{how} writes to {name}, one of several views of one tensor",
+        "written in place here ({how})",
+        "the views are made here",
+        ("write out of place, or take the part with narrow or an index",),
+        told_from=HIGH,
+    ),
+    "no-grad-view": RuleText(
+        "UC204",
+        "{how} writes to {name}, a view that was made where no gradient is recorded",
+        "written in place here ({how})",
+        "the view is made here",
+        ("take the view where gradients are recorded, or write out of place",),
+        told_from=HIGH,
+        variants={"no_grad": "no_grad", "inference mode": "inference_mode"},
+    ),
+    "function-view": RuleText(
+        "UC205",
+        "{how} writes to {name}, a view that a custom Function returned",
+        "written in place here ({how})",
+        "the Function is applied here",
+        ("return a clone from the Function, or write out of place",),
+        told_from=HIGH,
+    ),
+    "inference": RuleText(
+        "UC206",
+        "{how} writes to {name}, which was made in inference mode, outside of it",
+        "written in place here ({how})",
+        "it is made here, in inference mode",
+        ("clone it outside of inference mode, or use torch.no_grad() in its place",),
+        told_from=HIGH,
+    ),
+    "expanded": RuleText(
+        "UC207",
+        "{how} writes to {name}, which is expanded: several of its elements are one",
+        "written in place here ({how})",
+        "expanded here",
+        ("clone the tensor before the write",),
+    ),
+    "unmarked": RuleText(
+        "UC103",
+        "forward writes to its input {name} without ctx.mark_dirty",
+        "written in place here ({how})",
+        advice=("call ctx.mark_dirty and return the input, or write to a clone",),
+        told_from=HIGH,
+        variant="unmarked",
+    ),
+    "dirty": RuleText(
+        "UC103",
+        "{name} is marked dirty and not returned",
+        "changed here",
+        advice=("return the tensor that is marked dirty",),
+        variant="dirty",
+    ),
+    "ctx": RuleText(
+        "UC103",
+        "{how} keeps the input {name} outside of ctx.save_for_backward, so that nobody notices a write to it",
+        "kept here",
+        advice=("keep it with ctx.save_for_backward",),
+        told_from=ON_REQUEST,
+    ),
+    "backward-saved": RuleText(
+        "UC101",
+        "backward overwrites the saved tensor {name}, which a second backward would read",
+        "overwritten here ({how})",
+        advice=("write into a new tensor",),
+    ),
+    "gradient": RuleText(
+        "UC104",
+        "backward overwrites the gradient {name} that it was given, which others may still need",
+        "changed here ({how})",
+        advice=("return a new tensor",),
+        told_from=ON_REQUEST,
+    ),
+    "self-overlap": RuleText(
+        "UC102",
+        "{how} overwrites {name} while it still reads a part of it",
+        "overwritten and read here",
+        advice=("clone the part that is read",),
+        variant="self-overlap",
+    ),
+    "held": RuleText(
+        "UC102",
+        "{name} is rewritten after the list {more} was given the tensor itself: all its entries become "
+        "the last",
+        "rewritten here ({how})",
+        "the list is given it here",
+        ("append a clone",),
+        variant="aliased",
+    ),
+    "operand": RuleText(
+        "UC102",
+        "{name} is rewritten by the right side of this operation before the operation reads it",
+        "rewritten here",
+        "read here, after that",
+        ("write out of place on the right side",),
+        variant="aliased",
+    ),
+}  # fmt: skip
+"""By the name that the interpreter gives them."""
+
+
+def is_told(rule: str, level: int, *, everything: bool) -> bool:
+    """Whether a suspicion of this level is told.
+
+    Args:
+        rule: One of `RULES`.
+        level: Its level; below medium nothing is told.
+        everything: Whether the rules are wanted that are told on request alone.
+    """
+    return level >= (MEDIUM if everything else RULES[rule].told_from)

@@ -1,0 +1,201 @@
+"""What may be known of a value without running the program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any, Literal, NamedTuple
+
+Kind = Literal[
+    "tensor", "unknown", "plain", "sequence", "module", "object", "function", "class", "optimizer", "library"
+]
+"""``unknown`` may be a tensor; ``plain`` is a number, a text, an array or None; ``object`` an instance of a
+class of the same file; ``library`` a dotted name of another package."""
+
+
+class SourceSpot(NamedTuple):
+    """A place in the file; lines are 1-based, columns 0-based and in bytes, as ``ast`` counts them."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    statement_line: int
+    statement_end_line: int
+    function: str
+
+
+class Grad(IntEnum):
+    """Whether a value requires grad, as far as the file says."""
+
+    NO = 0
+    MAYBE = 1
+    YES = 2
+
+
+class Leaf(IntEnum):
+    """Whether a value is a leaf that requires grad, or a view of one."""
+
+    NO = 0
+    VIEW = 1
+    LEAF = 2
+
+
+class Use(NamedTuple):
+    """That a value was computed with the parameters of a module or with a leaf."""
+
+    owner: str
+    clock: int
+    spot: SourceSpot
+
+
+class ViewOrigin(NamedTuple):
+    """How a view came about that must not be written."""
+
+    kind: Literal["several", "function", "expanded", "no_grad", "inference mode", "inference"]
+    spot: SourceSpot
+
+
+class Constant(NamedTuple):
+    """A value that is written in the source: a truth value, a number, a text or None."""
+
+    value: bool | int | float | str | None
+
+
+class ModuleData(NamedTuple):
+    """A module of torch's."""
+
+    kind: str
+    """The class: ``Linear``."""
+    inplace: bool
+    parts: tuple[Value, ...]
+    """Of ``Sequential`` and ``ModuleList``."""
+    spot: SourceSpot
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value."""
+
+    kind: Kind = "unknown"
+    places: frozenset[int] = frozenset()
+    """The storages that it may have; with one alone it has that."""
+    sure: bool = False
+    """Whether it certainly is a tensor."""
+    grad: Grad = Grad.MAYBE
+    nodes: int = 0
+    """Bits of the graph's nodes that it certainly hangs on."""
+    may: int = 0
+    """Bits of the nodes that it may hang on."""
+    uses: frozenset[Use] = frozenset()
+    owners: frozenset[str] = frozenset()
+    """The modules whose parameters it holds."""
+    leaf: Leaf = Leaf.NO
+    origin: ViewOrigin | None = None
+    made: SourceSpot | None = None
+    integer: bool = False
+    """Whether its elements are integers or truth values."""
+    items: tuple[Value, ...] = ()
+    """Of a sequence."""
+    data: Any = None
+    """What belongs to the kind: `Constant`, `ModuleData`, a function, a class, ``tuple`` or ``list``, a
+    tuple of a dictionary's keys."""
+    name: str = ""
+    """Where it is kept: ``self.encoder``."""
+    given: bool = False
+    """Whether it is an argument of a function that was not called."""
+
+    @property
+    def may_be_tensor(self) -> bool:
+        return self.kind in ("tensor", "unknown")
+
+
+PLAIN = Value("plain", grad=Grad.NO)
+NONE = Value("plain", grad=Grad.NO, data=Constant(None))
+
+
+def constant(value: Any) -> Value:
+    """A value that is written in the source."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return Value("plain", grad=Grad.NO, data=Constant(value))
+    return PLAIN
+
+
+def sequence(items: tuple[Value, ...], data: Any = "list") -> Value:
+    """A tuple, a list or a dictionary."""
+    return Value("sequence", grad=Grad.NO, items=items, data=data)
+
+
+def named(value: Value, name: str) -> Value:
+    """A module or an object by the name of what it is bound to first; one that was followed from its making
+    on keeps its own."""
+    if value.kind in ("module", "object") and (not value.name or "@" in value.name):
+        return replace(value, name=name)
+    return value
+
+
+_DEFINITE = {"module", "object", "function", "optimizer", "sequence"}
+
+
+def join(a: Value, b: Value | None) -> Value:
+    """What is known of a value that is one of two."""
+    if b is None or a == b:
+        return a
+    if a.kind != b.kind and {a.kind, b.kind} & _DEFINITE and "plain" in (a.kind, b.kind):
+        return b if a.kind == "plain" else a
+    if a.kind == b.kind:
+        same = _join_alike(a, b)
+        if same is not None:
+            return same
+    return _join_tensors(a, b)
+
+
+def _join_alike(a: Value, b: Value) -> Value | None:
+    if a.kind == "sequence":
+        if a.data == b.data and len(a.items) == len(b.items):
+            return replace(a, items=tuple(map(join, a.items, b.items)))
+        if a.data == b.data == "list":
+            longer, shorter = (a, b) if len(a.items) > len(b.items) else (b, a)
+            start = tuple(map(join, longer.items, shorter.items))
+            return replace(a, items=start + longer.items[len(shorter.items) :])
+        return sequence(a.items + tuple(one for one in b.items if one not in a.items), "list")
+    if a.kind == "module":
+        if isinstance(a.data, ModuleData) and isinstance(b.data, ModuleData) and a.data.kind == b.data.kind:
+            return a
+        return Value(name=a.name or b.name)
+    if a.kind in ("object", "function", "optimizer", "class", "library"):
+        return a if a.data == b.data else replace(a, owners=a.owners | b.owners)
+    if a.kind == "plain":
+        return PLAIN
+    return None
+
+
+def _join_tensors(a: Value, b: Value) -> Value:
+    either = "tensor" in (a.kind, b.kind) and not {a.kind, b.kind} & (_DEFINITE | {"class", "library"})
+    mixed = "plain" in (a.kind, b.kind)
+    return Value(
+        "tensor" if either else "unknown",
+        a.places | b.places,
+        (a.sure or b.sure) if mixed else (a.sure and b.sure),
+        a.grad if a.grad == b.grad else Grad((a.grad + b.grad + 1) // 2),
+        a.nodes | b.nodes,
+        a.may | b.may,
+        a.uses | b.uses,
+        a.owners | b.owners,
+        min(a.leaf, b.leaf),
+        a.origin if a.origin == b.origin else None,
+        a.made if a.made == b.made else None,
+        a.integer and b.integer,
+        a.items if a.items == b.items else (),
+        a.data if a.data == b.data else None,
+        a.name if a.name == b.name else "",
+        a.given and b.given,
+    )
+
+
+def shared(values: tuple[Value, ...]) -> Value | None:
+    """What is known of each of several values; None of none."""
+    found: Value | None = None
+    for one in values:
+        found = join(one, found)
+    return found

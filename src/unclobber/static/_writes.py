@@ -1,0 +1,264 @@
+"""Saves, writes over what was saved, and the backward that needs it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import replace
+
+from ._core import HIGH, Core, Suspicion, text_of
+from ._index import dotted
+from ._state import FlowState, Held, Kept, Pending, Step
+from ._values import Grad, Leaf, SourceSpot, Value
+from .torch_table import torch_table
+
+_INERT = frozenset({"plain", "module", "object", "function", "class", "optimizer", "library", "sequence"})
+
+
+class Writes(Core):
+    """What a write means for what was saved, for leaves and for views."""
+
+    def save(
+        self,
+        state: FlowState,
+        value: Value,
+        *,
+        operation: str,
+        role: str,
+        spot: SourceSpot,
+        node: int,
+        grad: Grad,
+        operand: SourceSpot | None = None,
+    ) -> None:
+        """An operation keeps a tensor."""
+        if state.mode or grad == Grad.NO or not value.may_be_tensor:
+            return
+        certain = grad if len(value.places) == 1 else min(grad, Grad.MAYBE)
+        kept = Kept(node, spot, operation, role, Grad(certain), operand, state.guards)
+        for place in value.places:
+            state.kept[place] = state.kept.get(place, frozenset()) | {kept}
+
+    def write(
+        self,
+        state: FlowState,
+        value: Value,
+        target: ast.expr | None,
+        node: ast.expr | ast.stmt,
+        how: str,
+        *,
+        source: Value | None = None,
+        method: bool = False,
+    ) -> Value:
+        """A tensor is written; gives it as it is then.
+
+        Args:
+            state: Where.
+            value: What is written.
+            target: The expression for it.
+            node: The whole expression or statement.
+            how: By which operation.
+            source: What is written to it, where that has a history.
+            method: Whether only tensors have such a method.
+        """
+        if value.kind in _INERT:
+            return value
+        spot = self.spot(node)
+        name = text_of(target) if target is not None else ""
+        sure = value.sure or method or bool(value.places & state.sure)
+        if target is not None:
+            name = name or dotted(target)
+        self._over_kept(state, value, spot, how, name, sure=sure)
+        self._held_elsewhere(state, value, spot, how, target, sure=sure)
+        if not state.mode and not value.integer:
+            self._refused(state, value, spot, how, name, source)
+        expanded = value.origin is not None and value.origin.kind == "expanded"
+        if expanded and value.origin is not None and how not in torch_table().spread:
+            level = HIGH - isinstance(target, ast.Subscript)  # a part of it may have its elements to itself
+            found = Suspicion("expanded", level, write=spot, saved=value.origin.spot, how=how, name=name)
+            self.suspect(state, found)
+        if (
+            source is not None
+            and not state.mode
+            and value.data != "data"
+            and source.kind == "tensor"
+            and source.grad
+        ):
+            value = replace(
+                value,
+                grad=max(value.grad, source.grad),
+                nodes=value.nodes | source.nodes,
+                may=value.may | source.may,
+                uses=value.uses | source.uses,
+            )
+        now = self.tick()
+        for place in value.places:
+            state.written[place] = now
+        return value
+
+    def _over_kept(
+        self, state: FlowState, value: Value, spot: SourceSpot, how: str, name: str, *, sure: bool
+    ) -> None:
+        alone = len(value.places) == 1
+        for place in value.places:
+            for kept in state.kept.get(place, ()):
+                if any((text, not holds) in kept.guards for text, holds in state.guards):
+                    continue  # the other branch of the same condition
+                level = min(kept.grad + 1, HIGH) - (not sure) - 2 * (not alone)
+                key = (spot, kept.spot, kept.operation)
+                before = state.pending.get(key)
+                nodes = kept.node | (before.nodes if before else 0)
+                rule = "saved-data" if value.data == "data" else "saved"
+                state.pending[key] = Pending(kept, spot, how, nodes, level, bool(state.mode), name, rule)
+
+    def _held_elsewhere(
+        self,
+        state: FlowState,
+        value: Value,
+        spot: SourceSpot,
+        how: str,
+        target: ast.expr | None,
+        *,
+        sure: bool,
+    ) -> None:
+        """A list was given this very tensor, and shows what is written now."""
+        if target is None:
+            return
+        for place in value.places:
+            for held in state.held.get(place, ()):
+                if held.spot.line == spot.line or held.element != _base(target):
+                    continue
+                if self._is_put_together(held.list):
+                    level = HIGH if sure and len(value.places) == 1 else 1
+                    found = Suspicion("held", level, write=spot, saved=held.spot, how=how, name=held.element)
+                    self.suspect(state, replace(found, more=(held.list,)))
+
+    def _is_put_together(self, name: str) -> bool:
+        pattern = r"(stack|cat|concat)\(\s*{0}\b|return {0}\b".format(re.escape(name))
+        return any(re.search(pattern, ast.unparse(one)) for one in self._here())
+
+    def _here(self) -> list[ast.AST]:
+        return [self.stack[-1]] if self.stack else [self.index.tree]
+
+    def _refused(
+        self, state: FlowState, value: Value, spot: SourceSpot, how: str, name: str, source: Value | None
+    ) -> None:
+        """What torch refuses at the write itself."""
+        leaf, origin = value.leaf, value.origin
+        if leaf == Leaf.LEAF:
+            level = HIGH if value.grad == Grad.YES else HIGH - 1
+            self.suspect(state, Suspicion("leaf", level, write=spot, saved=value.made, how=how, name=name))
+        elif leaf == Leaf.VIEW:
+            self.suspect(
+                state, Suspicion("leaf-view", HIGH, write=spot, saved=value.made, how=how, name=name)
+            )
+        elif value.name.endswith((".weight", ".bias")) and value.kind == "tensor" and not value.sure:
+            self.suspect(state, Suspicion("parameter-like", HIGH - 1, write=spot, how=how, name=name))
+        if origin is None or origin.kind == "expanded":
+            return
+        grad = max(value.grad, source.grad if source is not None and source.may_be_tensor else Grad.NO)
+        if origin.kind == "inference":
+            self.suspect(
+                state, Suspicion("inference", HIGH, write=spot, saved=origin.spot, how=how, name=name)
+            )
+        elif grad:
+            level = 1 + grad
+            if grad == Grad.MAYBE and not self.function.endswith("forward"):
+                level -= 1
+            rule = {"several": "several", "function": "function-view"}.get(origin.kind, "no-grad-view")
+            found = Suspicion(rule, level, write=spot, saved=origin.spot, how=how, name=name)
+            self.suspect(state, replace(found, more=(origin.kind,)))
+
+    # --- what needs it -------------------------------------------------------------------------------
+    def confirm(
+        self, state: FlowState, nodes: int, *, needed: SourceSpot | None = None, less: int = 0
+    ) -> None:
+        """A gradient is asked for, or may be by whoever is given the value.
+
+        Args:
+            state: Where.
+            nodes: Bits of what the value hangs on.
+            needed: The backward; None where the value only leaves the function.
+            less: How much less certain it is that it goes there.
+        """
+        for key, one in list(state.pending.items()):
+            if not one.nodes & nodes or (one.unrecorded and needed is None):
+                continue
+            found = Suspicion(
+                one.rule,
+                min(one.level, HIGH) - less,
+                write=one.write,
+                saved=one.kept.spot,
+                needed=needed,
+                operand=one.kept.operand,
+                operation=one.kept.operation,
+                role=one.kept.role,
+                how=one.how,
+                name=one.written,
+            )
+            self.suspect(state, found)
+            del state.pending[key]
+
+    def backward(
+        self, state: FlowState, value: Value, node: ast.expr, *, retain: bool, to_leaves: bool = True
+    ) -> None:
+        """A backward from a value.
+
+        Args:
+            state: Where.
+            value: The loss.
+            node: The call.
+            retain: Whether the graph is kept.
+            to_leaves: Whether it goes all the way; ``autograd.grad`` goes to what it is asked for alone.
+        """
+        less = int(not to_leaves)
+        spot = self.spot(node)
+        self.confirm(state, value.may | value.nodes, needed=spot, less=less)
+        for use in value.uses:
+            for step in state.steps:
+                if use.clock < step.clock and _concerns(use.owner, step.owners):
+                    rule = "step" if step.kind == "step" else "data"
+                    found = Suspicion(rule, step.level - less, write=step.spot, saved=use.spot, needed=spot)
+                    self.suspect(state, replace(found, name=use.owner))
+        before = [where for bits, where in state.freed.items() if bits & value.nodes]
+        if before:
+            self.suspect(state, Suspicion("twice", HIGH - less, needed=spot, freed=before[0]))
+        if retain:
+            return
+        bits = value.nodes
+        while bits:
+            lowest = bits & -bits
+            state.freed[lowest] = spot
+            bits ^= lowest
+        if value.nodes:
+            gone = value.nodes | value.may
+            state.kept = {
+                place: frozenset(one for one in kept if not one.node & gone)
+                for place, kept in state.kept.items()
+            }
+        else:
+            state.kept = {}
+            state.pending = {}
+
+    def step(self, state: FlowState, owners: frozenset[str], node: ast.expr, kind: str, level: int) -> None:
+        """Parameters change: an optimizer's step, or a write to ``.data``."""
+        state.steps += (Step(self.tick(), owners, self.spot(node), kind, level),)
+
+    def hold(
+        self, state: FlowState, target: ast.expr, element: ast.expr, value: Value, node: ast.expr
+    ) -> None:
+        """A list is given a tensor itself."""
+        if value.kind != "tensor" or value.integer or not isinstance(element, ast.Name):
+            return
+        held = Held(dotted(target), element.id, self.spot(node))
+        for place in value.places:
+            state.held[place] = state.held.get(place, frozenset()) | {held}
+
+
+def _base(node: ast.expr) -> str:
+    while isinstance(node, (ast.Subscript, ast.Attribute, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _concerns(owner: str, owners: frozenset[str]) -> bool:
+    return any(owner == one or owner.startswith(f"{one}.") or one.startswith(f"{owner}.") for one in owners)

@@ -1,0 +1,159 @@
+"""Files and folders: which are looked at, and each of them in a process of its own where there are many."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tokenize
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ..model import Finding
+from ..parsing import NotParsedError
+from ._program import suspicions
+from .findings import findings
+
+SKIPPED = frozenset(
+    {"__pycache__", "node_modules", "venv", "build", "dist", "site-packages", ".git", ".venv", ".tox", ".nox"}
+)
+"""Folders that are passed over, unless they are named themselves."""
+_FEW = 24
+"""So many files are looked at without other processes."""
+_DEEP = 6_000
+"""Nested calls that the interpreter may need for one file."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedFile:
+    """What is known of one file."""
+
+    path: str
+    """Absolute."""
+    lines: int = 0
+    findings: tuple[Finding, ...] = ()
+    problem: str = ""
+    """Why nothing is known of it; no full stop."""
+
+
+def python_files(paths: Iterable[str]) -> list[str]:
+    """The files of some files and folders, absolute, by name.
+
+    Raises:
+        FileNotFoundError: One of them isn't there; its name is ``filename``.
+    """
+    found: dict[str, None] = {}
+    for path in paths:
+        absolute = os.path.abspath(path)
+        if os.path.isdir(absolute):
+            found.update(dict.fromkeys(_below(absolute)))
+        elif os.path.exists(absolute):
+            found[absolute] = None
+        else:
+            raise FileNotFoundError(2, "no such file or directory", path)
+    return list(found)
+
+
+def _below(folder: str) -> Iterator[str]:
+    for here, folders, names in os.walk(folder):
+        folders[:] = sorted(one for one in folders if one not in SKIPPED and not one.startswith("."))
+        yield from (os.path.join(here, name) for name in sorted(names) if name.endswith(".py"))
+
+
+def check_file(path: str, *, everything: bool = False) -> CheckedFile:
+    """Look at one file. Never raises.
+
+    Args:
+        path: Absolute.
+        everything: Also the rules that are told on request alone.
+    """
+    try:
+        with tokenize.open(path) as stream:
+            text = stream.read()
+    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+        return CheckedFile(path, problem=f"can't be read: {_reason(error)}")
+    lines = text.count("\n") + (not text.endswith("\n"))
+    try:
+        return CheckedFile(path, lines, tuple(check_text(text, path, everything=everything)))
+    except (RecursionError, MemoryError, NotParsedError):
+        return CheckedFile(path, lines, problem="is nested too deeply to be followed")
+    except (SyntaxError, ValueError) as error:
+        return CheckedFile(path, lines, problem=f"is no Python that this interpreter reads: {_reason(error)}")
+
+
+def check_text(text: str, path: str, *, everything: bool = False) -> list[Finding]:
+    """Look at the text of a file.
+
+    Args:
+        text: Python.
+        path: What findings call it.
+        everything: Also the rules that are told on request alone.
+    Raises:
+        SyntaxError: It is no Python; ``ValueError`` where it holds null bytes.
+    Example:
+        >>> text = "import torch\\nw = torch.ones(2, requires_grad=True)\\nw.add_(1)\\n"
+        >>> [(one.code, one.confidence, one.writes[0].site.line) for one in check_text(text, "a.py")]
+        [('UC201', 'high', 3)]
+    """
+    if "torch" not in text:
+        return []
+    with _deep():
+        found = suspicions(text, path)
+    return findings(path, text, found, everything=everything)
+
+
+@contextmanager
+def _deep() -> Iterator[None]:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _DEEP))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, SyntaxError) and error.lineno:
+        return f"line {error.lineno}: {error.msg}"
+    if isinstance(error, OSError):
+        return (error.strerror or str(error)).lower()
+    return str(error).partition("\n")[0]
+
+
+def check_files(
+    paths: Sequence[str],
+    *,
+    everything: bool = False,
+    jobs: int = 0,
+    done: Callable[[CheckedFile], None] | None = None,
+) -> list[CheckedFile]:
+    """Look at files, on several cores where there are many.
+
+    Args:
+        paths: Absolute.
+        everything: Also the rules that are told on request alone.
+        jobs: Processes; 0 for as many as there are cores.
+        done: Told of each file once it is done, in their order.
+    """
+    found: list[CheckedFile] = []
+    for one in _checked(paths, everything, jobs or os.cpu_count() or 1):
+        found.append(one)
+        if done is not None:
+            done(one)
+    return found
+
+
+def _checked(paths: Sequence[str], everything: bool, jobs: int) -> Iterator[CheckedFile]:
+    if jobs == 1 or len(paths) <= _FEW:
+        yield from (check_file(path, everything=everything) for path in paths)
+        return
+    with ProcessPoolExecutor(min(jobs, len(paths))) as pool:
+        yield from pool.map(_check_all if everything else check_file, paths, chunksize=8)
+
+
+def _check_all(path: str) -> CheckedFile:
+    return check_file(path, everything=True)
+
+
+__all__ = ["CheckedFile", "check_file", "check_files", "check_text", "python_files"]

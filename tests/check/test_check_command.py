@@ -1,0 +1,199 @@
+"""``unclobber check``: formats, settings, comments, baselines, exit codes, and that nothing is imported."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.resources import files
+from textwrap import dedent
+
+import jsonschema
+import pytest
+
+from unclobber.cli import main
+
+WRONG = """\
+import torch
+
+w = torch.ones(3, requires_grad=True)
+y = w.exp()
+y += 1
+y.sum().backward()
+"""
+RIGHT = WRONG.replace("y += 1", "y = y + 1")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """``folder(name=text, …)``: a working directory with these files."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def write(**texts):
+        for name, text in texts.items():
+            path = tmp_path / f"{name.replace('__', '/')}.py"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return tmp_path
+
+    return write
+
+
+def test_the_story(folder, capsys):
+    """Both lines underlined, the way out, and who decides."""
+    folder(train=WRONG)
+    assert main(["check", "train.py"]) == 1
+    assert capsys.readouterr().out == dedent("""\
+        error[UC101] saved-overwritten: backward fails here if this runs with gradients
+            on: `y` is overwritten after `exp` saved its result for backward
+         --> train.py:5
+          |
+        4 | y = w.exp()
+          |     ------- `exp` saves its result here
+        5 | y += 1
+          | ^^^^^^ overwritten here (`+=`)
+        6 | y.sum().backward()
+          | ------------------ needed here
+          |
+          = help: write `y` into a new tensor, in line 5: `y = y + 1`
+                  a candidate, which was not run
+          = help: or keep the program as it is and run it under unclobber.guard()
+          = help: `unclobber run` decides: nothing was run here (confidence: high)
+          = more: unclobber explain UC101
+
+        SUMMARY: UC101 saved-overwritten train.py:5 overwrites what train.py:4 saved
+        """)
+
+
+def test_a_clean_check_promises_nothing(folder, capsys):
+    folder(train=RIGHT, other="x = 1\n")
+    assert main(["check", "."]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith("no findings in 2 files (7 lines), which proves nothing:")
+    assert said.endswith("`unclobber run` decides")
+
+
+def test_json(folder, capsys):
+    """The same schema and codes as a run's, with how certain it is."""
+    folder(train=WRONG)
+    assert main(["check", "--format", "json", "train.py"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, json.loads((files("unclobber.report") / "schema.json").read_text("utf-8")))
+    (found,) = document["findings"]
+    assert (found["code"], found["confidence"]) == ("UC101", "high")
+    assert (found["saved"]["line"], found["writes"][0]["line"], found["needed"]["line"]) == (4, 5, 6)
+    assert document["outcome"] == "suspected"
+    assert document["checked"] == {"files": 1, "lines": 6}
+    assert found["fixes"][0]["verified"] is False
+
+
+def test_sarif_and_github(folder, capsys):
+    folder(train=WRONG)
+    assert main(["check", "--format", "sarif", "train.py"]) == 1
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    (result,) = run["results"]
+    assert (result["ruleId"], result["properties"]["confidence"]) == ("UC101", "high")
+    assert len(result["codeFlows"][0]["threadFlows"][0]["locations"]) == 3
+    assert main(["check", "--format", "github", "train.py"]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("::error file=")
+    assert out.count("\n") == 1
+
+
+def test_output_and_exit_zero(folder, capsys):
+    here = folder(train=WRONG)
+    assert main(["check", "--exit-zero", "--output", "report.json", "--format", "json", "train.py"]) == 0
+    assert capsys.readouterr().out == ""
+    assert json.loads((here / "report.json").read_text())["exit_code"] == 0
+
+
+def test_a_comment_takes_it_back(folder, capsys):
+    folder(train=WRONG.replace("y += 1", "y += 1  # unclobber: ignore[UC101]"))
+    assert main(["check", "train.py"]) == 0
+    assert "1 finding" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("options", "code"), [
+    (["--ignore", "UC101"], 0), (["--select", "UC2"], 0), (["--select", "UC1"], 1), (["--ignore", "UC2"], 1),
+])  # fmt: skip
+def test_select_and_ignore(folder, options, code):
+    folder(train=WRONG)
+    assert main(["check", *options, "train.py"]) == code
+
+
+def test_settings_of_each_file_s_project(folder):
+    """The nearest pyproject.toml above each file counts."""
+    here = folder(a__train=WRONG, b__train=RIGHT)
+    assert main(["check", "."]) == 1
+    (here / "a" / "pyproject.toml").write_text('[tool.unclobber]\nignore = ["UC101"]\n')
+    assert main(["check", "."]) == 0
+
+
+def test_a_baseline(folder, capsys):
+    """What is known doesn't fail; what is new does."""
+    here = folder(train=WRONG)
+    assert main(["check", "--write-baseline", "known.json", "train.py"]) == 0
+    assert main(["check", "--baseline", "known.json", "train.py"]) == 0
+    (here / "train.py").write_text(WRONG + "z = w.exp()\nz *= 2\nz.sum().backward()\n")
+    capsys.readouterr()
+    assert main(["check", "--baseline", "known.json", "train.py"]) == 1
+    assert "train.py:8" in capsys.readouterr().out
+
+
+def test_confidence(folder):
+    """Medium may be left out."""
+    text = "import torch\nx = torch.ones(1, 3).expand(2, 3)\nx[0] = 1\n"
+    folder(train=text)
+    assert main(["check", "train.py"]) == 1
+    assert main(["check", "--confidence", "high", "train.py"]) == 0
+
+
+def test_medium_is_a_warning(folder, capsys):
+    folder(train="import torch\ndef f(x: torch.Tensor):\n    y = x.exp()\n    y += 1\n    return y\n")
+    assert main(["check", "train.py"]) == 0
+    capsys.readouterr()
+    assert main(["check", "--all", "train.py"]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("warning[UC101] saved-overwritten: backward may fail here if this runs with")
+
+
+def test_what_is_no_python(folder, capsys):
+    """It is said, and the other files are looked at."""
+    folder(train=WRONG, old="print 'x'  # torch\n")
+    assert main(["check", "."]) == 1
+    assert "old.py is no Python that this interpreter reads: line 1" in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
+@pytest.mark.parametrize("words", [[], ["nowhere"], ["--format", "xml", "."], ["--confidence", "low", "."],
+                                   ["--select", "UC999", "."]])  # fmt: skip
+def test_wrong_use(folder, words, capsys):
+    folder(train=RIGHT)
+    assert main(["check", *words]) == 2
+    assert capsys.readouterr().err.startswith("unclobber: ")
+
+
+def test_many_files_in_several_processes(folder, capsys):
+    """The same in any number of processes, in the order of the files."""
+    folder(**{f"m{number:02}": WRONG if number % 9 == 0 else RIGHT for number in range(40)})
+    outs = []
+    for jobs in ("1", "2"):
+        assert main(["check", "--jobs", jobs, "--format", "json", "."]) == 1
+        outs.append(capsys.readouterr().out)
+    assert outs[0] == outs[1]
+    assert [one["writes"][0]["path"][-6:] for one in json.loads(outs[0])["findings"]] == [
+        f"m{number:02}.py" for number in range(0, 40, 9)
+    ]
+
+
+def test_neither_torch_nor_the_file_is_imported(folder):
+    """A file that would stop the process, and an interpreter that looks afterwards."""
+    folder(train=WRONG + "raise SystemExit('it was run')\n")
+    code = "import sys; from unclobber.cli import main; code = main(['check', 'train.py']); "
+    code += "print(code, 'torch' in sys.modules, 'libcst' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "1 False True"

@@ -1,0 +1,216 @@
+"""What a check finds in small programs, each beside its harmless twin."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from unclobber.static import check_text
+
+HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
+
+
+def found_in(body: str, *, everything: bool = False) -> list[tuple[str, str | None, str]]:
+    """Code, confidence and the text of the statement to blame."""
+    found = check_text(HEAD + dedent(body), "program.py", everything=everything)
+    places = [(one, one.writes[0].site if one.writes else one.needed.site) for one in found]
+    return [(one.code, one.confidence, site.statement.split("\n")[0]) for one, site in places]
+
+
+MODULE = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.act = nn.Sigmoid()
+        self.drop = nn.Dropout(0.5{inplace})
+    def forward(self, x, training=True):
+        h = self.act(self.fc(x))
+        {line}
+        return h
+"""
+
+
+@pytest.mark.parametrize(("line", "expected"), [
+    pytest.param("h += 1", ["h += 1"], id="a result is overwritten"),
+    pytest.param("h = h + 1", [], id="out of place"),
+    pytest.param("h[:, 0] = 0", ["h[:, 0] = 0"], id="a part of it"),
+    pytest.param("h.view(-1).mul_(2)", ["h.view(-1).mul_(2)"], id="through a view"),
+    pytest.param("h.clone().mul_(2)", [], id="a copy"),
+    pytest.param("h = h.reshape(-1); h += 1", [], id="perhaps a copy"),
+    pytest.param("x += 1", ["x += 1"], id="the input, which the weight's gradient needs"),
+    pytest.param("h.clamp_(0, 1)", ["h.clamp_(0, 1)"], id="a method"),
+    pytest.param("torch.relu_(h)", ["torch.relu_(h)"], id="a function"),
+    pytest.param("F.relu(h, inplace=True)", ["F.relu(h, inplace=True)"], id="an argument"),
+    pytest.param("torch.exp(x, out=h)", ["torch.exp(x, out=h)"], id="out="),
+    pytest.param("h = torch.zeros(4); h += 1", [], id="another tensor by the same name"),
+    pytest.param("h = F.relu(h); h = F.relu(h, inplace=True)", [
+        "h = F.relu(h); h = F.relu(h, inplace=True)"], id="a second relu in place"),
+])  # fmt: skip
+def test_in_a_forward(line, expected):
+    """A module's own result is kept by the sigmoid, and forward's result goes to whoever trains."""
+    found = found_in(MODULE.format(inplace="", line=line))
+    assert [(code, confidence) for code, confidence, _ in found] == [("UC101", "high")] * len(expected)
+    assert [text in line for *_, text in found] == [True] * len(expected)
+
+
+@pytest.mark.parametrize(("inplace", "count"), [(", inplace=True", 1), ("", 0)])
+def test_a_module_that_writes(inplace, count):
+    assert len(found_in(MODULE.format(inplace=inplace, line="h = self.drop(h)"))) == count
+
+
+@pytest.mark.parametrize("line", [
+    "with torch.no_grad(): h = h * 1; h += 1",
+    "h = torch.argmax(h, -1); h += 1",
+    "_, i = h.topk(2); i += 1",
+    "if training:\n            h = h + 1\n        else:\n            h = h * 2",
+])  # fmt: skip
+def test_what_has_no_gradient(line):
+    """Integers, the indices of topk, what is computed without a graph."""
+    assert found_in(MODULE.format(inplace="", line=line)) == []
+
+
+@pytest.mark.parametrize("decorator", ["@torch.no_grad()", "@torch.inference_mode()"])
+def test_decorated(decorator):
+    body = f"""
+    net = nn.Linear(3, 3)
+    {decorator}
+    def compute(x):
+        y = net(x).exp()
+        y += 1
+        return y
+    """
+    assert found_in(body) == []
+    assert found_in(body.replace(decorator, "")) != []
+
+
+def test_a_function_that_is_only_called_without_gradients():
+    """The callers' contexts count, where all of them are in the file."""
+    body = """
+    net = nn.Linear(3, 3)
+    def step(x):
+        y = net(x).exp()
+        y += 1
+        return y
+    def show(x):
+        with torch.no_grad():
+            return step(x)
+    """
+    assert found_in(body) == []
+    assert found_in(body + "    def train(x): return step(x)\n    ") != []
+
+
+def test_exclusive_branches():
+    """One branch saves and the other writes: never both."""
+    body = """
+    net = nn.Linear(3, 3)
+    def step(x, flag):
+        y = net(x)
+        if flag:
+            z = y.pow(2)
+        else:
+            z = y + 1
+        if {condition}:
+            y += 1
+        return z
+    """
+    assert found_in(body.format(condition="not flag")) == []
+    assert [code for code, *_ in found_in(body.format(condition="flag"))] == ["UC101"]
+
+
+LEAF = "w = torch.ones(3, requires_grad=True)\n"
+
+
+@pytest.mark.parametrize(("body", "expected"), [
+    (LEAF + "w.add_(1)", [("UC201", "high", "w.add_(1)")]),
+    (LEAF + "with torch.no_grad():\n    w.add_(1)", []),
+    (LEAF + "w.data.add_(1)", []),
+    ("w = torch.ones(3)\nw.add_(1)\nw.requires_grad_()", []),
+    ("lin = nn.Linear(2, 2)\nlin.weight.fill_(0)", [("UC201", "high", "lin.weight.fill_(0)")]),
+    ("lin = nn.Linear(2, 2)\nnn.init.zeros_(lin.weight)", []),
+    ("lin = nn.Linear(2, 2)\nlin.weight.requires_grad = False\nlin.weight.fill_(0)", []),
+    (LEAF + "w[0] = 1", [("UC202", "high", "w[0] = 1")]),
+    (LEAF + "(w * 1)[0] = 1", []),
+    (LEAF + "a, b = (w * 2).chunk(2)\na.mul_(2)", [("UC203", "high", "a.mul_(2)")]),
+    (LEAF + "a, b = (w * 2).chunk(2)\na = a * 2", []),
+    ("a, b = torch.ones(4).chunk(2)\na.mul_(2)", []),
+    (LEAF + "y = w * 2\nwith torch.no_grad():\n    v = y[:1]\nv.mul_(2)", [("UC204", "high", "v.mul_(2)")]),
+    ("x = torch.ones(1, 3).expand(2, 3)\nx.add_(1)", [("UC207", "high", "x.add_(1)")]),
+    ("x = torch.ones(1, 3).expand(2, 3).clone()\nx.add_(1)", []),
+    (LEAF + "with torch.inference_mode():\n    b = torch.ones(3)\nb.add_(1)", [
+        ("UC206", "high", "b.add_(1)")]),
+    (LEAF + "y = w.exp()\ny.sum().backward()\ny.sum().backward()", [
+        ("UC301", "high", "y.sum().backward()")]),
+    (LEAF + "y = w.exp()\ny.sum().backward(retain_graph=True)\ny.sum().backward()", []),
+    (LEAF + "y = w * 2\ny.sum().backward()\ny.add_(1)", []),
+    (LEAF + "y = w.exp()\ny.add_(1)", []),
+    (LEAF + "x = torch.ones(4)\nx[1:] -= x[:-1]", []),
+    ("x = torch.ones(4, 4)\nx -= x[:1]", [("UC102", "high", "x -= x[:1]")]),
+])  # fmt: skip
+def test_refused_on_the_spot_or_not_at_all(body, expected):
+    assert found_in(body) == expected
+
+
+FUNCTION = """
+class Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        {forward}
+    @staticmethod
+    def backward(ctx, grad):
+        {backward}
+"""
+
+
+@pytest.mark.parametrize(("forward", "backward", "expected"), [
+    ("return x * 2", "return grad * 2", []),
+    ("x.mul_(2)\n        return x", "return grad * 2", [("UC103", "high", "x.mul_(2)")]),
+    ("ctx.mark_dirty(x)\n        x.mul_(2)\n        return x", "return grad * 2", []),
+    ("ctx.mark_dirty(x)\n        x.mul_(2)\n        return x + 1", "return grad", [
+        ("UC103", "high", "x.mul_(2)")]),
+    ("ctx.save_for_backward(x)\n        return x.exp()",
+     "(x,) = ctx.saved_tensors\n        x.exp_()\n        return grad * x", [("UC101", "high", "x.exp_()")]),
+    ("ctx.save_for_backward(x)\n        return x.exp()",
+     "(x,) = ctx.saved_tensors\n        return grad * x.exp()", []),
+])  # fmt: skip
+def test_custom_functions(forward, backward, expected):
+    assert found_in(FUNCTION.format(forward=forward, backward=backward)) == expected
+
+
+def test_on_request():
+    """What is too often no fault is told only where everything is asked for."""
+    body = """
+    def f(x: torch.Tensor):
+        y = x.exp()
+        y += 1
+        return y
+    """
+    assert found_in(body) == []
+    assert found_in(body, everything=True) == [("UC101", "medium", "y += 1")]
+
+
+def test_a_function_of_a_name_that_trains_nothing_weighs_less():
+    body = """
+    net = nn.Linear(3, 3)
+    def generate(x):
+        y = net(x).exp()
+        y += 1
+        return y
+    """
+    assert found_in(body) == []
+    assert [confidence for _, confidence, _ in found_in(body, everything=True)] == ["medium"]
+
+
+@pytest.mark.parametrize("text", [
+    "import torch\nx = " + "(" * 80 + "1" + ")" * 80,
+    "import torch\nasync def f():\n    async with a as b:\n        async for c in b:\n            await c\n",
+    "import torch\nmatch torch:\n    case {'a': [1, *_]}:\n        pass\n",
+    "import torch\nclass A(A): pass\nclass B(A, B): pass\nA().b.c()\n",
+    "import torch\ndef f(*a, **k): return f(*a, **k)\nf(*[1], **{})\n",
+    "import torch\nx = lambda *a: (yield)\n[*x] = y = z.w[...] = {**x}\ndel x, y\n",
+    "import torch\nwhile True:\n    try:\n        break\n    finally:\n        continue\n",
+    "import torch\nx: int\nx += 1\nglobal_ = [i for i in x if i for j in i]\n",
+])  # fmt: skip
+def test_any_python_is_followed(text):
+    check_text(text, "a.py", everything=True)
