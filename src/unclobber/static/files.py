@@ -6,7 +6,6 @@ import os
 import sys
 import tokenize
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -148,6 +147,9 @@ def _checked(paths: Sequence[str], everything: bool, jobs: int) -> Iterator[Chec
     if jobs == 1 or len(paths) <= _FEW:
         yield from (check_file(path, everything=everything) for path in paths)
         return
+    # here: a report at a program's end may need this file when no pool can be begun any more
+    from concurrent.futures import ProcessPoolExecutor
+
     with ProcessPoolExecutor(min(jobs, len(paths))) as pool:
         yield from pool.map(_check_all if everything else check_file, paths, chunksize=8)
 
