@@ -40,6 +40,7 @@ def lines(found):
 
 def test_an_operation_walks_once(stacks, monkeypatch):
     """Layer norm saves five tensors at one place; the core in Python is counted."""
+    monkeypatch.delenv(core.SWITCH, raising=False)
     monkeypatch.setattr(core, "loaded", lambda: core.Loaded(None, "walks are counted"))
     stacks(lambda: torch.ones(1, requires_grad=True).exp())  # what the first session tries out walks, too
     walks = []

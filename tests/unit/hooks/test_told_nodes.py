@@ -41,6 +41,7 @@ def test_a_second_backward_tells_again():
 @pytest.mark.parametrize("operations", [1, 2])
 def test_nodes_without_python_below(monkeypatch, operations):
     """Their saves share the empty stack, as in an engine's thread, and each is told all the same."""
+    monkeypatch.delenv(core.SWITCH, raising=False)
     monkeypatch.setattr(core, "loaded", lambda: core.Loaded(None, "its walk is replaced"))
     monkeypatch.setattr(frames, "capture", lambda depth=1: ())
     x = torch.ones(3, requires_grad=True)
