@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 FILE = ROOT / "src" / "unclobber" / "static" / "torch_table.json"
 
 
+@pytest.mark.sweep
 @pytest.mark.skipif(
     torch.__version__.partition("+")[0] != torch_table().torch, reason="the table is another torch's"
 )
