@@ -17,7 +17,9 @@ MISSING = object()
 def places():
     """Every place of torch and Python that a context puts something of its own in, by its own list."""
     with unclobber.guard():
-        return tuple((patch.home, patch.name) for patch in patches.installed)
+        found = tuple((patch.home, patch.name) for patch in patches.installed)
+    unclobber.uninstall()
+    return found
 
 
 def surroundings():
