@@ -19,6 +19,7 @@ from ..settings import Baseline, ProjectSettings, Suppression, codes, shown_path
 from ..settings.pyproject import settings_for
 from ._completion import a_file, one_of
 from ._errors import ReportError, UsageError
+from ._options import reporting
 from ._output import OutputFile, usable, write_document, write_text
 from ._terminal import HELP
 
@@ -56,31 +57,7 @@ _MOST_PROBLEMS = 5
     shell_complete=one_of(("high", "medium")),
     help="Tell only what has at least this confidence; medium is the default.",
 )
-@click.option(
-    "--format",
-    "format_",
-    default="text",
-    metavar="|".join(FORMATS),
-    shell_complete=one_of(FORMATS),
-    help="How to report; text is the default.",
-)
-@click.option("--output", metavar="FILE", shell_complete=a_file, help="Write the report to FILE.")
-@click.option(
-    "--select",
-    metavar="CODES",
-    multiple=True,
-    help="Tell only these codes, or those that begin so: `UC101,UC2`.",
-)
-@click.option("--ignore", metavar="CODES", multiple=True, help="Don't tell these codes.")
-@click.option(
-    "--baseline", metavar="FILE", shell_complete=a_file, help="Don't fail for the findings that FILE knows."
-)
-@click.option(
-    "--write-baseline",
-    metavar="FILE",
-    shell_complete=a_file,
-    help="Write what is found to FILE, and don't fail for it.",
-)
+@reporting
 @click.option(
     "--jobs", type=click.IntRange(min=0), default=0, help="Processes; as many as there are cores by default."
 )

@@ -9,11 +9,11 @@ import click
 
 from ..model import UnclobberError
 from ..repair.edits import with_edits
-from ..report import FORMATS
 from ..settings.pyproject import settings_for
-from ._completion import a_file, one_of
+from ._completion import a_file
 from ._delivery import Delivery
 from ._errors import InternalError
+from ._options import reporting
 from ._program import ProgramEnd, die_interrupted, run, wait_for_children, wait_for_threads
 from ._suppression import RunSuppression
 from ._target import target_of
@@ -73,31 +73,7 @@ class _RunCommand(click.Command):
     help="Compare the values of this share of saved tensors at backward (all of them without =RATE): finds "
     "writes that nothing else sees, such as from a raw pointer.",
 )
-@click.option(
-    "--format",
-    "format_",
-    default="text",
-    metavar="|".join(FORMATS),
-    shell_complete=one_of(FORMATS),
-    help="How to report; text is the default.",
-)
-@click.option("--output", metavar="FILE", shell_complete=a_file, help="Write the report to FILE.")
-@click.option(
-    "--select",
-    metavar="CODES",
-    multiple=True,
-    help="Tell only these codes, or those that begin so: `UC101,UC2`.",
-)
-@click.option("--ignore", metavar="CODES", multiple=True, help="Don't tell these codes.")
-@click.option(
-    "--baseline", metavar="FILE", shell_complete=a_file, help="Don't fail for the findings that FILE knows."
-)
-@click.option(
-    "--write-baseline",
-    metavar="FILE",
-    shell_complete=a_file,
-    help="Write what is found to FILE, and don't fail for it.",
-)
+@reporting
 @click.option("--exit-zero", is_flag=True, help="Exit 0 where findings alone would make it 1.")
 @click.option("-m", "as_module", is_flag=True, help="Run a module, as `python -m` does.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, shell_complete=a_file)
