@@ -17,16 +17,22 @@ MISSING = object()
 def places():
     """Every place of torch and Python that a context puts something of its own in, by its own list."""
     with unclobber.guard():
-        found = tuple((patch.home, patch.name) for patch in patches.installed)
-    unclobber.uninstall()
-    return found
+        return tuple((patch.home, patch.name) for patch in patches.installed)
+
+
+def _below_ours(home, name):
+    """What lies in a place, or below what sleeps there between two contexts."""
+    value = vars(home).get(name, MISSING)
+    for patch in reversed(patches.installed):
+        if (patch.home, patch.name) == (home, name) and value is patch.wrapper:
+            value = MISSING if patch.original is patches._INHERITED else patch.original
+    return value
 
 
 def surroundings():
     """Everything of torch and Python that a context could leave changed."""
     return {
-        **{f"{home}.{name}": vars(home).get(name, MISSING) for home, name in places()},
-        "replaced": [(patch.home, patch.name) for patch in patches.installed],
+        **{f"{home}.{name}": _below_ours(home, name) for home, name in places()},
         "step hooks": (
             len(_global_optimizer_pre_hooks),
             len(_global_optimizer_post_hooks),

@@ -8,7 +8,6 @@ import logging
 import pytest
 import torch
 
-import unclobber
 from surroundings import surroundings
 
 
@@ -33,11 +32,9 @@ def transformers():
 
 @pytest.fixture
 def left_nothing():
-    """Whatever a test trains, torch is as it was afterwards, once nothing of ours sleeps there."""
-    unclobber.uninstall()
+    """Whatever a test trains, torch is as it was afterwards."""
     torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)  # torch wraps `step` at the first use
     before = surroundings()
     yield
-    unclobber.uninstall()
     gc.collect()
     assert surroundings() == before

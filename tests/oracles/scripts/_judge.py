@@ -41,6 +41,8 @@ class _Judge:
     def __init__(self, script: Script, contexts: dict[str, Context]) -> None:
         self.script = script
         self.contexts = contexts
+        with unclobber.watch():
+            pass  # what the first context installs stays, asleep
         self.before = surroundings()
         self.facts: Facts = facts(script)
         self.judgement = Judgement()
