@@ -46,7 +46,7 @@ class RunSuppression(NamedTuple):
             SettingsError: There is no such code, or the baseline is none.
             UsageError: The new baseline can't be written.
         """
-        rules = settings.under(select=_codes(select, "--select"), ignore=_codes(ignore, "--ignore"))
+        rules = settings.under(select=codes_of(select, "--select"), ignore=codes_of(ignore, "--ignore"))
         if baseline is not None:
             Baseline.read(baseline)
         return cls(
@@ -106,7 +106,7 @@ class RunSuppression(NamedTuple):
                 entries = f"{idle} {'entry' if idle == 1 else 'entries'} of the baseline"
                 notices.append(f"{entries} met no finding in this run")
         if self.written is not None:
-            self._write(in_baseline, ending)
+            write_baseline(in_baseline, OutputFile(self.written), exit_code=ending.exit_code)
             notices.append(f"{plural(len(in_baseline), 'finding')} written to {shown_path(self.written)}")
             if left := sum(not can_be_suppressed(f) and not f.repaired for f in report.findings):
                 count = plural(left, "finding")
@@ -116,16 +116,24 @@ class RunSuppression(NamedTuple):
     def _known(self) -> Baseline | None:
         return None if self.baseline is None else Baseline.read(self.baseline)
 
-    def _write(self, findings: Sequence[Finding], ending: ProgramEnd) -> None:
-        assert self.written is not None
-        try:
-            OutputFile(self.written).write(Baseline.of(findings, self.written).text())
-        except OSError as error:
-            raise ReportError(
-                f"the baseline could not be written: {error}", exit_code=ending.exit_code
-            ) from error
+
+def write_baseline(findings: Sequence[Finding], file: OutputFile, *, exit_code: int = 0) -> None:
+    """Make findings known.
+
+    Args:
+        findings: What is to fail nobody from now on.
+        file: The baseline.
+        exit_code: The program's own, for an error on the way.
+
+    Raises:
+        ReportError: It could not be written.
+    """
+    try:
+        file.write(Baseline.of(findings, file.path).text())
+    except OSError as error:
+        raise ReportError(f"the baseline could not be written: {error}", exit_code=exit_code) from error
 
 
-def _codes(given: Sequence[str], option: str) -> tuple[str, ...]:
+def codes_of(given: Sequence[str], option: str) -> tuple[str, ...]:
     """``UC1,UC203`` as its codes."""
     return codes.checked([code for text in given for code in text.split(",") if code.strip()], option)

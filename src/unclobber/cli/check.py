@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,13 +14,16 @@ import click
 
 from ..model import CheckedSources, Finding, Report, Suppressed
 from ..model.text import plural
+from ..repair.edits import with_edits
 from ..report import FORMATS, options_for
-from ..settings import Baseline, ProjectSettings, Suppression, codes, shown_path
+from ..settings import Baseline, ProjectSettings, Suppression, shown_path
 from ..settings.pyproject import settings_for
 from ._completion import a_file, one_of
 from ._errors import ReportError, UsageError
 from ._options import reporting
 from ._output import OutputFile, usable, write_document, write_text
+from ._suppression import codes_of
+from ._suppression import write_baseline as write_the_baseline
 from ._terminal import HELP
 
 if TYPE_CHECKING:
@@ -85,7 +88,7 @@ def command(
     file = None if output is None else OutputFile.at(output)
     new_baseline = None if write_baseline is None else OutputFile.at(write_baseline, "--write-baseline")
     known = None if baseline is None else Baseline.read(baseline)
-    chosen = _codes(select, "--select"), _codes(ignore, "--ignore")
+    chosen = codes_of(select, "--select"), codes_of(ignore, "--ignore")
     from ..static import python_files
 
     try:
@@ -103,7 +106,7 @@ def command(
         exit_code=int(bool(report.findings) and not exit_zero),
         outcome="suspected" if report.findings else "clean",
     )
-    _deliver(_with_candidates(report), format_, file)
+    _deliver(with_edits(report), format_, file)
     return report.exit_code
 
 
@@ -114,10 +117,6 @@ def _checked_words(format_: str, confidence: str, paths: Sequence[str]) -> None:
         raise UsageError(f"there is no confidence {confidence!r}", "It is high or medium.")
     if not paths:
         raise UsageError("nothing to look at", "Name files and folders: `unclobber check src`.")
-
-
-def _codes(given: Iterable[str], option: str) -> tuple[str, ...]:
-    return codes.checked([code for text in given for code in text.split(",") if code.strip()], option)
 
 
 # --- looking -----------------------------------------------------------------------------------------
@@ -189,7 +188,7 @@ def _judged(
             suppressed.append(Suppressed(finding, by))
     notices: list[str] = []
     if written is not None:
-        _write(told, written)
+        write_the_baseline(told, written)
         notices.append(f"{plural(len(told), 'finding')} written to {shown_path(written.path)}")
         in_baseline, told = told, []
     elif known is not None:
@@ -211,25 +210,7 @@ def _settings(folder: str, chosen: tuple[tuple[str, ...], tuple[str, ...]]) -> P
     return settings_for(folder).under(select=chosen[0], ignore=chosen[1])
 
 
-def _write(findings: Sequence[Finding], file: OutputFile) -> None:
-    try:
-        file.write(Baseline.of(findings, file.path).text())
-    except OSError as error:
-        raise ReportError(f"the baseline could not be written: {error}") from error
-
-
 # --- telling -----------------------------------------------------------------------------------------
-def _with_candidates(report: Report) -> Report:
-    """The report with edits that may be right; as it is where LibCST can't be had."""
-    if not report.findings:
-        return report
-    try:
-        from ..repair.candidates import with_candidates
-    except ImportError:
-        return report
-    return with_candidates(report)
-
-
 def _deliver(report: Report, format_: str, file: OutputFile | None) -> None:
     render = FORMATS[format_]
     try:
