@@ -38,7 +38,7 @@ STATE = {
     "holds only what is alive elsewhere": {
         "hooks.unmarked._alive", "hooks.functions._classes", "integrations.notebook._magics",
     },
-    "a cache": {"source.sites._known", "hooks.fallback._calls"},
+    "a cache": {"source.sites._known", "source.owners._settled", "hooks.fallback._calls"},
     "what was warned of, as in Python's own registries": {
         "session._warning._told", "session._warning._registries",
     },

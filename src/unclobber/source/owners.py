@@ -13,6 +13,7 @@ import gc
 import itertools
 import sys
 import types
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
@@ -146,6 +147,17 @@ def object_name(wanted: object, frames: Sequence[FrameType] | None = None) -> st
 
 
 # --- modules -----------------------------------------------------------------------------------
+class _Settled(NamedTuple):
+    """The modules of the collector's oldest generation, as long as nothing joins it."""
+
+    collections: tuple[int, int, int]
+    modules: tuple[weakref.ref[torch.nn.Module], ...]
+
+
+_settled: list[_Settled] = []
+"""The last look at the oldest generation: it holds nearly all objects, so a look takes a tenth of a second."""
+
+
 def _live_modules() -> dict[int, torch.nn.Module]:
     """Every module of the process.
 
@@ -157,11 +169,27 @@ def _live_modules() -> dict[int, torch.nn.Module]:
     gc.disable()  # a collection would run finalizers in between, and change the lists
     try:
         classes = _module_classes()
-        found = [module for generation in range(3) for module in _sifted(generation, classes)]
+        found = [module for generation in (0, 1) for module in _sifted(generation, classes)]
+        found += _oldest(classes)
     finally:
         if collecting:
             gc.enable()
     return {id(module): module for module in found if type(module) in classes}
+
+
+def _oldest(classes: set[type]) -> list[torch.nn.Module]:
+    """The modules in the oldest generation, looked for only where something may have joined it.
+
+    That is what a collection of the one before it or of all does, and ``gc.unfreeze``; from Python 3.14 on,
+    which collects by and by, every collection.
+    """
+    _, younger, all_of_them = (each["collections"] for each in gc.get_stats())
+    now = (younger, all_of_them, gc.get_freeze_count())
+    if sys.version_info < (3, 14) and _settled and _settled[0].collections == now:
+        return [module for kept in _settled[0].modules if (module := kept()) is not None]
+    found = _sifted(2, classes)
+    _settled[:] = [_Settled(now, tuple(map(weakref.ref, found)))]
+    return found
 
 
 def _sifted(generation: int, classes: set[type]) -> list[Any]:

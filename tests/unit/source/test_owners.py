@@ -229,6 +229,34 @@ def test_nothing_is_kept_alive():
     assert alive == [False, False, False]
 
 
+@pytest.mark.parametrize("moved", [lambda: None, lambda: gc.collect(0), lambda: gc.collect(1), gc.collect])
+def test_modules_made_between_two_looks(moved):
+    """They are found in whichever of the collector's generations they are, and one that is gone is not."""
+    first = Generator()
+    gc.collect()
+    assert owner_name(first.fc.weight, here()) == "first.fc.weight"
+    second = Generator()
+    moved()
+    for _ in range(2):
+        assert owner_name(second.fc.weight, here()) == "second.fc.weight"
+        assert owner_name(first.fc.weight, here()) == "first.fc.weight"
+    weight = first.fc.weight
+    del first
+    assert owner_name(weight, here()) is None
+
+
+def test_modules_that_a_freeze_held_back():
+    """``gc.unfreeze`` puts them back without a collection."""
+    frozen = Generator()
+    gc.collect()
+    gc.freeze()
+    try:
+        owner_name(frozen.fc.weight, here())
+    finally:
+        gc.unfreeze()
+    assert owner_name(frozen.fc.weight, here()) == "frozen.fc.weight"
+
+
 def test_the_programs_own_locals_dict_is_left_alone():
     """``locals()`` hands out the very dict that we look into."""
     h = torch.rand(2)
