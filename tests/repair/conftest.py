@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
@@ -12,6 +14,8 @@ from typing import Any
 import pytest
 
 import warm
+from unclobber.cli import main
+from unclobber.repair import proof
 
 
 @dataclass(frozen=True)
@@ -34,20 +38,58 @@ class Fixed:
         return found
 
 
-@pytest.fixture
-def fix(tmp_path: Path) -> Callable[..., Fixed]:
-    """The command as a process, in the project's folder."""
+Fix = Callable[..., Fixed]
 
+
+@pytest.fixture(scope="session")
+def driver() -> Iterator[proof.Runner]:
+    """One process that runs candidates, for all tests of a worker: starting one takes seconds."""
+    with proof.Runner() as one:
+        yield one
+
+
+@pytest.fixture
+def fix(tmp_path: Path, driver: proof.Runner, monkeypatch: pytest.MonkeyPatch) -> Fix:
+    """The command in the project's folder, with a driver that is there already."""
+
+    @contextlib.contextmanager
+    def kept(timeout: float, seconds_to_end: float) -> Iterator[proof.Runner]:
+        driver.timeout, driver.seconds_to_end = timeout, seconds_to_end
+        yield driver
+
+    def call(words: list[str]) -> tuple[int, str, str]:
+        with (
+            monkeypatch.context() as here,
+            contextlib.redirect_stdout(io.StringIO()) as out,
+            contextlib.redirect_stderr(io.StringIO()) as err,
+        ):
+            here.chdir(tmp_path)
+            here.setattr(proof, "Runner", kept)
+            return main(words), out.getvalue(), err.getvalue()
+
+    return _fixing(tmp_path, call)
+
+
+@pytest.fixture
+def fix_process(tmp_path: Path) -> Fix:
+    """The same in a process of its own."""
+
+    def call(words: list[str]) -> tuple[int, str, str]:
+        done = warm.python("-m", "unclobber", *words, cwd=tmp_path, timeout=280)
+        return done.returncode, done.stdout, done.stderr
+
+    return _fixing(tmp_path, call)
+
+
+def _fixing(folder: Path, call: Callable[[list[str]], tuple[int, str, str]]) -> Fix:
     def run(
         text: str, *options: str, arguments: tuple[str, ...] = (), files: dict[str, str] | None = None
     ) -> Fixed:
-        (tmp_path / "pyproject.toml").touch()
-        script = tmp_path / "train.py"
+        (folder / "pyproject.toml").touch()
+        script = folder / "train.py"
         script.write_text(dedent(text).lstrip("\n"))
         for name, content in (files or {}).items():
-            (tmp_path / name).write_text(dedent(content).lstrip("\n"))
-        words = ["-m", "unclobber", "fix", *options, "train.py", *arguments]
-        done = warm.python(*words, cwd=tmp_path, timeout=280)
-        return Fixed(done.returncode, done.stdout, done.stderr, script)
+            (folder / name).write_text(dedent(content).lstrip("\n"))
+        return Fixed(*call(["fix", *options, "train.py", *arguments]), script)
 
     return run

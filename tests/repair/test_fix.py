@@ -20,11 +20,11 @@ print("gradient", w.grad.tolist(), file=open("log.txt", "w"))
 """
 
 
-def test_write_makes_the_script_run(fix):
+def test_write_makes_the_script_run(fix, fix_process):
     """The edit is one line, the story shows the line as it was, and the script then runs clean."""
     indented = BROKEN.replace("y += 1  # shifted", "if True:\n    y += 1")
     assert "|     y += 1" in fix(indented, "--write").out
-    done = fix(BROKEN, "--write")
+    done = fix_process(BROKEN, "--write")
     assert done.code == 0, done.err
     assert done.text == BROKEN.lstrip("\n").replace("y += 1  # shifted", "y = y + 1  # shifted")
     assert "proved to the end: output, files and state are those of the script as written" in done.out
@@ -138,9 +138,9 @@ def test_a_script_that_fails_for_its_own_reasons(fix):
     assert "ValueError: no data" in done.err
 
 
-def test_a_script_that_takes_too_long(fix):
+def test_a_script_that_takes_too_long(fix_process):
     """Every run has a limit."""
-    done = fix("import time, torch\ntime.sleep(60)\n", "--timeout", "2")
+    done = fix_process("import time, torch\ntime.sleep(60)\n", "--timeout", "2")
     assert done.code == 2
     assert "no end after 2 seconds" in done.err
 

@@ -81,13 +81,14 @@ def _position(code: CodeType, lasti: int) -> tuple[int | None, int | None, int |
 
 def lines_of(code: CodeType) -> tuple[str, ...]:
     """The lines of the text that ``code`` was compiled from; empty where that can't be had for certain."""
-    source = source_of(code)
-    if source is not None:
-        return source.lines
     found = _entry(code.co_filename)
-    # Text that doesn't parse as Python (a template, a notebook magic) still has lines, if it can't
-    # have changed.
-    return found[0] if found is not None and found[1] else ()
+    if found is None:
+        return ()
+    lines, fixed = found
+    if fixed:  # Python or not (a template, a notebook magic), and not parsed for this: that takes long
+        return lines
+    source = source_of(code)
+    return () if source is None else source.lines
 
 
 def source_of(code: CodeType) -> ParsedSource | None:
