@@ -68,6 +68,9 @@ FEATURES = {
     "buffers broadcast unseen": Feature(
         own_writes.sets_counters_back(), "2.12", "torch sees DistributedDataParallel's broadcast before"
     ),
+    "kernels within a mode": Feature(
+        TORCH >= (2, 13), "2.13", "a `__torch_dispatch__` of the program's switches our kernels off before"
+    ),
     "fully_shard on the CPU": Feature(
         hasattr(torch.cpu.Stream, "record_event"),
         "2.7",

@@ -262,7 +262,7 @@ class Scaled(torch.nn.Module):
 def train(rank, store):
     limit = datetime.timedelta(seconds=60)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2, timeout=limit)
-    harmless = DistributedDataParallel(Scaled(), forward_sync_buffers=False)
+    harmless = DistributedDataParallel(Scaled(), broadcast_buffers=False)
     out = harmless(torch.full((2, 3), 1.0 + rank))
     with torch.no_grad():
         harmless.eval()(torch.ones(2, 3))

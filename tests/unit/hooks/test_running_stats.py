@@ -8,6 +8,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import unclobber
+from torch_features import needs
 from unclobber.hooks import kernels
 from unclobber.session.session import Session
 from unclobber.torch_internals import compat
@@ -94,6 +95,7 @@ def test_a_subclass_with_code_of_its_own(crossings):
     assert "add_" in crossings
 
 
+@needs("kernels within a mode")
 def test_a_mode_of_the_programs(crossings):
     class Counts(TorchDispatchMode):
         calls = torch.zeros(())
