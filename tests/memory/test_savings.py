@@ -70,6 +70,22 @@ def layer_norm(x):
     return centred * torch.rsqrt(centred.pow(2).mean(-1, keepdim=True) + 1e-6)
 
 
+def rms_norm(x):
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+
+
+def rms_norm_by_root(x):
+    return x / torch.sqrt(torch.mean(x * x, -1, keepdim=True) + 1e-5)
+
+
+def loss_of_logarithms(x):
+    return functional.nll_loss(torch.log(torch.softmax(x.flatten(0, 1), -1)), torch.arange(24) % WIDTH)
+
+
+def loss_in_two(x):
+    return functional.nll_loss(torch.log_softmax(x.flatten(0, 1), -1), torch.arange(24) % WIDTH)
+
+
 def mean_alone(x):
     return torch.exp(x - x.mean(-1, keepdim=True)) * 2
 
@@ -86,6 +102,10 @@ def mean_alone(x):
         (read_elsewhere, []),
         (log_of_softmax, ["F.log_softmax({0}, dim=-1)"]),
         (layer_norm, ["F.layer_norm({0}, {0}.shape[-1:], eps=1e-06)"]),
+        (rms_norm, ["F.rms_norm({0}, {0}.shape[-1:], eps=1e-06)"]),
+        (rms_norm_by_root, ["F.rms_norm({0}, {0}.shape[-1:], eps=1e-05)"]),
+        (loss_of_logarithms, ["F.log_softmax({0}, dim=-1)"]),
+        (loss_in_two, []),
         (mean_alone, []),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
@@ -111,6 +131,21 @@ def test_attention(masked):
     assert call.startswith("F.scaled_dot_product_attention({0}, {1}, {2}")
     assert ("attn_mask=~{3}" in call) == masked
     assert "scale=" not in call
+
+
+def test_rms_norm_needs_a_kernel():
+    """On the CPU torch's function keeps what the formula keeps: it is found, and not proposed."""
+    weight = nn.Parameter(torch.rand(WIDTH))
+
+    def llama(x):
+        wide = x.to(torch.float32)
+        wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
+        return weight * wide.to(x.dtype)
+
+    x = numbers(400, WIDTH)
+    assert found(llama, x) == ["F.rms_norm({0}, {0}.shape[-1:], {1}, eps=1e-06)"]
+    report = unclobber.memory(lambda: llama(x * 1.5).sin().sum().backward())
+    assert "formula" not in [change.sort for change in report.changes]
 
 
 def test_weights_of_a_norm():
@@ -256,35 +291,6 @@ def test_what_changes_the_program_is_not_proved(kind):
     assert "NOT PROVED" in str(report)
     told = [report.changes[at] for point in report.curve for at in point.changes]
     assert not [one for one in told if one in checkpoints]
-
-
-def test_held_by_a_name():
-    """What a list keeps and nothing reads is told; nobody can try which name to give up."""
-
-    def logs():
-        torch.manual_seed(0)
-        outputs = []
-        x = numbers(100, WIDTH)
-        for _ in range(3):
-            x = x * 2 + 1
-            outputs.append(x)
-        x.exp().sum().backward()
-
-    held = [change for change in unclobber.memory(logs).changes if change.sort == "held"]
-    assert held
-    assert all(one.tried is None and one.why_untried for one in held)
-    assert all(one.predicted > 0 for one in held)
-
-
-def test_a_gradient_that_nobody_asks():
-    """The second branch is kept for a gradient that isn't computed."""
-
-    def branch():
-        a, b = numbers(100, WIDTH), numbers(100, WIDTH)
-        unused = (a * 2).exp().sin()
-        torch.autograd.grad(((b * 2).exp() + unused).sum(), [b])
-
-    assert [one.sort for one in unclobber.memory(branch).changes if one.sort == "unneeded"]
 
 
 def test_tries_need_values():

@@ -241,7 +241,7 @@ class SourceEdit:
     text: str
 
 
-Sort = Literal["formula", "mask", "checkpoint", "in-place", "unneeded", "held"]
+Sort = Literal["formula", "mask", "dtype", "twice", "checkpoint", "in-place", "unneeded", "held"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..source import Stack
 from ._facts import Kind
+from ._names import HeldName
 
 
 @dataclass(slots=True)
@@ -133,6 +134,8 @@ class Operand:
     """A leaf that needs a gradient: torch allows no write to it."""
     requires_grad: bool
     offset: int = 0
+    device: str = "cpu"
+    """The device's type."""
 
     @property
     def value(self) -> Value:
@@ -164,6 +167,8 @@ class Trace:
     """How many of the results are values that backward began from."""
     buffers: list[Any] = field(default_factory=list)
     """Where asked for: the buffers of the modules at the end."""
+    names: list[HeldName] = field(default_factory=list)
+    """Where asked for: what the program's variables hold when the recorded backward begins."""
 
     @property
     def start(self) -> int:

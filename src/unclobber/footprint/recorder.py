@@ -23,6 +23,7 @@ from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall, engine
 from ._facts import Kind
 from ._functions import FunctionCalls, name_of
+from ._names import held_names
 from ._trace import FunctionCall, ModuleCall, Operand, Operation, PackedSave, Storage, Trace, Value
 
 
@@ -60,6 +61,7 @@ class MemoryRecorder(compat.TorchDispatchMode):
         put_back: Give the leaves the gradients that they had before the recorded backward, and the modules
             their buffers.
         learned: Called with each outermost module at its first call, before it runs, and its number.
+        names: Note which of the program's names hold tensors when the recorded backward begins.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class MemoryRecorder(compat.TorchDispatchMode):
         put_back: bool = False,
         progress: Callable[[int], None] | None = None,
         learned: Callable[[torch.nn.Module, int], None] | None = None,
+        names: bool = False,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.trace = Trace()
@@ -82,6 +85,7 @@ class MemoryRecorder(compat.TorchDispatchMode):
         self._statistics: list[tuple[Tensor, Tensor]] = []
         self.progress = progress
         self.learned = learned
+        self._names_wanted = names
         self._live: dict[int, Storage] = {}
         self._refs: dict[int, weakref.ref[Any]] = {}
         self._quiet = False
@@ -91,7 +95,7 @@ class MemoryRecorder(compat.TorchDispatchMode):
         self._names: dict[int, _Named] = {}
         self._trees = 0
         self._handles: list[Any] = []
-        self._hooks = saved_tensors_hooks(self._pack, compat.recognizable(self._unpack))
+        self._hooks = saved_tensors_hooks(self.pack, compat.recognizable(self.unpack))
         self._calls = FunctionCalls(self._call_begins, self._call_ends)
         self._asked: list[tuple[bool, int, int]] = []
         self._step_began: int | None = None
@@ -241,6 +245,7 @@ class MemoryRecorder(compat.TorchDispatchMode):
             leaf=tensor.requires_grad and not compat.has_history(tensor),
             requires_grad=tensor.requires_grad,
             offset=int(tensor.storage_offset()),
+            device=tensor.device.type,
         )
 
     def _written(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
@@ -321,7 +326,8 @@ class MemoryRecorder(compat.TorchDispatchMode):
         return storage
 
     # --- saves ------------------------------------------------------------------------------------------
-    def _pack(self, tensor: Tensor) -> Any:
+    def pack(self, tensor: Tensor) -> Any:
+        """Note a save. Hooks that lie over the recorder's own call it, too."""
         storage = None if self._done else self._seen(tensor)
         if storage is None:
             return tensor.detach()
@@ -343,7 +349,8 @@ class MemoryRecorder(compat.TorchDispatchMode):
         finally:
             self._quiet = quiet
 
-    def _unpack(self, held: Any) -> Tensor:
+    def unpack(self, held: Any) -> Tensor:
+        """Give back what ``pack`` returned."""
         if not isinstance(held, _PackedTensor):
             plain: Tensor = held
             return plain
@@ -394,7 +401,9 @@ class MemoryRecorder(compat.TorchDispatchMode):
             if self.keep_results:
                 trace.results += self._copies(roots)
                 trace.roots = len(roots)
-        leaves = self._name_saves(roots)
+        leaves, graph = self._name_saves(roots)
+        if self._names_wanted and trace.backwards + 1 == self.step:
+            trace.names = held_names(self._number_of, graph)
         if self.put_back and trace.backwards + 1 == self.step:
             self._gradients = [
                 (leaf, None if leaf.grad is None else self._copies([leaf.grad])[0]) for leaf in leaves
@@ -464,12 +473,18 @@ class MemoryRecorder(compat.TorchDispatchMode):
         finally:
             self._quiet = False
 
-    def _name_saves(self, roots: Sequence[Tensor]) -> list[Tensor]:
+    def _number_of(self, tensor: Tensor) -> int | None:
+        """The storage of a tensor that an operation has made or read."""
+        key = compat.storage_key_or_none(tensor)
+        storage = None if key is None else self._live.get(key)
+        return None if storage is None else storage.number
+
+    def _name_saves(self, roots: Sequence[Tensor]) -> tuple[list[Tensor], set[Any]]:
         """Ask every node of the graph which saves are its own, and under which role.
 
         Returns:
-            The leaves that gradients flow to. Asked of the graph, for a weak reference to a parameter
-            would forbid ``module.to(…)`` to replace it.
+            The leaves that gradients flow to, and the nodes. Asked of the graph, for a weak reference to
+            a parameter would forbid ``module.to(…)`` to replace it.
         """
         leaves: list[Tensor] = []
         seen: set[Any] = set()
@@ -488,7 +503,7 @@ class MemoryRecorder(compat.TorchDispatchMode):
                     held.save.role = role
                     held.save.edges = tuple(parent is not None for parent, _ in node.next_functions)
             todo += [parent for parent, _ in node.next_functions if parent is not None]
-        return sorted(leaves, key=self._first_seen)
+        return sorted(leaves, key=self._first_seen), seen
 
     def _first_seen(self, leaf: Tensor) -> int:
         """An order that another run of the same program has, too."""

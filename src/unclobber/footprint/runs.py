@@ -56,7 +56,7 @@ def memory(
     if try_changes and (fake or backwards > 1):
         raise UnclobberError("try_changes compares the gradients of one step on real tensors")
     randomness = _Randomness()
-    recorder = MemoryRecorder(backwards, put_back=True, keep_results=try_changes)
+    recorder = MemoryRecorder(backwards, put_back=True, keep_results=try_changes, names=True)
     with _tensors(fake), recorder:
         with contextlib.suppress(EnoughError):
             step(*args, **kwargs)
@@ -97,7 +97,7 @@ def one_step(
     Yields:
         A function that gives the report, to be called afterwards.
     """
-    recorder = MemoryRecorder(stop=False)
+    recorder = MemoryRecorder(stop=False, names=True)
     recorder.learn(model)
     recorder.look_at(state)
     with recorder:
@@ -129,7 +129,7 @@ def run_program(
         progress: Called with the number of operations now and then, with 0 at the end.
     """
     randomness = _Randomness()
-    recorder = MemoryRecorder(step, keep_results=try_changes, progress=progress)
+    recorder = MemoryRecorder(step, keep_results=try_changes, progress=progress, names=True)
     with _tensors(fake), recorder:
         failure = run()
     if progress is not None:

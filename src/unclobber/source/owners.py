@@ -347,6 +347,36 @@ def _search(wanted: Sequence[object], frames: Sequence[FrameType] | None) -> dic
     return found
 
 
+def named_tensors(deepest: int = 5) -> list[tuple[str, torch.Tensor]]:
+    """Every tensor that a variable of the running program leads to, with how the program would write it.
+
+    Args:
+        deepest: Steps from a variable: ``out.past_key_values.layers[0].keys`` is four.
+    Returns:
+        Each tensor once, under the first name found: of the innermost function, by the fewest steps; that of
+        a list or an object goes before a variable of its own, which is soon another's.
+    """
+    found: dict[int, tuple[str, torch.Tensor]] = {}
+    looked_at = 0
+    for starts in _scopes(None):
+        seen: set[int] = set()
+        level: list[tuple[str, Any]] = list(starts.items())
+        starts.clear()
+        for _ in range(deepest + 1):
+            following: list[tuple[str, Any]] = []
+            for name, value in level:
+                looked_at += 1
+                if _is_tensor(value):
+                    known = found.get(id(value))
+                    if known is None or (known[0].isidentifier() and not name.isidentifier()):
+                        found[id(value)] = name, value
+                elif looked_at < _MOST and id(value) not in seen:
+                    seen.add(id(value))
+                    following.extend(_parts(name, value))
+            level = following
+    return list(found.values())
+
+
 def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """What can be reached in one step, as the user would write the step."""
     kind = type(value)

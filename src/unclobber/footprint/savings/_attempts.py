@@ -18,8 +18,11 @@ from .._timeline import timeline
 from .._trace import Trace
 from .._trial import InPlaceMode, difference, rounding
 from ..recorder import EnoughError, MemoryRecorder
+from ._again import KeepLess, NarrowMode
+from ._cache import NoCache
 from ._checkpoints import Checkpointer
-from ._options import Option
+from ._option import Option
+from ._release import ReleaseMode
 from ._substitute import FormulaMode
 
 _TIMED = 2
@@ -61,18 +64,44 @@ class Attempts:
         self._restore()
         formulas = [formula for option in options for formula in option.formulas]
         keys = [key for option in options for key in option.in_place]
+        recording = recorder if isinstance(recorder, MemoryRecorder) else None
         modes: list[TorchFunctionMode] = []
         if formulas:
-            modes.append(FormulaMode(formulas, recorder if isinstance(recorder, MemoryRecorder) else None))
+            modes.append(FormulaMode(formulas, recording))
         if keys:
             modes.append(InPlaceMode(keys, recorder))
-        checkpointer = Checkpointer((module for option in options for module in option.modules), modes)
-        recorder.learned = checkpointer.learned
+        if narrow := [site for option in options for site in option.narrow]:
+            modes.append(NarrowMode(narrow))
+        if releases := [one for option in options for one in option.releases]:
+            modes.append(ReleaseMode(releases, recording))
+        again = [site for option in options for site in option.again]
+        dropped = [one for option in options for one in option.dropped]
+        # Also where names give up their memory: without hooks torch saves some tensors as they are.
+        less = KeepLess(again, dropped, recording) if again or dropped or releases else None
+        if less is not None:
+            modes.append(less)
+        checkpointer = Checkpointer(
+            (module for option in options for module in option.modules),
+            modes,
+            (row for option in options for row in option.rows),
+        )
+        cache = NoCache() if any(option.without_cache for option in options) else None
+
+        def learned(root: torch.nn.Module, tree: int) -> None:
+            checkpointer.learned(root, tree)
+            if cache is not None:
+                cache.learned(root, tree)
+
+        recorder.learned = learned
         with ExitStack() as stack:
             stack.callback(checkpointer.restore)
+            if cache is not None:
+                stack.enter_context(cache.restored())
             stack.enter_context(recorder)
             for mode in modes:
                 stack.enter_context(mode)
+            if less is not None:
+                stack.enter_context(less.hooks)
             return self._run()
 
     def _seconds(self, options: Sequence[Option]) -> float:
@@ -94,7 +123,7 @@ class Attempts:
             peak_after=step_peak(after),
             seconds_before=self.seconds_before,
             seconds_after=seconds,
-            equal_loss=all(difference(a, b) <= rounding(a) for a, b in losses),
+            equal_loss=all(difference(a.to(b.dtype), b) <= rounding(b) for a, b in losses),
             gradients=len(gradients),
             rounded_gradients=rounded,
             changed_gradients=sum(d > 0 for d in differences) - rounded,

@@ -20,12 +20,9 @@ from torch.utils.checkpoint import checkpoint
 from .._modules import pattern
 from .._timeline import end_of
 from .._trace import ModuleCall, Operation, PackedSave, Trace
+from ._option import Span
 from ._regions import VIEWS, operands
-
-Named = tuple[int, str]
-"""Tree and path of a module."""
-Span = tuple[int, int, int, int]
-"""Storage, first tick, last tick, bytes."""
+from ._rows import Named, RowRunner, rows_below
 
 
 @dataclass(frozen=True)
@@ -169,15 +166,21 @@ class Checkpointer:
 
     Args:
         modules: Which.
+        rows: Modules that are computed again as one, in the order in which they run.
         modes: Function modes to run the second forward under. ``Tensor.backward`` is a function that a mode
             sees, and nothing inside of what it sees goes through it again.
     """
 
-    def __init__(self, modules: Iterable[Named], modes: Sequence[TorchFunctionMode] = ()) -> None:
+    def __init__(
+        self,
+        modules: Iterable[Named],
+        modes: Sequence[TorchFunctionMode] = (),
+        rows: Iterable[tuple[Named, ...]] = (),
+    ) -> None:
         self._wanted = frozenset(modules)
+        self._rows = tuple(rows)
         self._modes = tuple(modes)
         self._changed: list[torch.nn.Module] = []
-        self.wrapped = 0
 
     def learned(self, root: torch.nn.Module, tree: int) -> None:
         """A first module is about to run: prepare those below it."""
@@ -185,7 +188,10 @@ class Checkpointer:
             if path and (tree, path) in self._wanted and "forward" not in vars(module):
                 module.forward = functools.partial(self._checkpointed, module.forward)
                 self._changed.append(module)
-                self.wrapped += 1
+        for row in rows_below(root, tree, self._rows):
+            if not any("forward" in vars(module) for module in row):
+                RowRunner(row, self._run_again)
+                self._changed += row
 
     def restore(self) -> None:
         for module in self._changed:
@@ -195,6 +201,9 @@ class Checkpointer:
     def _checkpointed(self, forward: Any, *args: Any, **kwargs: Any) -> Any:
         if not torch.is_grad_enabled():
             return forward(*args, **kwargs)
+        return self._run_again(forward, *args, **kwargs)
+
+    def _run_again(self, forward: Any, *args: Any, **kwargs: Any) -> Any:
         return checkpoint(forward, *args, use_reentrant=False, context_fn=self._contexts, **kwargs)
 
     def _contexts(self) -> tuple[Any, Any]:

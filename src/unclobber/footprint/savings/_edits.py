@@ -14,6 +14,7 @@ from .. import _places
 from .._facts import SourceEdit
 from .._trace import ModuleCall, Trace
 from ._formulas import Formula
+from ._pieces import Pieces
 
 _MOST = 12
 """Ways to name the inputs that are proposed: which is right is found by running."""
@@ -65,6 +66,37 @@ def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> tuple[tuple[Sour
             return ()
         edits[key] = source.replaced(node, f"torch.utils.checkpoint.checkpoint({', '.join(given)})")
     return (tuple(edits.values()),) if edits else ()
+
+
+def of_pieces(trace: Trace, pieces: Pieces) -> tuple[tuple[SourceEdit, ...], ...]:
+    """``checkpoint_sequential(blocks, 4, x)`` for ``blocks(x)``, where all of an ``nn.Sequential`` is cut."""
+    parent = pieces.parent
+    inside = [call for call in trace.calls if call.parent == parent.number and not call.again]
+    here = [call for call in trace.calls if not call.again and call.stack == parent.stack]
+    if pieces.even is None or not pieces.sequential or len(inside) != len(pieces.row) or len(here) != 1:
+        return ()
+    place = _site(parent.stack)
+    source = None if place is None else _ParsedFile.of(place.path)
+    node = None if source is None or place is None else source.expression(place)
+    if source is None or not isinstance(node, ast.Call) or "torch" not in source.modules:
+        return ()
+    if len(node.args) != 1 or node.keywords:
+        return ()
+    given = f"{source.text_at(node.func)}, {pieces.even}, {source.text_at(node.args[0])}, use_reentrant=False"
+    return ((source.replaced(node, f"torch.utils.checkpoint.checkpoint_sequential({given})"),),)
+
+
+def of_conversion(stack: Stack) -> tuple[tuple[SourceEdit, ...], ...]:
+    """``mask`` for ``mask.float()``: what a method converts or copies, without the call."""
+    place = _site(stack)
+    source = None if place is None else _ParsedFile.of(place.path)
+    node = None if source is None or place is None else source.expression(place)
+    if source is None or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return ()
+    inner = node.func.value
+    text = source.text_at(inner)
+    simple = isinstance(inner, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+    return ((source.replaced(node, text if simple else f"({text})"),),)
 
 
 def _site(stack: Stack) -> Site | None:

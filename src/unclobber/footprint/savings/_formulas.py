@@ -35,6 +35,8 @@ class Formula:
     call: str
     parts: tuple[Part, ...]
     """Where it was recorded, once for each run."""
+    in_pieces: bool = False
+    """On this device torch computes it in pieces, too, and keeps as much."""
 
     @property
     def stack(self) -> Any:
@@ -125,7 +127,8 @@ def _formula(match: _fused.Fused, parts: list[Part]) -> Formula | None:
         if where is None:
             return None
         takes.append(where)
-    return Formula(part.sites, tuple(takes), match.function, match.name, match.call, tuple(parts))
+    in_pieces = match.name == "rms_norm" and _fused.rms_norm_in_pieces(part.result.device)
+    return Formula(part.sites, tuple(takes), match.function, match.name, match.call, tuple(parts), in_pieces)
 
 
 def _apart(found: Iterable[Formula]) -> list[Formula]:

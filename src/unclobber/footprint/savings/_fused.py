@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import permutations
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (as in the text that users are shown)
 
@@ -64,8 +65,6 @@ def _of_one(replay: Replay) -> Iterator[Fused]:
 
 
 def _home(name: str) -> Any:
-    import torch
-
     return torch if name in ("tanh", "sigmoid") else F
 
 
@@ -103,6 +102,29 @@ def _layer_norm(
 
 def _rms_norm(x: Tensor, weight: Tensor | None = None, *, last: int, eps: float) -> Tensor:
     return F.rms_norm(x, list(x.shape[-last:]), weight, eps)
+
+
+@lru_cache(maxsize=8)
+def rms_norm_in_pieces(device: str) -> bool:
+    """Whether torch has no kernel of its own for it on a device: then it keeps what the pieces keep.
+
+    ``aten::_fused_rms_norm`` has kernels for CUDA and MPS; elsewhere it is a composite of other operations
+    (native_functions.yaml). Asked of what it saves: with a kernel no tensor as large as the input but that.
+    """
+    kept: list[int] = []
+    try:
+        x = torch.ones(4, 64, device=device, requires_grad=True)
+        weight = torch.ones(64, device=device, requires_grad=True)
+
+        def note(saved: Tensor) -> Tensor:
+            kept.append(saved.data_ptr() if saved.numel() == x.numel() else 0)
+            return saved
+
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda saved: saved):
+            F.rms_norm(x, [64], weight)
+    except (RuntimeError, AssertionError):  # a device that only fake tensors are on
+        return device == "cpu"
+    return bool(set(kept) - {0, x.data_ptr()})
 
 
 # --- attention ---------------------------------------------------------------------------------------

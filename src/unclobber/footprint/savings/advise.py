@@ -10,10 +10,11 @@ from .._facts import Change, CurvePoint, MemoryReport, Tried
 from .._timeline import BytesOverTime, timeline
 from .._trace import Trace
 from ._attempts import Attempts, step_peak
-from ._options import Option, fall, options
+from ._option import Option, fall
+from ._options import options
 
 MOST_TOLD = 12
-MOST_TRIED = 8
+MOST_TRIED = 12
 """Changes that are run; each takes three runs of the program."""
 _STEPS = 5
 """Of the curve."""
@@ -87,7 +88,14 @@ def _curve(
     line = timeline(trace)
     peak = step_peak(trace)
     points = []
-    for members in _steps(line, found):
+    free = tuple(
+        at
+        for at, one in enumerate(found)
+        if one.runs and one.change.sort != "checkpoint" and _good(one.change)
+    )
+    if attempts is not None and len(free) > 1:
+        free = _compatible(free, found, attempts, known)
+    for members in _steps(line, found, free):
         drop = fall(line, [span for at in members for span in found[at].spans])
         measured = None
         if attempts is not None:
@@ -98,13 +106,28 @@ def _curve(
     return tuple(_falling(points))
 
 
-def _steps(line: BytesOverTime, found: Sequence[Option]) -> list[tuple[int, ...]]:
+def _compatible(
+    free: tuple[int, ...],
+    found: Sequence[Option],
+    attempts: Attempts,
+    known: dict[tuple[int, ...], Tried],
+) -> tuple[int, ...]:
+    """Without those changes that are in the way of the ones before them."""
+    known[free] = attempts.run([found[at] for at in free])
+    if known[free].proved:
+        return free
+    together = free[:1]
+    for at in free[1:]:
+        more = (*together, at)
+        known[more] = attempts.run([found[one] for one in more])
+        best = max((known[together].saved, *(known[one,].saved for one in more)))
+        if known[more].proved and known[more].saved >= best:
+            together = more
+    return together
+
+
+def _steps(line: BytesOverTime, found: Sequence[Option], free: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Up to five sets of changes, from what costs no time to the lowest peak."""
-    free = tuple(
-        at
-        for at, one in enumerate(found)
-        if one.runs and one.change.sort != "checkpoint" and _good(one.change)
-    )
     again = [at for at, one in enumerate(found) if one.change.sort == "checkpoint" and _good(one.change)]
     sets = {free} | {(*free, at) for at in again}
     # As many as can be had at once: those first that save most for their work, or most at all.

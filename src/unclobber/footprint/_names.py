@@ -1,0 +1,62 @@
+"""Which of the program's names hold tensors when the recorded backward begins, and which graphs with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from ..source import owners
+from ..torch_internals import compat
+
+
+@dataclass(frozen=True)
+class HeldName:
+    """A tensor that a name leads to."""
+
+    name: str
+    """As the program would write it: ``outputs[2]``, ``out.logits``."""
+    storage: int
+    """That of the tensor itself."""
+    keeps: frozenset[int]
+    """Storages that only its graph keeps, which this backward doesn't free."""
+
+    @property
+    def variable(self) -> str:
+        """Without the numbers and keys of containers: ``outputs`` for ``outputs[2]``."""
+        return re.sub(r"\[[^\]]*\]$", "", self.name)
+
+
+def held_names(number_of: Callable[[Tensor], int | None], freed: set[Any]) -> list[HeldName]:
+    """What the program's variables lead to now.
+
+    Args:
+        number_of: The storage of a tensor, as it is counted in the recording.
+        freed: The nodes of the graph whose backward begins.
+    """
+    found = []
+    for name, tensor in owners.named_tensors():
+        number = number_of(tensor)
+        if number is not None:
+            found.append(HeldName(name, number, frozenset(_kept_by(tensor, freed))))
+    return found
+
+
+def _kept_by(tensor: Tensor, freed: set[Any]) -> Iterator[int]:
+    """The storages that the graph of a tensor keeps outside of the one that is freed."""
+    node = compat.grad_fn(tensor) if compat.has_history(tensor) else None
+    seen: set[Any] = set()
+    todo = [] if node is None else [node]
+    while todo:
+        one = todo.pop()
+        if one in seen or one in freed:
+            continue
+        seen.add(one)
+        for _, held in compat.raw_saved(one):
+            number = getattr(getattr(held, "save", None), "storage", None)
+            if number is not None:
+                yield number
+        todo += [parent for parent, _ in one.next_functions if parent is not None]

@@ -1,0 +1,219 @@
+"""Run a program whose saved tensors are kept otherwise: computed again when they are read, or not at all."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+from torch.overrides import TorchFunctionMode
+
+from ...source import frames
+from ...torch_internals import compat
+from .. import _places
+from .._functions import name_of
+from ..recorder import MemoryRecorder
+from ._calls import Site
+from ._option import Dropped
+
+
+@dataclass(frozen=True)
+class _Made:
+    """How a tensor was made, so that it can be made again."""
+
+    function: Any
+    arguments: Any
+    version: int
+    """Of the result, when it was made."""
+    versions: tuple[int, ...]
+    """Of the tensors that it was made of."""
+    storage: weakref.ref[Any]
+
+    @property
+    def given(self) -> list[Tensor]:
+        return [leaf for leaf in compat.tree_leaves(self.arguments) if isinstance(leaf, Tensor)]
+
+
+class _NothingKept:
+    """In the place of a saved tensor that nobody is to read."""
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """In the place of a saved tensor: what to make it of."""
+
+    made: _Made
+    sources: tuple[Any, ...]
+    """Recipes, or what the hooks below returned."""
+    size: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+
+class KeepLess(TorchFunctionMode):
+    """Notes the calls at some places and keeps their operands where backward would keep their results.
+
+    It is entered as a mode; ``hooks`` are entered as well, over those of a recorder.
+
+    Args:
+        again: Calls whose results are computed again.
+        dropped: Saves that nothing is kept of.
+        recorder: Goes on counting what is kept; None where nothing is recorded.
+    """
+
+    def __init__(
+        self, again: Iterable[Site], dropped: Iterable[Dropped], recorder: MemoryRecorder | None = None
+    ) -> None:
+        super().__init__()
+        self._again = frozenset(again)
+        self._names = {name for _, name in self._again}
+        self._dropped = frozenset((one.place, one.shape) for one in dropped)
+        self._made: dict[int, _Made] = {}
+        """By storage."""
+        self._recorder = recorder
+        self._pack: Callable[[Tensor], Any] = Tensor.detach if recorder is None else recorder.pack
+        self._unpack: Callable[[Any], Tensor] = _itself if recorder is None else recorder.unpack
+        self.hooks = saved_tensors_hooks(self._keep, compat.recognizable(self._given_back))
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        name = name_of(func)
+        if (
+            name in self._names
+            and isinstance(out, Tensor)
+            and (_places.key(frames.of_program()), name) in self._again
+        ):
+            self._note(func, (args, kwargs), out)
+        return out
+
+    def _note(self, func: Any, arguments: Any, out: Tensor) -> None:
+        key = compat.storage_key_or_none(out)
+        tensors = [leaf for leaf in compat.tree_leaves(arguments) if isinstance(leaf, Tensor)]
+        if key is None or key in [compat.storage_key_or_none(one) for one in tensors]:
+            return
+        storage = out.untyped_storage()
+
+        def freed(_: Any) -> None:
+            self._made.pop(key, None)
+
+        self._made[key] = _Made(
+            func,
+            self._quietly(lambda: compat.tree_map(_detached, arguments)),
+            out._version,
+            tuple(one._version for one in tensors),
+            weakref.ref(storage, freed),
+        )
+
+    def _keep(self, tensor: Tensor) -> Any:
+        if self._dropped and (_places.key(frames.of_program()), tuple(tensor.shape)) in self._dropped:
+            return _NothingKept()
+        return self._kept(tensor)
+
+    def _kept(self, tensor: Tensor) -> Any:
+        made = self._made.get(compat.storage_key_or_none(tensor) or 0)
+        if made is None or made.version != tensor._version:
+            return self._pack(tensor)
+        given = made.given
+        if tuple(one._version for one in given) != made.versions:
+            return self._pack(tensor)
+        sources = tuple(self._kept(one) for one in given)
+        bare = _Made(made.function, compat.tree_map(_hole, made.arguments), 0, made.versions, made.storage)
+        place = (tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset()))
+        return _Recipe(bare, sources, *place)
+
+    def _given_back(self, held: Any) -> Tensor:
+        if isinstance(held, _NothingKept):
+            raise RuntimeError("backward reads what was taken for unneeded")
+        if not isinstance(held, _Recipe):
+            return self._unpack(held)
+        made = held.made
+        sources = [self._given_back(one) for one in held.sources]
+        if tuple(one._version for one in sources) != made.versions:
+            raise RuntimeError("what it is to be computed from was overwritten")
+        following = iter(sources)
+        with torch.no_grad():
+            args, kwargs = compat.tree_map(
+                lambda leaf: next(following) if isinstance(leaf, _Hole) else leaf, made.arguments
+            )
+            result: Tensor = made.function(*args, **kwargs)
+            return result.as_strided(held.size, held.strides, held.offset)
+
+    def _quietly(self, make: Callable[[], Any]) -> Any:
+        if self._recorder is None:
+            return make()
+        quiet = self._recorder.hush(True)
+        try:
+            return make()
+        finally:
+            self._recorder.hush(quiet)
+
+
+class _Hole:
+    """Where a tensor goes."""
+
+
+def _hole(leaf: Any) -> Any:
+    return _Hole() if isinstance(leaf, Tensor) else leaf
+
+
+def _detached(leaf: Any) -> Any:
+    return leaf.detach() if isinstance(leaf, Tensor) else leaf
+
+
+def _itself(held: Any) -> Tensor:
+    tensor: Tensor = held
+    return tensor
+
+
+class NarrowMode(TorchFunctionMode):
+    """Gives some calls no wider floating-point numbers than their differentiable operand has.
+
+    Args:
+        sites: Which calls.
+    """
+
+    def __init__(self, sites: Iterable[Site]) -> None:
+        super().__init__()
+        self._sites = frozenset(sites)
+        self._names = {name for _, name in self._sites}
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = name_of(func)
+        if name in self._names and (_places.key(frames.of_program()), name) in self._sites:
+            tensors = [leaf for leaf in compat.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+            narrow = [one for one in tensors if one.requires_grad]
+            if narrow:
+                return self._narrowed(func, args, kwargs, narrow[0], single=len(tensors) == 1)
+        return func(*args, **kwargs)
+
+    @staticmethod
+    def _narrowed(
+        func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], operand: Tensor, *, single: bool
+    ) -> Any:
+        if single:  # a conversion, which is left out
+            return operand
+
+        def converted(leaf: Any) -> Any:
+            wide = isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.itemsize > operand.itemsize
+            return leaf.to(operand.dtype) if wide else leaf
+
+        args, kwargs = compat.tree_map(converted, (args, kwargs))
+        return func(*args, **kwargs)

@@ -1,0 +1,66 @@
+"""Keys and values that a model of Transformers caches for generating: a training step doesn't read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from .. import _places
+from .._facts import Change
+from .._trace import Storage, Trace
+from ._option import Option, died
+
+_FILE = "transformers/cache_utils.py"
+
+
+def caches(trace: Trace) -> Iterable[Option]:
+    """At most one change: not to cache."""
+    made = [storage for storage in trace.storages if storage.bytes and _cached(storage)]
+    if made:
+        change = Change(
+            sort="held",
+            title="keys and values are cached (use_cache), as for generating",
+            write="model(…, use_cache=False), or model.config.use_cache = False",
+            place=_places.place(made[0].stack),
+            modules=tuple(dict.fromkeys(one.module for one in made if one.module is not None)),
+            times=len(made),
+            predicted=0,
+        )
+        yield Option(
+            change,
+            tuple((one.number, one.born, died(one, trace), one.bytes) for one in made),
+            without_cache=True,
+        )
+
+
+def _cached(storage: Storage) -> bool:
+    spot = _places.innermost(storage.stack) if storage.kind == "activation" else None
+    return spot is not None and spot[0].co_filename.replace("\\", "/").endswith(_FILE)
+
+
+class NoCache:
+    """Sets ``config.use_cache`` of the models that run to False; give ``learned`` to a recorder."""
+
+    def __init__(self) -> None:
+        self._changed: list[Any] = []
+
+    def learned(self, root: torch.nn.Module, tree: int) -> None:
+        """A first module is about to run."""
+        for module in root.modules():
+            config: Any = getattr(module, "config", None)
+            if getattr(config, "use_cache", None) is True:
+                config.use_cache = False
+                self._changed.append(config)
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Set back at the end."""
+        try:
+            yield
+        finally:
+            for config in self._changed:
+                config.use_cache = True
+            self._changed.clear()

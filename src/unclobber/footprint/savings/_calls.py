@@ -1,0 +1,47 @@
+"""The calls of torch functions in the recorded forward, told by their places: another run has them, too."""
+
+from __future__ import annotations
+
+from .. import _places
+from .._trace import Operation, Trace
+
+Site = tuple[tuple[object, ...], str]
+"""A place in the source and the torch function that is called there."""
+Call = tuple[Site, int]
+"""A call of a site: the first one is 1."""
+
+
+class ForwardCalls:
+    """Which call made and which one last read each storage.
+
+    Args:
+        trace: The recording.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.operations: dict[int, list[Operation]] = {}
+        """By the number of the call, in ``Trace.functions``."""
+        for one in trace.operations:
+            if not one.backward and one.outer is not None:
+                self.operations.setdefault(one.outer, []).append(one)
+        self.maker: dict[int, Operation] = {}
+        self.reader: dict[int, Operation] = {}
+        """By storage, in forward."""
+        for one in trace.operations:
+            if not one.backward:
+                self.maker.update((number, one) for number in one.makes)
+                self.reader.update((number, one) for number in one.reads)
+        self._calls: dict[int, Call] = {}
+        counts: dict[Site, int] = {}
+        for number, inside in sorted(self.operations.items()):
+            if number < len(trace.functions):
+                site = (_places.key(inside[0].stack), trace.functions[number].name)
+                counts[site] = counts.get(site, 0) + 1
+                self._calls[number] = (site, counts[site])
+
+    def of(self, operation: Operation | None) -> Call | None:
+        """The call inside of which an operation ran."""
+        if operation is None or operation.outer is None:
+            return None
+        return self._calls.get(operation.outer)

@@ -1,0 +1,184 @@
+"""What is kept although it could be had again from something smaller, or from what is kept anyway.
+
+A mask that was turned into numbers, a tensor that was converted to a wider dtype, a copy beside what it was
+copied from: backward keeps the large one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .. import _places
+from .._facts import Change, Sort
+from .._timeline import LASTING, kept_spans
+from .._trace import FunctionCall, Operand, Operation, Storage, Trace
+from . import _edits
+from ._calls import ForwardCalls, Site
+from ._option import Option, Span
+from ._regions import POINTWISE, VIEWS, operands
+
+_COPIES = frozenset({"_to_copy", "clone"})
+_MOST = 5
+"""Calls from what is kept back to what it came from."""
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """Calls from a smaller tensor to a kept one."""
+
+    calls: tuple[int, ...]
+    """Numbers in ``Trace.functions``, the last one first."""
+    kept: Storage
+    base: Operand
+    result: Operand
+    spans: tuple[Span, ...]
+
+
+def copies(trace: Trace) -> Iterable[Option]:
+    """One change for each place that makes such tensors."""
+    search = _CopySearch(trace)
+    groups: dict[tuple[Site, ...], list[_Chain]] = {}
+    for number in search.candidates():
+        chain = search.chain(number)
+        if chain is not None:
+            sites = tuple(site for one in chain.calls if (site := search.site(one)) is not None)
+            if len(sites) == len(chain.calls):
+                groups.setdefault(sites, []).append(chain)
+    for sites, chains in groups.items():
+        first = chains[0]
+        sort, title, write = _words(first)
+        maker = search.calls.operations[first.calls[0]][-1]
+        converts = search.calls.operations[first.calls[-1]][-1]
+        plain = sort in ("mask", "twice") and len(first.calls) == 1
+        change = Change(
+            sort=sort,
+            title=title,
+            write=write,
+            place=_places.place(maker.stack),
+            modules=tuple(dict.fromkeys(c.kept.module for c in chains if c.kept.module is not None)),
+            times=len(chains),
+            predicted=0,
+            edits=_edits.of_conversion(converts.stack) if plain else (),
+        )
+        yield Option(change, tuple(span for chain in chains for span in chain.spans), again=sites)
+
+
+def _words(chain: _Chain) -> tuple[Sort, str, str]:
+    wide, narrow = chain.result.dtype.removeprefix("torch."), chain.base.dtype.removeprefix("torch.")
+    if narrow == "bool":
+        size = chain.kept.bytes // max(_elements(chain.result), 1)
+        return (
+            "mask",
+            f"a mask of bools is kept as {wide}, {size} bytes an element instead of one",
+            "x * mask with the mask of bools itself, scaled afterwards, or x.masked_fill(~mask, 0)",
+        )
+    if wide == narrow:
+        return (
+            "twice",
+            "a copy is kept beside what it was copied from",
+            "leave the copy out; where its layout is needed, checkpoint() what copies and reads it",
+        )
+    return (
+        "dtype",
+        f"kept as {wide}, though it was converted from {narrow}",
+        f"compute it in {narrow}, or checkpoint() what converts and reads it",
+    )
+
+
+def _elements(operand: Operand) -> int:
+    count = 1
+    for size in operand.shape:
+        count *= size
+    return count
+
+
+class _CopySearch:
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.calls = ForwardCalls(trace)
+        self._kept = kept_spans(trace)
+        self._written = {number for one in trace.operations for number in one.writes}
+
+    def site(self, number: int) -> Site | None:
+        call = self.calls.of(self.calls.operations[number][0])
+        return None if call is None else call[0]
+
+    def candidates(self) -> Iterable[int]:
+        """Kept activations that die with their last save."""
+        for number, spans in self._kept.items():
+            storage = self.trace.storages[number]
+            until = spans[-1][1]
+            if storage.kind == "activation" and storage.died is not None and storage.died <= until + 1:
+                yield number
+
+    def chain(self, number: int) -> _Chain | None:
+        """The way back to where the most is saved."""
+        best: _Chain | None = None
+        result = None
+        calls: list[int] = []
+        at = number
+        while len(calls) < _MOST:
+            step = self._step(at)
+            if step is None:
+                break
+            call, base, made = step
+            result = made if result is None else result
+            calls.append(call)
+            spans = self._spans(number, base.storage)
+            gain = sum(size * (until - since) for _, since, until, size in spans)
+            if gain > 0 and (best is None or gain > _gain(best)):
+                best = _Chain(tuple(calls), self.trace.storages[number], base, result, spans)
+            at = base.storage
+        return best
+
+    def _step(self, number: int) -> tuple[int, Operand, Operand] | None:
+        """The call that made a storage of one other tensor: as a copy, or of what needs no gradient."""
+        maker = self.calls.maker.get(number)
+        if maker is None or maker.outer is None or number in self._written or not maker.results:
+            return None
+        inside = self.calls.operations.get(maker.outer, [])
+        if maker.outer >= len(self.trace.functions) or not self._whole(
+            self.trace.functions[maker.outer], number
+        ):
+            return None
+        tensors = {
+            one.storage: one for op in inside for one in operands(op) if one.storage not in _made(inside)
+        }
+        result = maker.results[0]
+        copied = all(op.name in _COPIES or op.name in VIEWS for op in inside)
+        # An operation's result doesn't say yet that it needs a gradient; its operands do.
+        plain = not any(one.requires_grad for one in tensors.values())
+        told = plain and all(op.name in POINTWISE | VIEWS or op.name in _COPIES for op in inside)
+        if not (copied or told) or len(tensors) != 1:
+            return None
+        (base,) = tensors.values()
+        if base.storage in self._written or not result.whole:
+            return None
+        return maker.outer, base, result
+
+    def _whole(self, call: FunctionCall, number: int) -> bool:
+        return call.result == number
+
+    def _spans(self, number: int, base: int) -> tuple[Span, ...]:
+        """Without the kept one, but with what it comes from where that was gone."""
+        storage, source = self.trace.storages[number], self.trace.storages[base]
+        reader = self.calls.reader.get(number)
+        found: list[Span] = []
+        for since, until in self._kept[number]:
+            begin = max(since, reader.tick if reader is not None else since) + 1
+            if begin > until:
+                continue
+            found.append((number, begin, until, storage.bytes))
+            gone = source.died
+            if source.kind not in LASTING and gone is not None and gone < until:
+                found.append((base, max(gone + 1, begin), until, -source.bytes))
+        return tuple(found)
+
+
+def _gain(chain: _Chain) -> int:
+    return sum(size * (until - since) for _, since, until, size in chain.spans)
+
+
+def _made(inside: Iterable[Operation]) -> set[int]:
+    return {number for one in inside for number in one.makes}

@@ -1,0 +1,110 @@
+"""A change that could lower the peak, with what it takes to run it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .._facts import Change
+from .._inplace import highest
+from .._timeline import BytesOverTime
+from .._trace import Storage, Trace
+from ._calls import Call, Site
+from ._rows import Named
+
+if TYPE_CHECKING:
+    from ._formulas import Formula
+
+Span = tuple[int, int, int, int]
+"""Storage, first tick, last tick, bytes."""
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Saves that nothing is kept of: told by their place in the source and their shape."""
+
+    place: tuple[object, ...]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Release:
+    """A tensor that its name is to give up."""
+
+    made: Call
+    after: Call
+    """The last call that reads it."""
+    graph: bool
+    """Only its graph is given up: the value stays."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """A change with what it takes to run it."""
+
+    change: Change
+    spans: tuple[Span, ...]
+    """Bytes that would not be alive."""
+    formulas: tuple[Formula, ...] = ()
+    modules: tuple[Named, ...] = ()
+    rows: tuple[tuple[Named, ...], ...] = ()
+    """Modules that are computed again as one."""
+    in_place: tuple[tuple[object, ...], ...] = ()
+    again: tuple[Site, ...] = ()
+    """Calls whose results are not kept but computed again from what they were given."""
+    dropped: tuple[Dropped, ...] = ()
+    narrow: tuple[Site, ...] = ()
+    """Calls that are to get no wider floating-point numbers than their differentiable operand has."""
+    releases: tuple[Release, ...] = ()
+    without_cache: bool = False
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is something to try."""
+        edited = self.formulas or self.modules or self.rows or self.in_place
+        kept = self.again or self.dropped or self.narrow or self.releases
+        return bool(edited or kept or self.without_cache)
+
+    def excludes(self, other: Option) -> bool:
+        """Whether the two can't be had together: one module's checkpoint is inside of the other's."""
+        return any(
+            a[0] == b[0] and (a[1] == b[1] or a[1].startswith(f"{b[1]}.") or b[1].startswith(f"{a[1]}."))
+            for a in self._checkpointed
+            for b in other._checkpointed
+        )
+
+    @property
+    def _checkpointed(self) -> tuple[Named, ...]:
+        return (*self.modules, *(one for row in self.rows for one in row))
+
+
+def step_bytes(line: BytesOverTime) -> list[int]:
+    """Of the step alone, tick by tick."""
+    return [total - lasting for total, lasting in zip(line.totals, line.lasting, strict=True)]
+
+
+def fall(line: BytesOverTime, spans: Sequence[Span], totals: Sequence[int] | None = None) -> int:
+    """By how much the step's peak falls without these bytes.
+
+    Args:
+        line: Of the recording.
+        spans: What would not be alive.
+        totals: ``step_bytes`` of the line, where they are known already.
+    """
+    totals = step_bytes(line) if totals is None else totals
+    merged: list[tuple[int, int, int]] = []
+    last = -1
+    for storage, since, until, size in sorted(set(spans)):
+        # Two changes may do without the same memory: it is counted once.
+        if storage == last and since <= merged[-1][1] + 1 and size * merged[-1][2] > 0:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], until), size)
+        else:
+            merged.append((since, until, size))
+        last = storage
+    return max(totals) - highest(totals, line.first, merged, sign=-1)
+
+
+def died(storage: Storage, trace: Trace) -> int:
+    """The tick after which a storage was gone."""
+    return trace.tick if storage.died is None else storage.died

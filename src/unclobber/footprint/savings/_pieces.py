@@ -1,0 +1,162 @@
+"""Several modules that run one after the other, computed again in backward as one piece.
+
+Inside of a piece not even what goes from module to module is kept. All of it comes back at once when the
+backward of the piece begins, so where a long row is best cut is asked of the recorded timeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from .._modules import pattern
+from .._timeline import LASTING
+from .._trace import ModuleCall, Operation, Trace
+from ._rows import Named
+
+_MOST_CUTS = 12
+"""Places of a row at which a piece may begin or end."""
+_MOST_PIECES = 8
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Parts of one row of modules, each to be computed again as a whole."""
+
+    calls: tuple[tuple[ModuleCall, ...], ...]
+    """The modules of each piece, in the order in which they run."""
+    row: tuple[ModuleCall, ...]
+    """All modules of the row."""
+    parent: ModuleCall
+    """The module that holds them."""
+    even: int | None
+    """All but the last of how many pieces, as ``checkpoint_sequential`` cuts; None for a single one."""
+
+    @property
+    def modules(self) -> tuple[tuple[Named, ...], ...]:
+        return tuple(tuple((call.tree, call.path) for call in piece) for piece in self.calls)
+
+    @property
+    def whole(self) -> list[ModuleCall]:
+        """Each piece as if it were one module."""
+        return [_joined(piece) for piece in self.calls]
+
+    @property
+    def title(self) -> str:
+        first, last = self.calls[0][0].path, self.calls[0][-1].path
+        if self.even is None:
+            return f"{first} to {last} in one piece"
+        return f"{pattern(first)} in {self.even} pieces, all but the last"
+
+    @property
+    def write(self) -> str:
+        name = self.row[0].path.rpartition(".")[0] or "model"
+        if self.even is not None and self.sequential:
+            return (
+                f"torch.utils.checkpoint.checkpoint_sequential({name}, {self.even}, x, use_reentrant=False)"
+            )
+        if self.even is not None:
+            size = len(self.calls[0])
+            return (
+                f"checkpoint() around a loop over {size} modules of {name} at a time, but for the last ones"
+            )
+        numbers = [int(call.path.rpartition(".")[2]) for call in (self.calls[0][0], self.calls[0][-1])]
+        part = f"{name}[{numbers[0]}:{numbers[1] + 1}]"
+        if self.sequential:
+            return f"torch.utils.checkpoint.checkpoint({part}, x, use_reentrant=False)"
+        return f"checkpoint() around a loop over {part}"
+
+    @property
+    def sequential(self) -> bool:
+        return self.parent.kind == "Sequential"
+
+
+def _joined(piece: Sequence[ModuleCall]) -> ModuleCall:
+    first, last = piece[0], piece[-1]
+    return ModuleCall(
+        first.number, first.path, first.kind, first.tree, first.parent, first.begin, last.end, first.stack
+    )
+
+
+def pieces(trace: Trace) -> Iterator[Pieces]:
+    """Ways to cut the rows of modules: even ones, and single pieces from here to there."""
+    for parent, row in _rows(trace):
+        count = len(row)
+        for even in range(2, min(count // 2, _MOST_PIECES) + 1):
+            size = count // even
+            cut = [row[at : at + size] for at in range(0, size * (even - 1), size)]
+            yield Pieces(tuple(cut), row, parent, even)
+        cuts = sorted({round(at * count / _MOST_CUTS) for at in range(_MOST_CUTS + 1)})
+        for begin in cuts:
+            for end in cuts:
+                if end - begin > 1:
+                    yield Pieces((row[begin:end],), row, parent, None)
+
+
+def _rows(trace: Trace) -> Iterator[tuple[ModuleCall, tuple[ModuleCall, ...]]]:
+    """Three modules or more that are called one after the other, each on what the one before returned."""
+    times: dict[Named, int] = {}
+    children: dict[int, list[ModuleCall]] = {}
+    for call in trace.calls:
+        if call.again or call.end is None or call.begin < trace.start:
+            continue
+        times[call.tree, call.path] = times.get((call.tree, call.path), 0) + 1
+        if call.parent is not None:
+            children.setdefault(call.parent, []).append(call)
+    flow = _Handover(trace)
+    for calls in children.values():
+        for row in _runs(calls, flow, times):
+            holder = row[0].path.rpartition(".")[0]
+            above = trace.calls[row[0].parent] if row[0].parent is not None else row[0]
+            if holder and above.path != holder:
+                # A ModuleList has no call of its own; what loops over it has.
+                above = ModuleCall(-1, holder, "ModuleList", above.tree, above.parent, above.begin)
+            yield above, row
+
+
+def _runs(
+    calls: Sequence[ModuleCall], flow: _Handover, times: dict[Named, int]
+) -> Iterator[tuple[ModuleCall, ...]]:
+    run: list[ModuleCall] = []
+    for call in calls:
+        once = times[call.tree, call.path] == 1 and "*" in pattern(call.path)
+        if run and once and _of_one_row(run[-1], call) and flow.goes_on(run[-1], call):
+            run.append(call)
+            continue
+        if len(run) > 2:
+            yield tuple(run)
+        run = [call] if once else []
+    if len(run) > 2:
+        yield tuple(run)
+
+
+def _of_one_row(a: ModuleCall, b: ModuleCall) -> bool:
+    return pattern(a.path) == pattern(b.path) and a.path.rpartition(".")[0] == b.path.rpartition(".")[0]
+
+
+class _Handover:
+    """Which module reads what another one made."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._last_read: dict[int, int] = {}
+        for one in trace.operations:
+            if not one.backward:
+                self._last_read.update((number, one.tick) for number in one.reads)
+
+    def goes_on(self, before: ModuleCall, call: ModuleCall) -> bool:
+        """Whether a module runs right after another, on its result, which nobody else reads."""
+        if before.end != call.begin or call.end is None:
+            return False
+        first, second = self._inside(before), self._inside(call)
+        given = {number for one in first for number in (*one.makes, *one.writes)}
+        made = {number for one in second for number in one.makes}
+        read = {number for one in second for number in one.reads} - made
+        seen = {number for one in first for number in one.reads}
+        others = {n for n in read - given - seen if self._trace.storages[n].kind not in LASTING}
+        later = [number for number in given if self._last_read.get(number, 0) > call.end]
+        # What both of them read is given to both: a mask, the rotation of positions.
+        return bool(read & given) and not others and not [n for n in later if n not in seen]
+
+    def _inside(self, call: ModuleCall) -> list[Operation]:
+        return self._trace.operations[call.begin : call.end]

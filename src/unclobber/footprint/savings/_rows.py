@@ -1,0 +1,82 @@
+"""Run several modules as one, where the program calls them one after the other."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Named = tuple[int, str]
+"""Tree and path of a module."""
+
+
+class RowRunner:
+    """Runs the modules of one row when the first of them is called; the others give on what they get.
+
+    Args:
+        modules: Of the row, in order.
+        checkpoint: Called with a function and its arguments; backward computes that again.
+    """
+
+    def __init__(self, modules: Sequence[torch.nn.Module], checkpoint: Callable[..., Any]) -> None:
+        self._modules = tuple(modules)
+        self._checkpoint = checkpoint
+        self._inside = False
+        self._result: Any = None
+        self._forward = modules[0].forward
+        for module in modules:
+            run = (
+                self._first
+                if module is modules[0]
+                else functools.partial(self._later, module, module.forward)
+            )
+            module.forward = run
+
+    def _first(self, *args: Any, **kwargs: Any) -> Any:
+        if self._inside or not torch.is_grad_enabled() or not args:
+            return self._forward(*args, **kwargs)
+        self._result = self._checkpoint(self._all, *args, **kwargs)
+        return self._result
+
+    def _all(self, *args: Any, **kwargs: Any) -> Any:
+        """The whole row; in backward once more."""
+        with self._all_run():
+            result = self._forward(*args, **kwargs)
+            for module in self._modules[1:]:
+                result = module(_given_on(result), *args[1:], **kwargs)
+            return result
+
+    @contextlib.contextmanager
+    def _all_run(self) -> Iterator[None]:
+        self._inside, before = True, self._inside
+        try:
+            yield
+        finally:
+            self._inside = before
+
+    def _later(self, module: torch.nn.Module, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if self._inside or self._result is None:
+            return forward(*args, **kwargs)
+        result = self._result
+        if module is self._modules[-1]:
+            self._result = None
+        return result
+
+
+def _given_on(result: Any) -> Any:
+    """What the next module gets: a block may return a tuple whose first element it is."""
+    return result if isinstance(result, Tensor) else result[0]
+
+
+def rows_below(
+    root: torch.nn.Module, tree: int, wanted: Iterable[tuple[Named, ...]]
+) -> Iterator[list[torch.nn.Module]]:
+    """The modules of those rows that are below a module."""
+    known = dict(root.named_modules())
+    for row in wanted:
+        if all(one[0] == tree and one[1] in known for one in row):
+            yield [known[path] for _, path in row]

@@ -1,0 +1,55 @@
+"""What is saved for gradients that nobody asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .. import _places
+from .._facts import Change
+from .._timeline import end_of
+from .._trace import PackedSave, Trace
+from ._option import Dropped, Option
+
+
+def unneeded(trace: Trace) -> Iterable[Option]:
+    """One change for each line that keeps what this backward doesn't read."""
+    if not trace.backwards:
+        return
+    by_storage: dict[int, list[PackedSave]] = {}
+    for save in trace.saves:
+        # What another graph keeps is none of this backward's.
+        here = save.node is not None and save.tick > trace.start
+        if here and trace.storages[save.storage].kind == "activation":
+            by_storage.setdefault(save.storage, []).append(save)
+    read = {_told(save) for save in trace.saves if save.needed is not None}
+    groups: dict[tuple[object, ...], list[list[PackedSave]]] = {}
+    for saves in by_storage.values():
+        if all(save.needed is None for save in saves):
+            groups.setdefault(_places.key(saves[0].stack), []).append(saves)
+    for members in groups.values():
+        every = {_told(save) for saves in members for save in saves}
+        alone = not every & read
+        change = Change(
+            sort="unneeded",
+            title="kept for a gradient that nobody asked for",
+            write="compute it under torch.no_grad(), or detach() what comes in",
+            place=_places.place(members[0][0].stack),
+            modules=(),
+            times=len(members),
+            predicted=0,
+            why_untried=None if alone else "the same line keeps what is read, too",
+        )
+        spans = tuple(
+            (
+                saves[0].storage,
+                min(save.tick for save in saves) + 1,
+                max(end_of(save, trace) for save in saves),
+                trace.storages[saves[0].storage].bytes,
+            )
+            for saves in members
+        )
+        yield Option(change, spans, dropped=tuple(Dropped(*one) for one in every) if alone else ())
+
+
+def _told(save: PackedSave) -> tuple[tuple[object, ...], tuple[int, ...]]:
+    return _places.key(save.stack), save.shape

@@ -1,0 +1,69 @@
+"""Where numbers become wider than the parameters are, and all that follows is kept so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .. import _places
+from .._facts import Change
+from .._timeline import kept_spans
+from .._trace import Operand, Operation, Trace
+from ._calls import ForwardCalls, Site
+from ._option import Option, Span, died
+from ._regions import operands
+
+_WIDE = "torch.float64"
+_CONVERSIONS = frozenset({"to", "double", "type", "type_as"})
+
+
+def widened(trace: Trace) -> Iterable[Option]:
+    """One change for each place at which float64 begins; tried one by one, each with all that follows."""
+    calls = ForwardCalls(trace)
+    groups: dict[Site, list[tuple[Operation, Operand]]] = {}
+    for one in trace.operations:
+        if one.backward or one.tick <= trace.start or not one.results or one.outer is None:
+            continue
+        call, narrow = calls.of(one), _narrow(one)
+        if call is not None and narrow is not None and one.results[0].dtype == _WIDE:
+            groups.setdefault(call[0], []).append((one, narrow))
+    spans = tuple(_spans(trace)) if groups else ()
+    for site, members in groups.items():
+        first, operand = members[0]
+        dtype = operand.dtype.removeprefix("torch.")
+        instead = f"convert the float64 operand: .to(torch.{dtype})"
+        if site[1] in _CONVERSIONS:
+            instead = f"leave out .{site[1]}()"
+        change = Change(
+            sort="dtype",
+            title=f"{dtype} becomes float64 here, and what follows is kept as float64",
+            write=instead,
+            place=_places.place(first.stack),
+            modules=tuple(dict.fromkeys(one.module for one, _ in members if one.module is not None)),
+            times=len(members),
+            predicted=0,
+        )
+        yield Option(change, spans, narrow=(site,))
+
+
+def _narrow(operation: Operation) -> Operand | None:
+    """The narrower operand that needs a gradient, where the result is wider."""
+    tensors = operands(operation)
+    narrow = [one for one in tensors if one.requires_grad and one.dtype == "torch.float32"]
+    wide = [one for one in tensors if one.dtype == _WIDE and one.requires_grad]
+    return narrow[0] if narrow and not wide else None
+
+
+def _spans(trace: Trace) -> Iterable[Span]:
+    """Half of each activation of float64."""
+    wide = {
+        one.storage
+        for operation in trace.operations
+        if not operation.backward
+        for one in operation.results
+        if one.dtype == _WIDE
+    }
+    kept = kept_spans(trace)
+    for number in sorted(wide):
+        storage = trace.storages[number]
+        if storage.kind == "activation" and number in kept:
+            yield number, storage.born, died(storage, trace), storage.bytes // 2
