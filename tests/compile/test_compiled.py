@@ -11,6 +11,7 @@ from torch._dynamo.utils import counters
 
 import unclobber
 import warm
+from torch_features import needs
 from torch_words import quiet_script
 from unclobber.report import to_text
 from unclobber.source import sites
@@ -140,6 +141,7 @@ print(to_json_text(unclobber.audit(train)))
 """
 
 
+@needs("compiled writes counted")
 def test_a_kernel_that_writes_unseen(tmp_path):
     """Inductor's kernels write past every operation: refused as torch does, and no line is made up.
 
@@ -175,7 +177,10 @@ def test_a_refusal_inside_of_a_transform():
     assert not [fix for fix in finding.fixes if fix.title.endswith("guard()")]
 
 
-@pytest.mark.parametrize("transform", ["grad", "jacrev", "vmap", "jvp"])
+@pytest.mark.parametrize(
+    "transform",
+    ["grad", "jacrev", *(pytest.param(one, marks=needs("hooks under vmap")) for one in ("vmap", "jvp"))],
+)
 def test_the_notice_of_a_transform(transform):
     """What torch.func hides is told with the line where it first did; its numbers are torch's own."""
 

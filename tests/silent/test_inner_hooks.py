@@ -9,9 +9,11 @@ import weakref
 import pytest
 import torch
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
-from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+from torch.utils import checkpoint as checkpoints
+from torch.utils.checkpoint import checkpoint
 
 import unclobber
+from torch_features import needs
 
 RIGHT = torch.tensor([0.5, 1.0]).exp()
 
@@ -95,22 +97,24 @@ def test_guard_refuses_what_it_has_not_seen():
 
 def mm_is_saved(context, operation, *args, **kwargs):
     saved = operation is torch.ops.aten.mm.default
-    return CheckpointPolicy.MUST_SAVE if saved else CheckpointPolicy.PREFER_RECOMPUTE
+    policy = checkpoints.CheckpointPolicy
+    return policy.MUST_SAVE if saved else policy.PREFER_RECOMPUTE
 
 
-SELECTED = functools.partial(create_selective_checkpoint_contexts, mm_is_saved)
 RESPECTS = "respect_saved_tensors_hooks" in inspect.signature(checkpoint).parameters  # since 2.15
 
 
+@needs("selective checkpoint")
 @pytest.mark.parametrize("session", [unclobber.watch, unclobber.guard])
 @pytest.mark.parametrize("options", [{}, *([{"respect_saved_tensors_hooks": True}] if RESPECTS else [])])
 def test_a_selective_checkpoint_takes_our_hooks_for_nobodys(session, options):
     """It warns of the program's own hooks since 2.14, and can hand them what it saves."""
+    selected = functools.partial(checkpoints.create_selective_checkpoint_contexts, mm_is_saved)
 
     def gradients():
         x, w = (torch.linspace(0.1, 1, 9).view(3, 3).requires_grad_() for _ in range(2))
         y = checkpoint(
-            lambda x, w: (x @ w).sin().exp(), x, w, use_reentrant=False, context_fn=SELECTED, **options
+            lambda x, w: (x @ w).sin().exp(), x, w, use_reentrant=False, context_fn=selected, **options
         )
         y.sum().backward()
         return x.grad, w.grad
