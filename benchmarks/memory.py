@@ -77,7 +77,7 @@ def _row(name: str, change: dict) -> str:
     tried = change["tried"]
     cells = [
         name,
-        f"{change['title']} ({change['times']} calls)",
+        f"{change['title']} ({change['times']} call{'' if change['times'] == 1 else 's'})",
         _mib(change["predicted"]),
         _mib(_saved(tried)),
         f"{100 * _saved(tried) / tried['peak_before']:.0f} %",

@@ -114,6 +114,35 @@ def test_a_checkpoint(script):
     assert "x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)" in applied(path, way)
 
 
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("h * (torch.rand_like(h) < 0.8).float()", "h * (torch.rand_like(h) < 0.8)"),
+        ("h * keep.to(h.dtype)", "h * keep"),
+    ],
+)
+def test_a_mask_of_numbers(body, expected, script):
+    """The conversion goes: torch multiplies by bools as they are."""
+    path = script(f"        h = self.up(x).tanh()\n        keep = h > 0\n        gate = {body}")
+    (one,) = [change for change in changes(path) if change.sort == "mask"]
+    (way,) = one.edits
+    assert f"gate = {expected}\n" in applied(path, way)
+
+
+def test_a_row_of_modules(script):
+    """All of an ``nn.Sequential``, cut evenly."""
+    path = script(ONE)
+    text = (
+        path.read_text().replace("nn.ModuleList(Block()", "nn.Sequential(*(Block()").replace("(4))", "(4)))")
+    )
+    loop = "        for block in self.blocks:\n            x = block(x)\n        return x\n"
+    assert loop in text
+    path.write_text(text.replace(loop, "        return self.blocks(x)\n"))
+    ways = [way for change in changes(path) if "pieces" in change.title for way in change.edits]
+    call = "torch.utils.checkpoint.checkpoint_sequential(self.blocks, 4, x, use_reentrant=False)"
+    assert any(f"return {call}\n" in applied(path, way) for way in ways)
+
+
 def test_edits_may_not_overlap(tmp_path):
     """Two changes of one expression can't both be made."""
     path = tmp_path / "a.py"

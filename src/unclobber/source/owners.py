@@ -155,7 +155,7 @@ class _Settled(NamedTuple):
 
 
 _settled: list[_Settled] = []
-"""The last look at the oldest generation: it holds nearly all objects, so a look takes a tenth of a second."""
+"""The last look at the oldest generation: it holds nearly all objects, so a look takes about 0.1 s."""
 
 
 def _live_modules() -> dict[int, torch.nn.Module]:

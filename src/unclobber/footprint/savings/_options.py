@@ -48,7 +48,7 @@ def options(trace: Trace, report: MemoryReport) -> list[Option]:
         drop = option.change.predicted or fall(line, option.spans)
         if drop > _LEAST * step:
             told.append(replace(option, change=replace(option.change, predicted=drop)))
-    return sorted(told, key=lambda one: -one.change.predicted)
+    return sorted(told, key=lambda one: (-one.change.predicted, one.change.recomputed))
 
 
 # --- what is computed otherwise ----------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ...model.text import plural
 from .._modules import pattern
 from .._timeline import LASTING
 from .._trace import ModuleCall, Operation, Trace
@@ -56,10 +57,8 @@ class Pieces:
                 f"torch.utils.checkpoint.checkpoint_sequential({name}, {self.even}, x, use_reentrant=False)"
             )
         if self.even is not None:
-            size = len(self.calls[0])
-            return (
-                f"checkpoint() around a loop over {size} modules of {name} at a time, but for the last ones"
-            )
+            size = plural(len(self.calls[0]), "module")
+            return f"checkpoint() around a loop over {size} of {name} at a time, but for the last ones"
         numbers = [int(call.path.rpartition(".")[2]) for call in (self.calls[0][0], self.calls[0][-1])]
         part = f"{name}[{numbers[0]}:{numbers[1] + 1}]"
         if self.sequential:
@@ -82,7 +81,9 @@ def pieces(trace: Trace) -> Iterator[Pieces]:
     """Ways to cut the rows of modules: even ones, and single pieces from here to there."""
     for parent, row in _rows(trace):
         count = len(row)
-        for even in range(2, min(count // 2, _MOST_PIECES) + 1):
+        # A loop has a call to put a checkpoint around: pieces of one module are that change.
+        most = count if parent.kind == "Sequential" else count // 2
+        for even in range(2, min(most, _MOST_PIECES) + 1):
             size = count // even
             cut = [row[at : at + size] for at in range(0, size * (even - 1), size)]
             yield Pieces(tuple(cut), row, parent, even)

@@ -39,8 +39,10 @@ class RowRunner:
     def _first(self, *args: Any, **kwargs: Any) -> Any:
         if self._inside or not torch.is_grad_enabled() or not args:
             return self._forward(*args, **kwargs)
-        self._result = self._checkpoint(self._all, *args, **kwargs)
-        return self._result
+        result = self._checkpoint(self._all, *args, **kwargs)
+        if len(self._modules) > 1:
+            self._result = result
+        return result
 
     def _all(self, *args: Any, **kwargs: Any) -> Any:
         """The whole row; in backward once more."""
