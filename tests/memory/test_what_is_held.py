@@ -34,7 +34,7 @@ def test_a_list_keeps_values():
         x.exp().sum().backward()
 
     (one,) = changes(logs, "held")
-    assert one.title == "outputs (3 tensors) is held across backward, and nothing reads it"
+    assert one.title == "outputs (3 tensors) is held across backward, which does not read it"
     assert one.tried.proved
     assert one.tried.saved == one.predicted == 3 * 100 * WIDTH * 4
 
@@ -138,6 +138,19 @@ def copied(h):
     return (other.exp() * other.sin()).t() + h
 
 
+def computed_twice(h):
+    other = h + 1
+    return h * torch.sigmoid(other) + other.sigmoid().exp() * h
+
+
+def computed_of_another(h):
+    other = h + 1
+    first = torch.sigmoid(other)
+    with torch.no_grad():
+        other.mul_(2)
+    return h * first + torch.sigmoid(other)
+
+
 def converted(h):
     narrow = h.to(torch.bfloat16).tanh()
     return narrow.float().sin() + narrow
@@ -157,6 +170,8 @@ def doubled(h):
         (mask, "mask", "kept as float32, 4 bytes an element"),
         (scaled_mask, "mask", "kept as float32, 4 bytes an element"),
         (copied, "twice", "beside what it was copied from"),
+        (computed_twice, "twice", "sigmoid of the same tensors is computed a second time"),
+        (computed_of_another, None, ""),
         (converted, "dtype", "kept as float32, though it was converted from bfloat16"),
         (promoted, "dtype", "float32 becomes float64 here"),
         (doubled, "dtype", "float32 becomes float64 here"),

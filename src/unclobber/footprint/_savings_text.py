@@ -8,6 +8,9 @@ from ..model.text import listing, plural, size, times
 from ._facts import Change, CurvePoint, MemoryReport, Tried
 from ._words import short
 
+_ADVICE = ("held", "unneeded", "twice", "dtype")
+"""Sorts of changes whose ``write`` is a sentence, not code."""
+
 
 def savings(report: MemoryReport, width: int) -> str:
     """The changes, the most first, and the curve."""
@@ -33,7 +36,7 @@ def _change(number: int, change: Change, width: int, *, spelled: bool) -> list[s
     inside = f" in {listing(change.modules, limit=1)}" if change.modules else ""
     rows = _wrapped(f"{number}. {where}{change.title} ({times(change.times)}{inside})", width, hang=5)
     if not spelled:
-        rows += _wrapped(f"write {change.write}", width, left=5)
+        rows += _wrapped(change.write if change.sort in _ADVICE else f"write {change.write}", width, left=5)
     rows += _wrapped(outcome(change), width, left=5)
     return rows
 

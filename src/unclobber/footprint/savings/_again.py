@@ -38,6 +38,14 @@ class _Made:
         return [leaf for leaf in compat.tree_leaves(self.arguments) if isinstance(leaf, Tensor)]
 
 
+@dataclass
+class _Running:
+    """A call that runs, and how many of its results it has saved."""
+
+    told: Any
+    saves: int = 0
+
+
 class _NothingKept:
     """In the place of a saved tensor that nobody is to read."""
 
@@ -61,19 +69,29 @@ class KeepLess(TorchFunctionMode):
 
     Args:
         again: Calls whose results are computed again.
+        same: Calls whose results are kept once, where two of them had the same arguments.
         dropped: Saves that nothing is kept of.
         recorder: Goes on counting what is kept; None where nothing is recorded.
     """
 
     def __init__(
-        self, again: Iterable[Site], dropped: Iterable[Dropped], recorder: MemoryRecorder | None = None
+        self,
+        again: Iterable[Site],
+        same: Iterable[Site],
+        dropped: Iterable[Dropped],
+        recorder: MemoryRecorder | None = None,
     ) -> None:
         super().__init__()
-        self._again = frozenset(again)
-        self._names = {name for _, name in self._again}
+        self._again, self._same = frozenset(again), frozenset(same)
+        self._names = {name for _, name in self._again | self._same}
         self._dropped = frozenset((one.place, one.shape) for one in dropped)
         self._made: dict[int, _Made] = {}
         """By storage."""
+        self._arguments: dict[int, tuple[Any, weakref.ref[Any]]] = {}
+        """By the storage of a result that may be there twice: the call's function and arguments."""
+        self._running: _Running | None = None
+        self._first: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+        """By function, arguments and place in the result: what the hooks below returned for the first one."""
         self._recorder = recorder
         self._pack: Callable[[Tensor], Any] = Tensor.detach if recorder is None else recorder.pack
         self._unpack: Callable[[Any], Tensor] = _itself if recorder is None else recorder.unpack
@@ -87,14 +105,25 @@ class KeepLess(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        out = func(*args, **kwargs)
         name = name_of(func)
-        if (
-            name in self._names
-            and isinstance(out, Tensor)
-            and (_places.key(frames.of_program()), name) in self._again
-        ):
-            self._note(func, (args, kwargs), out)
+        if name not in self._names:
+            return func(*args, **kwargs)
+        site = (_places.key(frames.of_program()), name)
+        told = _told(name, (args, kwargs)) if site in self._same else None
+        self._running = None if told is None else _Running(told)
+        try:
+            out = func(*args, **kwargs)
+        finally:
+            self._running = None
+        if isinstance(out, Tensor):
+            if site in self._again:
+                self._note(func, (args, kwargs), out)
+            key = compat.storage_key_or_none(out)
+            if told is not None and key is not None:
+                self._arguments[key] = (
+                    told,
+                    weakref.ref(out.untyped_storage(), lambda _: self._arguments.pop(key, None)),
+                )
         return out
 
     def _note(self, func: Any, arguments: Any, out: Tensor) -> None:
@@ -121,7 +150,14 @@ class KeepLess(TorchFunctionMode):
         return self._kept(tensor)
 
     def _kept(self, tensor: Tensor) -> Any:
-        made = self._made.get(compat.storage_key_or_none(tensor) or 0)
+        key = compat.storage_key_or_none(tensor) or 0
+        if self._running is not None:
+            if not any(key == one[0] for one in self._running.told if isinstance(one, tuple)):
+                self._running.saves += 1
+                return self._kept_once(tensor, (self._running.told, self._running.saves))
+        elif key in self._arguments:
+            return self._kept_once(tensor, self._arguments[key][0])
+        made = self._made.get(key)
         if made is None or made.version != tensor._version:
             return self._pack(tensor)
         given = made.given
@@ -131,6 +167,14 @@ class KeepLess(TorchFunctionMode):
         bare = _Made(made.function, compat.tree_map(_hole, made.arguments), 0, made.versions, made.storage)
         place = (tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset()))
         return _Recipe(bare, sources, *place)
+
+    def _kept_once(self, tensor: Tensor, told: Any) -> Any:
+        """What is kept of the first result with these arguments, for the second one, too."""
+        place = (told, tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset(), tensor._version)
+        known = self._first.get(place)
+        if known is None:
+            known = self._first[place] = self._pack(tensor)
+        return known
 
     def _given_back(self, held: Any) -> Tensor:
         if isinstance(held, _NothingKept):
@@ -157,6 +201,23 @@ class KeepLess(TorchFunctionMode):
             return make()
         finally:
             self._recorder.hush(quiet)
+
+
+def _told(name: str, arguments: Any) -> tuple[Any, ...]:
+    """The same for two calls with the same arguments."""
+    return name, *(
+        (
+            compat.storage_key_or_none(leaf),
+            leaf.storage_offset(),
+            tuple(leaf.shape),
+            tuple(leaf.stride()),
+            leaf.dtype,
+            leaf._version,
+        )
+        if isinstance(leaf, Tensor)
+        else repr(leaf)
+        for leaf in compat.tree_leaves(arguments)
+    )
 
 
 class _Hole:

@@ -77,7 +77,10 @@ class Attempts:
         again = [site for option in options for site in option.again]
         dropped = [one for option in options for one in option.dropped]
         # Also where names give up their memory: without hooks torch saves some tensors as they are.
-        less = KeepLess(again, dropped, recording) if again or dropped or releases else None
+        same = [site for option in options for site in option.same]
+        less = None
+        if again or same or dropped or releases:
+            less = KeepLess(again, same, dropped, recording)
         if less is not None:
             modes.append(less)
         checkpointer = Checkpointer(

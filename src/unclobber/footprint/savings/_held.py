@@ -67,7 +67,7 @@ def _by_name(
         title = f"{variable}{several} keeps the graph that made it, which this backward doesn't free"
         write = f"keep x.detach() in {variable}, or a number (x.item())"
     else:
-        title = f"{variable}{several} is held across backward, and nothing reads it"
+        title = f"{variable}{several} is held across backward, which does not read it"
         write = _without(variable, several=len(holders) > 1 or "[" in holders[0].name)
     known = len(whole) == len(releases)
     change = Change(
@@ -87,7 +87,7 @@ def _without(variable: str, *, several: bool) -> str:
     if several:
         return f"keep numbers in {variable} (x.item(), x.mean().item()), or clear it before backward"
     if variable.isidentifier():
-        return f"del {variable} before backward, where it is last used"
+        return f"del {variable} before backward, unless it is read later"
     return f"take what is needed of {variable.partition('.')[0]}, and del it before backward"
 
 
@@ -99,9 +99,12 @@ def _release(trace: Trace, calls: ForwardCalls, number: int, graph: bool) -> Rel
 
 
 def _by_place(trace: Trace, storages: list[Storage], *, graph: bool) -> Option:
+    title = "held across backward, which does not read it"
+    if graph:
+        title = "a graph that is not freed holds it"
     change = Change(
         sort="held",
-        title="a graph that is not freed holds it" if graph else "held across backward, and nothing reads it",
+        title=title,
         write="keep loss.item() or x.detach() instead"
         if graph
         else "del the name before backward, where it is last used",

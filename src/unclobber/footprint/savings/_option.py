@@ -53,6 +53,8 @@ class Option:
     in_place: tuple[tuple[object, ...], ...] = ()
     again: tuple[Site, ...] = ()
     """Calls whose results are not kept but computed again from what they were given."""
+    same: tuple[Site, ...] = ()
+    """Calls of which two with the same arguments are kept as one."""
     dropped: tuple[Dropped, ...] = ()
     narrow: tuple[Site, ...] = ()
     """Calls that are to get no wider floating-point numbers than their differentiable operand has."""
@@ -63,7 +65,7 @@ class Option:
     def runs(self) -> bool:
         """Whether there is something to try."""
         edited = self.formulas or self.modules or self.rows or self.in_place
-        kept = self.again or self.dropped or self.narrow or self.releases
+        kept = self.again or self.same or self.dropped or self.narrow or self.releases
         return bool(edited or kept or self.without_cache)
 
     def excludes(self, other: Option) -> bool:

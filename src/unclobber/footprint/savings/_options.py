@@ -18,6 +18,7 @@ from ._formulas import Formula
 from ._held import held
 from ._option import Option, Span, died, fall, step_bytes
 from ._pieces import Pieces, pieces
+from ._twice import computed_twice
 from ._unneeded import unneeded
 from ._wide import widened
 
@@ -35,6 +36,7 @@ def options(trace: Trace, report: MemoryReport) -> list[Option]:
         *_of_formulas(trace, _formulas.formulas(trace)),
         *_of_masks(trace),
         *copies(trace),
+        *computed_twice(trace),
         *widened(trace),
         *_of_checkpoints(trace),
         *_of_pieces(trace, line),

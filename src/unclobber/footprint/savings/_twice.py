@@ -1,0 +1,72 @@
+"""What is computed twice of the same tensors, and kept twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ...torch_internals import compat
+from .. import _places
+from .._facts import Change
+from .._timeline import kept_spans
+from .._trace import Operand, Operation, Trace
+from ._calls import ForwardCalls, Site
+from ._option import Option, Span
+from ._regions import POINTWISE, PRODUCTS, REDUCTIONS
+
+_SURE = POINTWISE | REDUCTIONS | PRODUCTS | {"addmm", "convolution", "native_layer_norm"}
+"""Operations that give the same for the same tensors: nothing is drawn, nothing is counted."""
+
+
+def computed_twice(trace: Trace) -> Iterable[Option]:
+    """One change for each place that computes what another one, or itself, has computed already."""
+    calls = ForwardCalls(trace)
+    kept = kept_spans(trace)
+    written = {number for one in trace.operations for number in one.writes}
+    first: dict[Any, Operation] = {}
+    groups: dict[tuple[Site, Site], list[tuple[Operation, tuple[Span, ...]]]] = {}
+    for one in trace.operations:
+        if one.backward or one.tick <= trace.start or one.name not in _SURE or not one.makes:
+            continue
+        if written & {*one.reads, *one.makes}:
+            continue
+        known = first.setdefault(_told(one), one)
+        here, there = calls.of(one), calls.of(known)
+        if known is one or here is None or there is None:
+            continue
+        spans = tuple(_spans(trace, kept, one, known))
+        if spans:
+            groups.setdefault((here[0], there[0]), []).append((one, spans))
+    for (here_, there_), members in groups.items():
+        operation = members[0][0]
+        name = operation.name.strip("_")
+        change = Change(
+            sort="twice",
+            title=f"{name} of the same tensors is computed a second time, and kept twice",
+            write="compute it once, and use the result in both places",
+            place=_places.place(operation.stack),
+            modules=tuple(dict.fromkeys(one.module for one, _ in members if one.module is not None)),
+            times=len(members),
+            predicted=0,
+        )
+        yield Option(change, tuple(s for _, spans in members for s in spans), same=(here_, there_))
+
+
+def _told(operation: Operation) -> tuple[Any, ...]:
+    leaves = [
+        leaf.value if isinstance(leaf, Operand) else repr(leaf)
+        for leaf in compat.tree_leaves(operation.arguments)
+    ]
+    return operation.name, operation.overload, tuple(leaves)
+
+
+def _spans(
+    trace: Trace, kept: dict[int, list[tuple[int, int]]], operation: Operation, known: Operation
+) -> Iterable[Span]:
+    """The second one's, while the first one is kept."""
+    for number, other in zip(operation.makes, known.makes, strict=False):
+        storage = trace.storages[number]
+        for since, until in kept.get(number, ()):
+            for begin, end in kept.get(other, ()):
+                if storage.kind == "activation" and max(since, begin) < min(until, end):
+                    yield number, max(since, begin) + 1, min(until, end), storage.bytes
