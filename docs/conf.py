@@ -29,7 +29,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     # Their inventories would have to be fetched, and a build needs no network.
     ("py:.*", r"(torch|collections|typing|types|contextlib)\..*"),
-    ("py:class", r"unclobber\.(.*\.)?_.*"),  # the types of a report's parts for other programs
+    ("py:class", r"unclobber\.(.*\.)?(_.*|codes\.Code)"),  # the types of a report's parts for other programs
     ("py:.*", r"(Any|Callable|TracebackType|T)"),
 ]
 
