@@ -15,14 +15,14 @@ import click
 from ..model import CheckedSources, Finding, Report, Suppressed
 from ..model.text import plural
 from ..repair.edits import with_edits
-from ..report import FORMATS, options_for
 from ..settings import Baseline, ProjectSettings, Suppression, shown_path
 from ..settings.pyproject import settings_for
 from ._completion import a_file, one_of
-from ._errors import ReportError, UsageError
+from ._delivery import Delivery
+from ._errors import UsageError
 from ._options import reporting
-from ._output import OutputFile, usable, write_document, write_text
-from ._suppression import codes_of
+from ._output import OutputFile
+from ._suppression import codes_of, idle_entries
 from ._suppression import write_baseline as write_the_baseline
 from ._terminal import HELP
 
@@ -84,8 +84,8 @@ def command(
 
     High confidence: backward, or the line, fails if it runs with gradients on. Medium: it may.
     """
-    _checked_words(format_, confidence, paths)
-    file = None if output is None else OutputFile.at(output)
+    delivery = Delivery.of(format_, output, of_program=False)
+    _checked_words(confidence, paths)
     new_baseline = None if write_baseline is None else OutputFile.at(write_baseline, "--write-baseline")
     known = None if baseline is None else Baseline.read(baseline)
     chosen = codes_of(select, "--select"), codes_of(ignore, "--ignore")
@@ -106,13 +106,11 @@ def command(
         exit_code=int(bool(report.findings) and not exit_zero),
         outcome="suspected" if report.findings else "clean",
     )
-    _deliver(with_edits(report), format_, file)
+    delivery.deliver(with_edits(report))
     return report.exit_code
 
 
-def _checked_words(format_: str, confidence: str, paths: Sequence[str]) -> None:
-    if format_ not in FORMATS:
-        raise UsageError(f"there is no report format {format_!r}", f"The formats are {', '.join(FORMATS)}.")
+def _checked_words(confidence: str, paths: Sequence[str]) -> None:
     if confidence not in ("high", "medium"):
         raise UsageError(f"there is no confidence {confidence!r}", "It is high or medium.")
     if not paths:
@@ -193,8 +191,7 @@ def _judged(
         in_baseline, told = told, []
     elif known is not None:
         told, in_baseline, idle = known.split(told)
-        if idle:
-            notices.append(f"{plural(idle, 'entry', 'entries')} of the baseline met no finding")
+        notices += idle_entries(idle)
     else:
         in_baseline = []
     suppressed += [Suppressed(finding, "baseline") for finding in in_baseline]
@@ -208,22 +205,3 @@ def _path(finding: Finding) -> str:
 
 def _settings(folder: str, chosen: tuple[tuple[str, ...], tuple[str, ...]]) -> ProjectSettings:
     return settings_for(folder).under(select=chosen[0], ignore=chosen[1])
-
-
-# --- telling -----------------------------------------------------------------------------------------
-def _deliver(report: Report, format_: str, file: OutputFile | None) -> None:
-    render = FORMATS[format_]
-    try:
-        if file is not None:
-            file.write(_ended(render(report, options_for(None))))
-        elif (stream := usable(sys.stdout, sys.__stdout__)) is not None:
-            text = _ended(render(report, options_for(stream)))
-            (write_text if format_ == "text" else write_document)(stream, text)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise ReportError(f"the report could not be written: {error}") from error
-
-
-def _ended(text: str) -> str:
-    return text if text.endswith("\n") or not text else f"{text}\n"
