@@ -85,8 +85,8 @@ class Raising:
 
 RESTORED = [
     "guard: 3 overwritten values restored for backward (1 place), 8 bytes kept at peak",
-    f"  gates.py:{line_of('# the write')} overwrites `self.drop(self.inner(x)).sigmoid()` (32 bytes), saved in "
-    f"gates.py:{line_of(')).sigmoid()')}: restored 3 times",
+    f"  gates.py:{line_of('# the write')} overwrites `self.drop(self.inner(x)).sigmoid()` (32 bytes), "
+    f"saved in gates.py:{line_of(')).sigmoid()')}: restored 3 times",
 ]
 """What is said of three guarded steps of :class:`Overwriting`."""
 

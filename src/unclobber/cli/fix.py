@@ -12,6 +12,7 @@ import click
 
 from ..model import UnclobberError
 from ..report import options_for
+from . import _unrun
 from ._completion import a_file
 from ._errors import UsageError
 from ._output import write_document
@@ -26,12 +27,13 @@ if TYPE_CHECKING:
     from ..repair.rounds import Rounds
 
 
+_NAME = "Name a script: `unclobber fix train.py`; see `unclobber fix --help`."
 IN_PLACE = "the script's folder is too large to be copied, so its runs wrote in the folder itself"
 
 
 class _FixCommand(click.Command):
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return ["[OPTIONS]", "SCRIPT.py", "[--]", "[ARGS]..."]
+        return ["[OPTIONS]", "SCRIPT.py", "[--]", "[ARGS]... | --no-run PATH..."]
 
 
 @click.command(
@@ -54,6 +56,12 @@ class _FixCommand(click.Command):
     folder (of up to 256 MiB; in a larger one it runs where it is, which is said). Files elsewhere that it
     writes are written each time. Generators are seeded before it starts.
     """,
+)
+@click.option(
+    "--no-run",
+    "unrun",
+    is_flag=True,
+    help="Run nothing: candidates for what `unclobber check` finds in PATH, none of them proved.",
 )
 @click.option("--write", is_flag=True, help="Write the best proved fix to the files.")
 @click.option("--check", is_flag=True, help="Only say whether there is a proved fix: exit 1 if so.")
@@ -79,6 +87,7 @@ class _FixCommand(click.Command):
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, shell_complete=a_file)
 def command(
     *,
+    unrun: bool,
     write: bool,
     check: bool,
     everything: bool,
@@ -90,11 +99,18 @@ def command(
 ) -> int:
     """Find an edit of a script that keeps what it computes, and prove it.
 
-    Everything after the script's name goes to the script.
+    Everything after the script's name goes to the script. With --no-run files and folders are read, not run.
     """
-    script, arguments = _script(words)
     if format_ not in ("text", "json"):
         raise UsageError(f"fix has no report format {format_!r}", "The formats are text, json.")
+    if unrun:
+        if write or check:
+            raise UsageError("--no-run proves nothing, and --write and --check are for proved fixes", _NAME)
+        if not words:
+            raise UsageError("nothing to look at", "Name files and folders: `unclobber fix --no-run src`.")
+        _require_libcst()
+        return _unrun.show(words, only_diff=only_diff, format_=format_, print_diff=_print_diff)
+    script, arguments = _script(words)
     if write and check:
         raise UsageError("--write and --check exclude each other", "Use one of them.")
     _require_libcst()
@@ -147,12 +163,13 @@ def command(
 
 def _script(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     if not words:
-        raise UsageError(
-            "nothing to fix", "Name a script: `unclobber fix train.py`; see `unclobber fix --help`."
-        )
+        raise UsageError("nothing to fix", _NAME)
     script, *arguments = words
     if arguments and arguments[0] == "--":
         del arguments[0]
+    if os.path.isdir(script):
+        shown = f"`unclobber fix --no-run {script}` shows candidates for what `unclobber check` finds there."
+        raise UsageError(f"{script} is a folder, which can't be run", shown)
     if not os.path.isfile(script):
         raise UsageError(
             f"there is no script {script}",

@@ -31,18 +31,22 @@ LONGEST = 60_000
 _LONGEST_COMMAND = 60
 
 
-def with_candidates(report: Report, script: str | None = None) -> Report:
+def with_candidates(
+    report: Report, script: str | None = None, *, most: int | None = None, seconds: float | None = None
+) -> Report:
     """A report whose findings carry candidates, as far as they can be had in time. Never raises.
 
     Args:
-        report: Of a run that has ended.
+        report: Of a run that has ended, or of sources.
         script: Absolute path of the script that ``report.command`` ran; None for a module.
+        most: Findings that are looked at; ``MOST`` if not given.
+        seconds: After so long no further finding is looked at; ``SECONDS`` if not given.
     """
-    until = time.monotonic() + SECONDS
+    until = time.monotonic() + (SECONDS if seconds is None else seconds)
     command = None if script is None else _command(report.command)
     findings = list(report.findings)
     unknown: Fix | bool = False
-    for at, finding in enumerate(findings[:MOST]):
+    for at, finding in enumerate(findings[: MOST if most is None else most]):
         if finding.repaired or (at and time.monotonic() > until):
             continue
         found = asked(lambda finding=finding: _candidate(finding, script), unknown)  # type: ignore[misc]
@@ -171,6 +175,32 @@ def _carrying(finding: Finding, candidate: Fix) -> Finding:
     else:
         return _with(finding, candidate)
     return replace(finding, fixes=tuple(fixes))
+
+
+def together(report: Report) -> str:
+    """The candidates of all findings as one diff; of two that change the same line the first.
+
+    Args:
+        report: With candidates.
+    """
+    texts: dict[str, dict[str, str]] = {}
+    taken: dict[str, list[Edit]] = {}
+    for finding in report.findings:
+        edits = next((fix.edits for fix in finding.fixes if fix.edits), ())
+        if not any(_meet(edit, other) for edit in edits for other in taken.get(edit.path, ())):
+            for edit in edits:
+                taken.setdefault(edit.path, []).append(edit)
+    for path, edits in taken.items():
+        root = root_of(path)
+        lines = (Project(root).text(path) or "").split("\n")
+        for edit in sorted(edits, key=lambda one: -one.line):
+            lines[edit.line - 1 : edit.end_line] = edit.new.split("\n")
+        texts.setdefault(root, {})[path] = "\n".join(lines)
+    return "".join(unified(Project(root), texts[root]) for root in sorted(texts))
+
+
+def _meet(one: Edit, other: Edit) -> bool:
+    return one.line <= other.end_line and other.line <= one.end_line
 
 
 def _with(finding: Finding, fix: Fix) -> Finding:
