@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..model import Edit
 from ..model.text import listing, size
 from .candidates import edits_of
 from .outcome import Repair
@@ -39,8 +40,13 @@ def places(repair: Repair, project: Project) -> str:
     edits = edits_of(project, repair.texts)
     if len({edit.path for edit in edits}) != 1:
         return ""
-    lines = [str(line) for line in dict.fromkeys(edit.line for edit in edits)]
+    lines = [str(line) for line in dict.fromkeys(_line(edit) for edit in edits)]
     return f"in line{'s' if len(lines) > 1 else ''} {listing(lines)}"
+
+
+def _line(edit: Edit) -> int:
+    """The first line that is changed; of lines that are put in, the one before which they stand."""
+    return edit.end_line + 1 if edit.new.startswith(f"{edit.old}\n") else edit.line
 
 
 def difference(other: Repair, best: Repair) -> str:
