@@ -190,10 +190,10 @@ def together(report: Report) -> str:
         if not any(_meet(edit, other) for edit in edits for other in taken.get(edit.path, ())):
             for edit in edits:
                 taken.setdefault(edit.path, []).append(edit)
-    for path, edits in taken.items():
+    for path, changes in taken.items():
         root = root_of(path)
         lines = (Project(root).text(path) or "").split("\n")
-        for edit in sorted(edits, key=lambda one: -one.line):
+        for edit in sorted(changes, key=lambda one: -one.line):
             lines[edit.line - 1 : edit.end_line] = edit.new.split("\n")
         texts.setdefault(root, {})[path] = "\n".join(lines)
     return "".join(unified(Project(root), texts[root]) for root in sorted(texts))
