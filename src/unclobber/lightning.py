@@ -47,6 +47,9 @@ class UnclobberCallback(WatchesTraining, *(package.Callback for package in _LIGH
         mode: ``"watch"``, ``"guard"``, or ``"strict"``, which is ``watch(strict=True)``. None: as the
             settings of the project say that begins the training, else ``"watch"``.
         fingerprint: As for ``watch()``.
+
+    Raises:
+        UnclobberError: There is no such mode.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> UnclobberCallback:
@@ -82,6 +85,9 @@ class MemoryCallback(ReportsMemory, *(package.Callback for package in _LIGHTNING
 
     Args:
         step: Which one, from 1. The second has the optimizer's state among what lives anyway.
+
+    Raises:
+        UnclobberError: ``step`` is below 1.
     """
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, *args: Any, **kwargs: Any) -> None:

@@ -41,6 +41,9 @@ class UnclobberCallback(WatchesTraining, TrainerCallback):
         mode: ``"watch"``, ``"guard"``, or ``"strict"``, which is ``watch(strict=True)``. None: as the
             settings of the project say that begins the training, else ``"watch"``.
         fingerprint: As for ``watch()``.
+
+    Raises:
+        UnclobberError: There is no such mode.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> UnclobberCallback:
@@ -61,6 +64,9 @@ class MemoryCallback(ReportsMemory, TrainerCallback):
 
     Args:
         step: Which one, from 1. The second has the optimizer's state among what lives anyway.
+
+    Raises:
+        UnclobberError: ``step`` is below 1.
     """
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from textwrap import dedent
 
@@ -158,6 +162,42 @@ def test_medium_is_a_warning(folder, capsys):
     assert out.startswith("warning[UC101] saved-overwritten: backward may fail here if this runs with")
 
 
+def test_a_bar_on_a_terminal(folder):
+    """Where it takes long the terminal shows how far it has come, and is clean again at the end."""
+    pytest.importorskip("pty")
+    folder(**{f"m{number}": RIGHT for number in range(9)})
+    code = (
+        "import sys; from unclobber.cli import main, _looking; _looking._SHOWN_AFTER = 0.0; "
+        "sys.exit(main(['check', '.']))"
+    )
+    reader, terminal = os.openpty()
+    with ThreadPoolExecutor(1) as pool, open(reader, "rb", buffering=0) as stream:
+        shown = pool.submit(everything_from, stream)
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            stdout=subprocess.PIPE,
+            stderr=terminal,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "80"},
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        os.close(terminal)
+        text = shown.result(10)
+    assert re.search(r"checking .*[0-9]/9", text)
+    assert text.rstrip().endswith("\x1b[2K")  # the line is erased
+    assert done.stdout.startswith("no findings in 9 files")
+
+
+def everything_from(terminal):
+    """What is written to a terminal until nobody has it open."""
+    parts = []
+    with contextlib.suppress(OSError):  # Linux says so at the end
+        while part := terminal.read(4096):
+            parts.append(part)
+    return b"".join(parts).decode()
+
+
 def test_what_is_no_python(folder, capsys):
     """It is said, and the other files are looked at."""
     folder(train=WRONG, old="print 'x'  # torch\n")
@@ -172,6 +212,41 @@ def test_what_is_no_python(folder, capsys):
 def test_wrong_use(folder, words, capsys):
     folder(train=RIGHT)
     assert main(["check", *words]) == 2
+    assert capsys.readouterr().err.startswith("unclobber: ")
+
+
+def test_fix_shows_the_edits(folder, capsys):
+    """Of what is found in a folder, as candidates and as one diff; nothing is run, proved or written."""
+    here = folder(a__model=WRONG + "raise SystemExit('it was run')\n", b=WRONG + WRONG)
+    assert main(["fix", "--no-run", "a", "b.py"]) == 1
+    out = capsys.readouterr().out
+    assert out.count("a candidate, which was not run") == 3
+    assert out.endswith("not proved: nothing was run; `unclobber fix SCRIPT.py` proves what a run comes to\n")
+    assert main(["fix", "--no-run", "--diff", "a", "b.py"]) == 1
+    diff = capsys.readouterr().out
+    assert diff in out
+    subprocess.run(["patch", "-p0", "-s"], input=diff, text=True, cwd=here, check=True, timeout=30)
+    assert main(["check", "."]) == 0
+    capsys.readouterr()
+    assert main(["fix", "--no-run", "."]) == 0
+    assert capsys.readouterr().out.startswith("no findings in 2 files")
+
+
+def test_fix_tells_the_candidates_as_json(folder, capsys):
+    folder(train=WRONG)
+    assert main(["fix", "--no-run", "--format", "json", "train.py"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert "+y = y + 1" in document["fix"]["diff"]
+    assert {fix["verified"] for fix in document["findings"][0]["fixes"]} == {False}
+
+
+@pytest.mark.parametrize(
+    "words", [["--no-run", "--write", "."], ["--no-run"], ["."], ["--no-run", "nowhere"]]
+)
+def test_fix_of_a_folder(folder, words, capsys):
+    """What is not run can't be proved or written, and a folder can't be run."""
+    folder(train=WRONG)
+    assert main(["fix", *words]) == 2
     assert capsys.readouterr().err.startswith("unclobber: ")
 
 

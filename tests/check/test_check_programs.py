@@ -167,6 +167,10 @@ class Scale(torch.autograd.Function):
     ("return x * 2", "return grad * 2", []),
     ("x.mul_(2)\n        return x", "return grad * 2", [("UC103", "high", "x.mul_(2)")]),
     ("ctx.mark_dirty(x)\n        x.mul_(2)\n        return x", "return grad * 2", []),
+    ("ctx.mark_dirty(x)\n        return x.mul_(2).add_(1)", "return grad * 2", []),
+    ("ctx.mark_dirty(x)\n        y = x.mul_(2)\n        return y, 1", "return grad * 2", []),
+    ("ctx.mark_dirty(x)\n        y = x.mul_(2).exp()\n        return y", "return grad", [
+        ("UC103", "high", "return y")]),
     ("ctx.mark_dirty(x)\n        x.mul_(2)\n        return x + 1", "return grad", [
         ("UC103", "high", "x.mul_(2)")]),
     ("ctx.save_for_backward(x)\n        return x.exp()",

@@ -8,7 +8,7 @@ import sys
 import weakref
 
 import pytest
-from gates import SOURCE, line_of
+from gates import RESTORED, SOURCE, line_of, said_at_end
 from weights import same_weights
 
 import unclobber
@@ -58,10 +58,11 @@ def test_the_story(mode, lightning, Callback):  # noqa: N803
     assert write.optimizer is None
 
 
-def test_guard(lightning, Callback):  # noqa: N803
-    """The program trains to the weights of its twin that is written right."""
+def test_guard(lightning, Callback, capsys):  # noqa: N803
+    """The program trains to the weights of its right twin, and what guard did is said at the end."""
     callback = Callback("guard")
     guarded = lightning.train(lightning.Overwrites, callback)
+    assert said_at_end(capsys.readouterr().err) == RESTORED
     assert {finding.code for finding in callback.findings} == {"UC101"}
     assert callback.peak_bytes > 0
     assert same_weights(guarded, lightning.train(lightning.Copies))

@@ -6,7 +6,7 @@ import gc
 import weakref
 
 import pytest
-from gates import SOURCE, line_of
+from gates import RESTORED, SOURCE, line_of, said_at_end
 from weights import same_weights
 
 import unclobber
@@ -60,10 +60,11 @@ def test_the_story(mode, transformers, Callback, train):  # noqa: N803
     assert (write.site.path, write.site.line) == (str(SOURCE), line_of("# the write"))
 
 
-def test_guard(transformers, Callback, train):  # noqa: N803
-    """The program trains to the weights of its twin that is written right."""
+def test_guard(transformers, Callback, train, capsys):  # noqa: N803
+    """The program trains to the weights of its right twin, and what guard did is said at the end."""
     callback = Callback("guard")
     guarded = train(transformers.Overwrites, callback)
+    assert said_at_end(capsys.readouterr().err) == RESTORED
     assert {finding.code for finding in callback.findings} == {"UC101"}
     assert callback.peak_bytes > 0
     assert same_weights(guarded, train(transformers.Copies))

@@ -23,10 +23,18 @@ class Delivery:
     format: str
     render: Callable[[Report, RenderOptions], str]
     file: OutputFile | None
+    of_program: bool = True
+    """Whether a program runs, which writes to the standard streams, too: its story is text beside what that
+    says, on stderr. Else all goes to stdout."""
 
     @classmethod
-    def of(cls, format_: str, output: str | None) -> Delivery:
+    def of(cls, format_: str, output: str | None, *, of_program: bool = True) -> Delivery:
         """Check the format and the place before anything runs.
+
+        Args:
+            format_: One of the formats.
+            output: The file that the report is to go to.
+            of_program: Whether a program is about to run.
 
         Raises:
             UsageError: The format isn't there, or the file can't be written.
@@ -35,14 +43,14 @@ class Delivery:
             raise UsageError(
                 f"there is no report format {format_!r}", f"The formats are {', '.join(FORMATS)}."
             )
-        return cls(format_, FORMATS[format_], None if output is None else OutputFile.at(output))
+        return cls(format_, FORMATS[format_], None if output is None else OutputFile.at(output), of_program)
 
     @property
     def on_stderr(self) -> bool:
         """Whether the stories are text beside the program's own messages."""
-        return self.format == "text" and self.file is None
+        return self.of_program and self.format == "text" and self.file is None
 
-    def deliver(self, report: Report, *, guarded: bool, fallback_code: int) -> None:
+    def deliver(self, report: Report, *, guarded: bool = False, fallback_code: int = 0) -> None:
         """Write the report.
 
         Args:
@@ -61,6 +69,10 @@ class Delivery:
             elif self.on_stderr:
                 if (stream := usable(sys.stderr, sys.__stderr__)) is not None:
                     write_text(stream, self._text(report, guarded, stream))
+            elif not self.of_program:
+                if (stream := usable(sys.stdout, sys.__stdout__)) is not None:
+                    write = write_text if self.format == "text" else write_document
+                    write(stream, self._rendered(report, stream))
             elif (stream := usable(sys.__stdout__, sys.stdout)) is not None:
                 self._hint(stream)
                 write_document(stream, self._rendered(report, stream))
@@ -69,7 +81,7 @@ class Delivery:
         except OSError as error:
             raise ReportError(
                 f"the report could not be written: {error}",
-                "The program itself has run to its end.",
+                "The program itself has run to its end." if self.of_program else "",
                 exit_code=fallback_code,
             ) from error
 
@@ -92,7 +104,7 @@ class Delivery:
 
     def _rendered(self, report: Report, stream: TextIO | None) -> str:
         text = rendered(self.render, report, options_for(stream))
-        return text if text.endswith("\n") else f"{text}\n"
+        return text if text.endswith("\n") or not text else f"{text}\n"
 
 
 def _is_empty(stream: TextIO) -> bool:

@@ -102,9 +102,8 @@ class RunSuppression(NamedTuple):
         if not (ending.failed or ending.refused):
             notices += unused(files, (*report.findings, *(one.finding for one in report.suppressed)))
             baseline = self._known()
-            if self.written is None and baseline is not None and (idle := baseline.split(in_baseline)[2]):
-                entries = f"{idle} {'entry' if idle == 1 else 'entries'} of the baseline"
-                notices.append(f"{entries} met no finding in this run")
+            if self.written is None and baseline is not None:
+                notices += idle_entries(baseline.split(in_baseline)[2], " in this run")
         if self.written is not None:
             write_baseline(in_baseline, OutputFile(self.written), exit_code=ending.exit_code)
             notices.append(f"{plural(len(in_baseline), 'finding')} written to {shown_path(self.written)}")
@@ -115,6 +114,11 @@ class RunSuppression(NamedTuple):
 
     def _known(self) -> Baseline | None:
         return None if self.baseline is None else Baseline.read(self.baseline)
+
+
+def idle_entries(number: int, where: str = "") -> list[str]:
+    """What is said of entries of a baseline that met nothing; nothing where there are none."""
+    return [f"{plural(number, 'entry', 'entries')} of the baseline met no finding{where}"] if number else []
 
 
 def write_baseline(findings: Sequence[Finding], file: OutputFile, *, exit_code: int = 0) -> None:

@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import click
 
-from ..model import CheckedSources, Finding, Report, Suppressed
-from ..model.text import plural
 from ..repair.edits import with_edits
-from ..report import FORMATS, options_for
-from ..settings import Baseline, ProjectSettings, Suppression, shown_path
-from ..settings.pyproject import settings_for
+from ..settings import Baseline
 from ._completion import a_file, one_of
-from ._errors import ReportError, UsageError
+from ._delivery import Delivery
+from ._errors import UsageError
+from ._looking import looked_at
 from ._options import reporting
-from ._output import OutputFile, usable, write_document, write_text
+from ._output import OutputFile
 from ._suppression import codes_of
-from ._suppression import write_baseline as write_the_baseline
 from ._terminal import HELP
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..static import CheckedFile
-
-_SHOWN_AFTER = 1.0
-"""Seconds after which a bar shows how far it has come."""
-_MOST_PROBLEMS = 5
 
 
 @click.command(
@@ -84,146 +67,27 @@ def command(
 
     High confidence: backward, or the line, fails if it runs with gradients on. Medium: it may.
     """
-    _checked_words(format_, confidence, paths)
-    file = None if output is None else OutputFile.at(output)
+    delivery = Delivery.of(format_, output, of_program=False)
+    _checked_words(confidence, paths)
     new_baseline = None if write_baseline is None else OutputFile.at(write_baseline, "--write-baseline")
     known = None if baseline is None else Baseline.read(baseline)
     chosen = codes_of(select, "--select"), codes_of(ignore, "--ignore")
-    from ..static import python_files
-
-    try:
-        files = python_files(paths)
-    except FileNotFoundError as error:
-        raise UsageError(f"{error.filename}: no such file or directory", "Name files and folders.") from None
-    found = _look(files, everything, jobs)
-    findings = [f for one in found for f in one.findings if confidence == "medium" or f.confidence == "high"]
-    report = _judged(findings, chosen, known, new_baseline)
-    report = replace(
-        report,
-        command=("check", *paths),
-        checked=CheckedSources(len(found), sum(one.lines for one in found)),
-        notices=(*report.notices, *_problems(found)),
-        exit_code=int(bool(report.findings) and not exit_zero),
-        outcome="suspected" if report.findings else "clean",
+    report = looked_at(
+        paths,
+        everything=everything,
+        only_high=confidence == "high",
+        jobs=jobs,
+        chosen=chosen,
+        known=known,
+        written=new_baseline,
     )
-    _deliver(with_edits(report), format_, file)
+    report = replace(report, exit_code=int(bool(report.findings) and not exit_zero))
+    delivery.deliver(with_edits(report))
     return report.exit_code
 
 
-def _checked_words(format_: str, confidence: str, paths: Sequence[str]) -> None:
-    if format_ not in FORMATS:
-        raise UsageError(f"there is no report format {format_!r}", f"The formats are {', '.join(FORMATS)}.")
+def _checked_words(confidence: str, paths: Sequence[str]) -> None:
     if confidence not in ("high", "medium"):
         raise UsageError(f"there is no confidence {confidence!r}", "It is high or medium.")
     if not paths:
         raise UsageError("nothing to look at", "Name files and folders: `unclobber check src`.")
-
-
-# --- looking -----------------------------------------------------------------------------------------
-def _look(files: Sequence[str], everything: bool, jobs: int) -> list[CheckedFile]:
-    from ..static import check_files
-
-    with _bar(len(files)) as done:
-        return check_files(files, everything=everything, jobs=jobs, done=done)
-
-
-@contextmanager
-def _bar(total: int) -> Iterator[Callable[[CheckedFile], None]]:
-    """Gives what to tell of each file: on a terminal a bar, once it has taken a second."""
-    begun = time.monotonic()
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("checking"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("files"),
-        TimeRemainingColumn(),
-    )
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task("", total=total)
-
-    def done(_: CheckedFile) -> None:
-        if not bar.live.is_started and time.monotonic() - begun > _SHOWN_AFTER:
-            bar.start()
-        bar.advance(task)
-
-    try:
-        yield done
-    finally:
-        bar.stop()
-
-
-def _problems(found: Sequence[CheckedFile]) -> list[str]:
-    wrong = [one for one in found if one.problem]
-    said = [f"{shown_path(one.path)} {one.problem}" for one in wrong[:_MOST_PROBLEMS]]
-    if more := len(wrong) - len(said):
-        said.append(f"{plural(more, 'more file')} can't be read or followed")
-    return said
-
-
-# --- judging -----------------------------------------------------------------------------------------
-def _judged(
-    findings: Sequence[Finding],
-    chosen: tuple[tuple[str, ...], tuple[str, ...]],
-    known: Baseline | None,
-    written: OutputFile | None,
-) -> Report:
-    """The findings, parted by what the settings, comments and a baseline say of them."""
-    told: list[Finding] = []
-    suppressed: list[Suppressed] = []
-    by_folder: dict[str, Suppression] = {}
-    for finding in findings:
-        folder = os.path.dirname(_path(finding))
-        if folder not in by_folder:
-            by_folder[folder] = Suppression(_settings(folder, chosen))
-        by = by_folder[folder].by(finding)
-        if by is None:
-            told.append(by_folder[folder].noted(finding))
-        else:
-            suppressed.append(Suppressed(finding, by))
-    notices: list[str] = []
-    if written is not None:
-        write_the_baseline(told, written)
-        notices.append(f"{plural(len(told), 'finding')} written to {shown_path(written.path)}")
-        in_baseline, told = told, []
-    elif known is not None:
-        told, in_baseline, idle = known.split(told)
-        if idle:
-            notices.append(f"{plural(idle, 'entry', 'entries')} of the baseline met no finding")
-    else:
-        in_baseline = []
-    suppressed += [Suppressed(finding, "baseline") for finding in in_baseline]
-    return Report("clean", tuple(told), notices=tuple(notices), suppressed=tuple(suppressed))
-
-
-def _path(finding: Finding) -> str:
-    places = [*finding.writes, finding.needed, finding.saved]
-    return next(one.site.path for one in places if one is not None and one.site is not None)
-
-
-def _settings(folder: str, chosen: tuple[tuple[str, ...], tuple[str, ...]]) -> ProjectSettings:
-    return settings_for(folder).under(select=chosen[0], ignore=chosen[1])
-
-
-# --- telling -----------------------------------------------------------------------------------------
-def _deliver(report: Report, format_: str, file: OutputFile | None) -> None:
-    render = FORMATS[format_]
-    try:
-        if file is not None:
-            file.write(_ended(render(report, options_for(None))))
-        elif (stream := usable(sys.stdout, sys.__stdout__)) is not None:
-            text = _ended(render(report, options_for(stream)))
-            (write_text if format_ == "text" else write_document)(stream, text)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise ReportError(f"the report could not be written: {error}") from error
-
-
-def _ended(text: str) -> str:
-    return text if text.endswith("\n") or not text else f"{text}\n"

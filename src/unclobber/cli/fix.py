@@ -12,6 +12,7 @@ import click
 
 from ..model import UnclobberError
 from ..report import options_for
+from . import _unrun
 from ._completion import a_file
 from ._errors import UsageError
 from ._output import write_document
@@ -26,12 +27,13 @@ if TYPE_CHECKING:
     from ..repair.rounds import Rounds
 
 
+_NAME = "Name a script: `unclobber fix train.py`; see `unclobber fix --help`."
 IN_PLACE = "the script's folder is too large to be copied, so its runs wrote in the folder itself"
 
 
 class _FixCommand(click.Command):
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return ["[OPTIONS]", "SCRIPT.py", "[--]", "[ARGS]..."]
+        return ["[OPTIONS]", "SCRIPT.py", "[--]", "[ARGS]... | --no-run PATH..."]
 
 
 @click.command(
@@ -54,6 +56,12 @@ class _FixCommand(click.Command):
     folder (of up to 256 MiB; in a larger one it runs where it is, which is said). Files elsewhere that it
     writes are written each time. Generators are seeded before it starts.
     """,
+)
+@click.option(
+    "--no-run",
+    "unrun",
+    is_flag=True,
+    help="Run nothing: candidates for what `unclobber check` finds in PATH, none of them proved.",
 )
 @click.option("--write", is_flag=True, help="Write the best proved fix to the files.")
 @click.option("--check", is_flag=True, help="Only say whether there is a proved fix: exit 1 if so.")
@@ -79,6 +87,7 @@ class _FixCommand(click.Command):
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, shell_complete=a_file)
 def command(
     *,
+    unrun: bool,
     write: bool,
     check: bool,
     everything: bool,
@@ -90,11 +99,18 @@ def command(
 ) -> int:
     """Find an edit of a script that keeps what it computes, and prove it.
 
-    Everything after the script's name goes to the script.
+    Everything after the script's name goes to the script. With --no-run files and folders are read, not run.
     """
-    script, arguments = _script(words)
     if format_ not in ("text", "json"):
         raise UsageError(f"fix has no report format {format_!r}", "The formats are text, json.")
+    if unrun:
+        if write or check:
+            raise UsageError("--no-run proves nothing, and --write and --check are for proved fixes", _NAME)
+        if not words:
+            raise UsageError("nothing to look at", "Name files and folders: `unclobber fix --no-run src`.")
+        _require_libcst()
+        return _unrun.show(words, only_diff=only_diff, format_=format_, print_diff=_print_diff)
+    script, arguments = _script(words)
     if write and check:
         raise UsageError("--write and --check exclude each other", "Use one of them.")
     _require_libcst()
@@ -127,7 +143,9 @@ def command(
     report = _report(rounds, on_disk, (script, *arguments))
     diff = _diff(rounds, on_disk)
     # Their source lines are read from the files, so they are told before those are rewritten.
-    stories = _stories(report) if format_ == "text" and not (only_diff or check) else ""
+    stories = beside = ""
+    if format_ == "text" and not (only_diff or check):
+        stories, beside = _stories(rounds), _beside(rounds, on_disk)
     written: list[str] = []
     if write and rounds.proved:
         written = apply.write(on_disk, dict(rounds.project.overlay), rounds.project.originals)
@@ -136,7 +154,7 @@ def command(
     elif format_ == "json":
         write_document(sys.stdout, _json(report, rounds, diff, written))
     else:
-        _print(stories, rounds, diff, written, check=check)
+        _print(stories, rounds, diff, beside, written, check=check)
     if check:
         return int(bool(rounds.proved))
     fixed = bool(written) and (isinstance(last, Clean) or not everything)
@@ -145,12 +163,13 @@ def command(
 
 def _script(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     if not words:
-        raise UsageError(
-            "nothing to fix", "Name a script: `unclobber fix train.py`; see `unclobber fix --help`."
-        )
+        raise UsageError("nothing to fix", _NAME)
     script, *arguments = words
     if arguments and arguments[0] == "--":
         del arguments[0]
+    if os.path.isdir(script):
+        shown = f"`unclobber fix --no-run {script}` shows candidates for what `unclobber check` finds there."
+        raise UsageError(f"{script} is a folder, which can't be run", shown)
     if not os.path.isfile(script):
         raise UsageError(
             f"there is no script {script}",
@@ -192,7 +211,7 @@ def _diff(rounds: Rounds, project: Project) -> str:
     return unified(project, rounds.project.overlay)
 
 
-def _print(stories: str, rounds: Rounds, diff: str, written: list[str], *, check: bool) -> None:
+def _print(stories: str, rounds: Rounds, diff: str, beside: str, written: list[str], *, check: bool) -> None:
     from ..repair.outcome import Clean, Failed, Unproved
 
     last = rounds.last
@@ -206,30 +225,51 @@ def _print(stories: str, rounds: Rounds, diff: str, written: list[str], *, check
     click.echo(stories, nl=False)
     if diff:
         _print_diff(diff)
-    for outcome in rounds.proved:
-        _sentence(_proof_line(outcome.best))
-        for note in outcome.best.notes:
-            _sentence(f"note: {note}")
-        for other in outcome.repairs[1:]:
-            _sentence(f"also proved: {', then '.join(dict.fromkeys(other.titles))}")
-    for met in rounds.outcomes:
-        for offer in getattr(met, "offered", ()):
-            _sentence(f"not proved, yours to decide: {', then '.join(offer.titles)}")
-            for note in offer.notes:
-                _sentence(note, indent="  ")
+    click.echo(beside, nl=False)
     if isinstance(last, (Unproved, Failed)):
-        _sentence(f"not fixed: {last.reason}")
+        click.echo(_sentence(f"not fixed: {last.reason}"))
     if rounds.in_place:
-        _sentence(f"note: {IN_PLACE}")
+        click.echo(_sentence(f"note: {IN_PLACE}"))
     if written:
         click.echo(f"written: {', '.join(os.path.relpath(path) for path in written)}")
     elif rounds.proved:
         click.echo("nothing written yet: `unclobber fix --write` writes it")
 
 
-def _sentence(text: str, *, indent: str = "") -> None:
+def _beside(rounds: Rounds, project: Project) -> str:
+    """What is said of the ways out: how far the best one is proved, how the others differ from it, and what
+    is the user's to decide."""
+    from ..repair.differences import difference, places
+    from ..repair.outcome import Proved, Unproved
+
+    lines: list[str] = []
+    offered: list[str] = []
+
+    def way(repair: Repair) -> str:
+        return ", ".join(filter(None, [_title(repair), places(repair, project)]))
+
+    for outcome in rounds.outcomes:
+        if isinstance(outcome, (Proved, Unproved)):
+            for offer in outcome.offered:
+                offered.append(_sentence(f"not proved, yours to decide: {way(offer)}"))
+                offered += [_sentence(note, indent="  ") for note in offer.notes]
+        if isinstance(outcome, Proved):
+            best = outcome.best
+            lines.append(_sentence(_proof_line(best)))
+            lines += [_sentence(f"note: {note}") for note in best.notes]
+            for other in outcome.repairs[1:]:
+                lines.append(_sentence(f"also proved: {way(other)}: {difference(other, best)}"))
+            project = project.with_texts(best.texts)  # what the next one is an edit of
+    return "".join(f"{line}\n" for line in [*lines, *offered])
+
+
+def _title(repair: Repair) -> str:
+    return ", then ".join(dict.fromkeys(repair.titles))
+
+
+def _sentence(text: str, *, indent: str = "") -> str:
     """A sentence, as wide as the terminal."""
-    wrapped = textwrap.fill(
+    return textwrap.fill(
         text,
         options_for(sys.stdout).width,
         initial_indent=indent,
@@ -237,20 +277,23 @@ def _sentence(text: str, *, indent: str = "") -> None:
         break_long_words=False,
         break_on_hyphens=False,
     )
-    click.echo(wrapped)
 
 
-def _stories(report: Report) -> str:
+def _stories(rounds: Rounds) -> str:
+    """What was found. Of the ways out a story names the one whose diff follows; what else is known of it, and
+    the other ways, stand below that diff."""
     from dataclasses import asdict, replace
 
+    from ..model import Fix
+    from ..repair.outcome import Proved, Unproved
     from ..report import to_text
 
     options = options_for(sys.stdout)
     told = []
-    for finding in report.findings:
-        # The diffs are below, once.
-        bare = tuple(replace(fix, diff=None, edits=()) for fix in finding.fixes)
-        told.append(to_text(replace(finding, fixes=bare), **asdict(options)))
+    for outcome in rounds.outcomes:
+        if isinstance(outcome, (Proved, Unproved)):
+            fixes = (Fix(_title(outcome.best)),) if isinstance(outcome, Proved) else ()
+            told.append(to_text(replace(outcome.finding, fixes=fixes), **asdict(options)))
     return "".join(f"{story}\n\n" for story in told)
 
 

@@ -29,7 +29,13 @@ Line = tuple[StyledText, ...]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class OperationRules:
-    """All that is known of one operation; shown as a card to read."""
+    """All that is known of one operation; shown as a card to read.
+
+    Example:
+        >>> exp = unclobber.rules("exp")
+        >>> exp.name, len(exp.variants), exp.spellings[0]
+        ('exp', 1, 'torch.exp')
+    """
 
     name: str
     variants: tuple[Variant, ...]

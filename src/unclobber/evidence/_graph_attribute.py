@@ -12,9 +12,11 @@ import torch
 
 from ..hooks import BackwardCall
 from ..hooks.graph import node_of, reachable
+from ..model import Frame
 from ..source import owners
 from ..source.assignments import assignments
 from ..source.frames import code_of
+from ..source.sites import path_of
 from ..source.syntax import source_of, text_of
 from ..source.values import contents, is_a
 from ..torch_internals import compat
@@ -30,6 +32,10 @@ class GraphAttribute:
     """An earlier backward has been through what made it."""
     detached: str | None
     """The one statement that sets it, with a ``.detach()``."""
+    cut: Frame | None
+    """Where that statement is."""
+    value: Any
+    """What it holds now."""
 
 
 def find(call: BackwardCall, frames: Sequence[FrameType]) -> GraphAttribute | None:
@@ -71,8 +77,9 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> GraphAttribute | No
     way = owners.object_name(owner, frames)
     if way is None:
         return None
-    alone = is_a(contents(owner)[name], torch.Tensor)
-    return GraphAttribute(f"{way}.{name}", bool(freed), _detached(owner, name, alone))
+    value = contents(owner)[name]
+    detached, cut = _detached(owner, name, is_a(value, torch.Tensor))
+    return GraphAttribute(f"{way}.{name}", bool(freed), detached, cut, value)
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
@@ -99,14 +106,16 @@ def _is_read(owner: Any, name: str, frames: Sequence[FrameType]) -> bool:
     )
 
 
-def _detached(owner: Any, name: str, alone: bool) -> str | None:
+def _detached(owner: Any, name: str, alone: bool) -> tuple[str | None, Frame | None]:
     ways = list(assignments(type(owner), name))
     if len(ways) != 1 or not alone:
-        return None
-    value, statement, _, source = ways[0]
+        return None, None
+    value, statement, code, source = ways[0]
     left, equals, right = text_of(statement, source).partition(" = ")
     simple = equals and right == text_of(value, source) and right.replace(".", "").isidentifier()
-    return f"{left} = {right}.detach()" if simple else None
+    if not simple:
+        return None, None
+    return f"{left} = {right}.detach()", Frame(path_of(code), statement.lineno, code.co_qualname)
 
 
 def objects_in(frames: Sequence[FrameType]) -> Iterator[Any]:

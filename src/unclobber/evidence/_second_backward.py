@@ -11,7 +11,7 @@ import torch
 
 from ..hooks import BackwardCall, BackwardMark, backward
 from ..hooks.graph import node_of, reachable
-from ..model import FreedEvidence, Save
+from ..model import Frame, FreedEvidence, Save
 from ..parsing import parse_expression
 from ..source import owners as _owners
 from ..source import sites, syntax, values
@@ -46,6 +46,7 @@ def evidence(error: BaseException, levels: Sequence[Level], backwards_before: in
         attribute=None if attribute is None else attribute.name,
         attribute_is_freed=attribute is not None and attribute.is_freed,
         detached=attribute.detached if attribute is not None else _detached(hidden_state),
+        cut=failure.cut(attribute, hidden_state),
         root=_root(failure.call),
     )
 
@@ -140,6 +141,24 @@ class _SecondBackward:
             or _set_by_loop(self.call, self.levels)
             or _set_by_method(joined, self.note, self.frames)
         )
+
+    def cut(self, attribute: _graph_attribute.GraphAttribute | None, state: HiddenState) -> Frame | None:
+        """Where to detach what ties the two graphs: in the one statement that sets an attribute, or behind
+        the backward."""
+        if attribute is None:
+            return self._behind_backward(state)
+        return attribute.cut or self._behind_backward({attribute.name: attribute.value})
+
+    def _behind_backward(self, state: HiddenState) -> Frame | None:
+        """The last line of the statement that came to the backward, in the function that knows a hidden state
+        by its names."""
+        for level in self.levels[user_depth(self.levels) or 0 :] if state else ():
+            if all(_value(name, level.frame) is value for name, value in state.items()):
+                code = level.frame.f_code
+                located = syntax.locate(code, level.lasti)
+                line = None if located is None else located.statement.end_lineno
+                return Frame(sites.path_of(code), line or syntax.line_of(code, level.lasti), code.co_qualname)
+        return None
 
 
 def _reader(levels: Sequence[Level]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..model import Fix, Need, Save, Site, shown_name
+from ..model import Fix, Frame, Need, Save, Site, shown_name
 from ..model.text import shape
 
 _LONGEST_QUOTE = 40
@@ -61,7 +61,7 @@ def place(site: Site, shown: Sequence[Save | Need | None]) -> str:
     return f"{where}: `{statement}`" if statement else where
 
 
-def line(site: Site, shown: Sequence[Save | Need | None]) -> str:
+def line(site: Site | Frame, shown: Sequence[Save | Need | None]) -> str:
     """``line 19``, or ``net.py:19`` where that isn't the file of the places that are shown."""
     paths = {one.site.path for one in shown if one is not None and one.site is not None}
     return f"line {site.line}" if paths == {site.path} else f"{shown_name(site.path)}:{site.line}"

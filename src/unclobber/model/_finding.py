@@ -56,23 +56,38 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, with the places that explain it."""
+    """One thing that is wrong, with the places that explain it.
+
+    Example:
+        >>> def step():
+        ...     w = torch.ones(3, requires_grad=True)
+        ...     y = w.exp()
+        ...     y += 1
+        ...     y.sum().backward()
+        >>> (finding,) = unclobber.audit(step).findings
+        >>> finding.name, finding.severity, finding.saved.operation, finding.writes[0].expression
+        ('saved-overwritten', 'error', 'exp', 'y')
+    """
 
     code: str
+    """``UC101`` and so on; ``unclobber explain`` has a page for each."""
     message: str
     """One sentence, in the user's names."""
     variant: Variant | None = None
     """In which of several ways the code came about; None for the usual one."""
     saved: Save | None = None
+    """What was kept for backward; of UC2xx, where the leaf or view was made; None where unknown."""
     writes: tuple[Write, ...] = ()
     """Oldest first, only those between the save and the need."""
     needed: Need | None = None
+    """The backward that needed it; None where the write itself was refused."""
     freed: Need | None = None
     """UC301 only: the backward that freed the graph."""
     harmless: bool = False
     """No write that was seen changed an element that the derivative needs, nor did a fingerprint of it
     change."""
     fixes: tuple[Fix, ...] = ()
+    """Ways out, the most useful first."""
     notes: tuple[str, ...] = ()
     """Further true sentences for the reader, without a trailing full stop."""
     torch_message: str | None = None
@@ -106,6 +121,7 @@ class Finding:
 
     @property
     def name(self) -> str:
+        """Its code's: ``saved-overwritten``."""
         return self.entry.name
 
     @property

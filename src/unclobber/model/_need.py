@@ -12,6 +12,8 @@ class Need:
     """One call of ``backward()`` or ``autograd.grad`` (or the line that reads a stale value)."""
 
     site: Site | None
+    """The user's call; None where it is not known."""
     nth: int = 1
     """Which backward call since watching began, 1-based."""
     node: str | None = None
+    """torch's name of the backward node that asked: ``MmBackward0``."""

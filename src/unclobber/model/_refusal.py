@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ._need import Need
 from ._save import Save
+from ._site import Frame
 from ._write import Write
 from .codes import Variant
 
@@ -81,6 +82,9 @@ class FreedEvidence:
     detached: str | None = None
     """The statement that sets the attribute, or the hidden state, with a ``.detach()``:
     ``self.state = h.detach()``."""
+    cut: Frame | None = None
+    """Where that belongs: the line of the one statement that sets the attribute, else the last line of the
+    statement with the backward that failed, behind which the state is to be cut off."""
     root: str | None = None
     """The user's expression for the tensor that backward began at."""
 

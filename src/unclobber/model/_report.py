@@ -36,14 +36,29 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Findings with the totals they came from."""
+    """Findings with the totals they came from.
+
+    Example:
+        >>> def step():
+        ...     w = torch.ones(3, requires_grad=True)
+        ...     w.exp().sum().backward()
+        >>> report = unclobber.audit(step)
+        >>> report.outcome, report.findings, report.saves, list(report.bytes_by_line.values())
+        ('clean', (), 1, [12])
+    """
 
     outcome: Outcome
+    """``refused``: torch refuses something; ``silent``: a gradient is wrong and torch says nothing;
+    ``script-error``: the program failed for reasons of its own; ``suspected``: nothing was run; ``clean``."""
     findings: tuple[Finding, ...] = ()
+    """Oldest first; of the same three places once."""
     totals: Totals = Totals()
     torch_version: str = ""
+    """``torch.__version__``; empty where nothing was run."""
     command: tuple[str, ...] = ()
+    """What was run: the script's words, or ``-m`` and a module's; empty for a function."""
     exit_code: int = 0
+    """The command's: 0 clean, 1 findings, else the program's own."""
     notices: tuple[str, ...] = ()
     """True sentences about the run as a whole, such as what could not be seen; no full stop."""
     ranks: tuple[RankEnd, ...] = ()

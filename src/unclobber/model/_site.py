@@ -40,17 +40,21 @@ class Site:
     column: int
     """1-based, in characters (not UTF-8 bytes); 1 where only the line is known."""
     end_line: int
+    """1-based last line of the expression."""
     end_column: int
     """1-based, one past the last character, so that ``source == line[column-1:end_column-1]``."""
     function: str
+    """``__qualname__`` of the code object; ``<module>`` at top level."""
     source: str
     """The expression's text; the whole stripped line where columns are unknown."""
     statement_line: int
     """First line of the statement that holds the expression."""
     statement_end_line: int
+    """Its last line."""
     statement: str
     """The statement's text, dedented; the line where it can't be parsed."""
     library: bool = False
+    """Whether no line of the user's own led there."""
     below: tuple[Frame, ...] = ()
     """Library frames that the site's line led to, outermost first: ``self.act(x)`` → ``F.relu``."""
     stack: tuple[Frame, ...] = ()

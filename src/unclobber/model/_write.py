@@ -31,6 +31,7 @@ class Write:
     """A write to the storage of a saved tensor, after the save."""
 
     site: Site | None
+    """The user's line; None where it is not known."""
     operation: str
     """The ATen operation without its overload: ``add_``, ``copy_``."""
     bumps_version: bool
@@ -38,7 +39,9 @@ class Write:
     overlaps_needed: bool
     """Whether it touched an element of the saved tensor."""
     version_before: int | None = None
+    """The version counter before the write; None where the write left it alone."""
     version_after: int | None = None
+    """The same after it."""
     expression: str | None = None
     """The user's expression for what was written: ``d[:]``."""
     count: int = 1
@@ -59,6 +62,7 @@ class Write:
     shape_only: bool = False
     """No element was written: the operation changed shape and strides (``t_``, ``squeeze_``)."""
     reached: Reached = "same"
+    """Which memory it reached, seen from the saved tensor."""
 
     @property
     def library(self) -> bool:

@@ -9,6 +9,7 @@ __all__ = [
     "apply",
     "candidates",
     "diff",
+    "differences",
     "edits",
     "given",
     "outcome",

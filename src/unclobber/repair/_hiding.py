@@ -29,10 +29,10 @@ from .project import Project
 
 @dataclass(frozen=True)
 class Hidden:
-    """What an edit hides."""
+    """Who no longer sees a write after an edit."""
 
     note: str = ""
-    """A sentence for the user; empty where it hides nothing."""
+    """A sentence for the user; empty where everybody still sees it."""
     unread: frozenset[str] = frozenset()
     """Global names that keep the old value and that nobody reads any more."""
 
@@ -44,7 +44,7 @@ def spots(finding: Finding) -> tuple[Spot, ...]:
 
 
 def hidden(proposal: Proposal, finding: Finding, project: Project, held: Mapping[Spot, HeldBy]) -> Hidden:
-    """What a proposal hides from others.
+    """Who else holds the tensor that an edit no longer writes to.
 
     Args:
         proposal: An edit of the project's texts.

@@ -13,7 +13,7 @@ _MOST_BYTES = 512 * 2**20
 
 
 class Living:
-    """Finds them by the garbage collector and keeps them until the run has ended."""
+    """Finds modules, optimizers and schedulers by the garbage collector, and keeps them to the run's end."""
 
     def __init__(self) -> None:
         self._kept: dict[int, Any] = {}

@@ -23,7 +23,8 @@ OWN_MEMORY: Reading = "with memory of its own for what is expanded"
 
 
 def reading_of(finding: Finding) -> Reading | None:
-    """What the program is taken to mean where torch refuses it, or is wrong, in this way."""
+    """Which program a cure is compared with, where torch refuses the one as written, or computes a wrong
+    gradient: the same one with the finding's cause made harmless, such as the write left unrecorded."""
     return WRITTEN_BACK if finding.variant == "unmarked" else finding.entry.reading
 
 

@@ -31,22 +31,29 @@ LONGEST = 60_000
 _LONGEST_COMMAND = 60
 
 
-def with_candidates(report: Report, script: str | None = None) -> Report:
+def with_candidates(
+    report: Report, script: str | None = None, *, most: int | None = None, seconds: float | None = None
+) -> Report:
     """A report whose findings carry candidates, as far as they can be had in time. Never raises.
 
     Args:
-        report: Of a run that has ended.
+        report: Of a run that has ended, or of sources.
         script: Absolute path of the script that ``report.command`` ran; None for a module.
+        most: Findings that are looked at; ``MOST`` if not given.
+        seconds: After so long no further finding is looked at; ``SECONDS`` if not given.
     """
-    until = time.monotonic() + SECONDS
+    until = time.monotonic() + (SECONDS if seconds is None else seconds)
     command = None if script is None else _command(report.command)
     findings = list(report.findings)
-    for at, finding in enumerate(findings[:MOST]):
+    unknown: Fix | bool = False
+    for at, finding in enumerate(findings[: MOST if most is None else most]):
         if finding.repaired or (at and time.monotonic() > until):
             continue
-        found = asked(lambda finding=finding: _candidate(finding, script), None)  # type: ignore[misc]
-        if found is not None:
+        found = asked(lambda finding=finding: _candidate(finding, script), unknown)  # type: ignore[misc]
+        if isinstance(found, Fix):
             findings[at] = _carrying(finding, replace(found, proved_by=command))
+        elif found and command is not None:
+            findings[at] = _with(finding, Fix(f"`{command}` looks for an edit, and proves it by running it"))
     return replace(report, findings=tuple(findings))
 
 
@@ -55,21 +62,22 @@ def _command(words: tuple[str, ...]) -> str:
     return whole if len(whole) <= _LONGEST_COMMAND else shlex.join(("unclobber", "fix", words[0])) + " …"
 
 
-def _candidate(finding: Finding, script: str | None) -> Fix | None:
-    """The best candidate that is not in doubt; None where there is none."""
+def _candidate(finding: Finding, script: str | None) -> Fix | bool:
+    """The best candidate that is not in doubt; else whether ``fix`` would have any to try."""
     sites = _sites(finding)
     own = [site.path for site in sites if not site.library]
     if not own:
-        return None
+        return False
     project = Project(root_of(script or own[0]), _cells(own))
     if not all(_may_be_parsed(project, path) for path in dict.fromkeys(own)):
-        return None
+        return False
     if not all(_is_as_it_ran(project, site) for site in sites if project.owns(site.path)):
-        return None
-    for proposal in _plan.proposals(finding, project):
+        return False
+    proposed = _plan.proposals(finding, project)
+    for proposal in proposed:
         if not _is_doubtful(proposal) and (edits := edits_of(project, proposal.texts)):
             return _fix(proposal, edits, unified(project, proposal.texts), own[0])
-    return None
+    return bool(proposed)
 
 
 def _cells(paths: list[str]) -> dict[str, str]:
@@ -165,9 +173,40 @@ def _carrying(finding: Finding, candidate: Fix) -> Finding:
     elif finding.entry.stage == "backward":
         fixes = [candidate, *(fix for fix in fixes if not fix.general)]
     else:
-        last = next((at for at, fix in enumerate(fixes) if fix.guard), len(fixes))
-        fixes.insert(last, candidate)
+        return _with(finding, candidate)
     return replace(finding, fixes=tuple(fixes))
+
+
+def together(report: Report) -> str:
+    """The candidates of all findings as one diff; of two that change the same line the first.
+
+    Args:
+        report: With candidates.
+    """
+    texts: dict[str, dict[str, str]] = {}
+    taken: dict[str, list[Edit]] = {}
+    for finding in report.findings:
+        edits = next((fix.edits for fix in finding.fixes if fix.edits), ())
+        if not any(_meet(edit, other) for edit in edits for other in taken.get(edit.path, ())):
+            for edit in edits:
+                taken.setdefault(edit.path, []).append(edit)
+    for path, changes in taken.items():
+        root = root_of(path)
+        lines = (Project(root).text(path) or "").split("\n")
+        for edit in sorted(changes, key=lambda one: -one.line):
+            lines[edit.line - 1 : edit.end_line] = edit.new.split("\n")
+        texts.setdefault(root, {})[path] = "\n".join(lines)
+    return "".join(unified(Project(root), texts[root]) for root in sorted(texts))
+
+
+def _meet(one: Edit, other: Edit) -> bool:
+    return one.line <= other.end_line and other.line <= one.end_line
+
+
+def _with(finding: Finding, fix: Fix) -> Finding:
+    """The finding with one more way out, before that of ``guard``."""
+    last = next((at for at, one in enumerate(finding.fixes) if one.guard), len(finding.fixes))
+    return replace(finding, fixes=(*finding.fixes[:last], fix, *finding.fixes[last:]))
 
 
 def _is_same(fix: Fix, candidate: Fix) -> bool:

@@ -26,7 +26,7 @@ _MOST_STORIES = 5
 _MOST_CHECKED = 40
 """With more findings only the first ones are told whole, the others in a table."""
 _FIRST_STORIES = 3
-_MOST_FIXES = 4
+_MOST_FIXES = 5
 _MOST_DIFF_LINES = 14
 
 

@@ -64,7 +64,8 @@ class watch(Watching):  # noqa: N801  (a context manager that reads as a verb)
     """Refuse what torch refuses, and say which lines are to blame.
 
     Inside, backward raises ``InplaceError`` exactly where plain torch raises its own error about a
-    variable that "has been modified by an inplace operation": the same condition, with the line
+    variable that "has been modified by an inplace operation" (``SavedVariable::unpack`` in
+    torch/csrc/autograd/saved_variable.cpp): the same condition, with the line
     that saved the tensor, the lines that overwrote it and the backward that needed it. Writes that
     torch doesn't see warn with ``SilentWriteWarning``, but for those that ``# unclobber: ignore`` or the
     settings of the file's project suppress.
@@ -153,6 +154,12 @@ class guard(Watching):  # noqa: N801
 def audit(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     """Run ``step(*args, **kwargs)`` once and report what it overwrites; never raises for a conflict.
 
+    A saved tensor that was overwritten is noted, and backward is given what was saved, as under ``guard``.
+
+    Args:
+        step: Builds a graph and calls backward.
+        args: For ``step``.
+        kwargs: For ``step``.
     Returns:
         The findings with totals and, in ``bytes_by_line``, what each line keeps for backward. What
         ``step`` returns is dropped.

@@ -33,6 +33,12 @@ class Frozen:
     """The handle of frozen tensors: ``remove()`` lets them be written again; a context manager, too.
 
     The tensors stay alive until then.
+
+    Example:
+        >>> w = torch.zeros(3)
+        >>> with unclobber.freeze(w) as handle:
+        ...     total = w.sum()
+        >>> w += 1  # it has ended
     """
 
     def __init__(self, tensors: Iterable[torch.Tensor], stack: Stack) -> None:
@@ -200,6 +206,13 @@ def freeze(tensor: torch.Tensor) -> Frozen:
 def frozen(tensors: Iterable[torch.Tensor]) -> Frozen:
     """:func:`freeze` for several tensors, as for ``with frozen(model.parameters()):``.
 
+    Args:
+        tensors: Strided tensors of any shapes.
+    Returns:
+        One handle for all of them: ``remove()``, or leaving it as a context manager, ends it.
+    Raises:
+        TypeError: one is not a tensor; none is frozen then.
+        UnclobberError: one has no strided memory of its own (sparse, nested); none is frozen then.
     Example:
         >>> layer = torch.nn.Linear(2, 2)
         >>> with unclobber.frozen(layer.parameters()):

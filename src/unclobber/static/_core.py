@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field, replace
 
 from ._index import FileIndex, FunctionNode
+from ._interpreter import Interpreter
 from ._state import FlowState
 from ._values import Grad, SourceSpot, Value
 
@@ -59,7 +60,7 @@ class Suspicion:
         return found
 
 
-class Core:
+class Core(Interpreter):
     """One file's interpreter, its bookkeeping.
 
     Args:
@@ -144,38 +145,6 @@ class Core:
         if rule in _GRAPH_RULES and _OFF_THE_GRAPH.search(self.index.path):
             less += 1
         return less
-
-    # --- what other parts do -------------------------------------------------------------------------
-    def evaluate(self, node: ast.expr, state: FlowState) -> Value:
-        """The value of an expression."""
-        raise NotImplementedError
-
-    def execute(self, body: list[ast.stmt], state: FlowState) -> FlowState:
-        """The state behind some statements."""
-        raise NotImplementedError
-
-    def bind(self, target: ast.expr, value: Value, state: FlowState) -> None:
-        """Assign."""
-        raise NotImplementedError
-
-    def inline(
-        self,
-        function: FunctionNode,
-        state: FlowState,
-        arguments: list[Value],
-        keywords: dict[str, Value],
-        owner: Value | None = None,
-    ) -> Value:
-        """The result of a call of a function of the file."""
-        raise NotImplementedError
-
-    def attribute(self, value: Value, name: str, state: FlowState, node: ast.expr) -> Value:
-        """The value of an attribute."""
-        raise NotImplementedError
-
-    def elements(self, value: Value, state: FlowState) -> Value:
-        """What a loop over the value is given."""
-        raise NotImplementedError
 
 
 def _last_line(statement: ast.expr | ast.stmt) -> int:

@@ -67,10 +67,6 @@ class Expressions(Modules):
             ast.JoinedStr: lambda node, state: PLAIN,
         }
 
-    def call(self, node: ast.Call, state: FlowState) -> Value:
-        """The value of a call."""
-        raise NotImplementedError
-
     def evaluate(self, node: ast.expr, state: FlowState) -> Value:
         self.evaluated += 1
         if self.evaluated > BUDGET:
@@ -287,10 +283,6 @@ class Expressions(Modules):
             if isinstance(one, ast.Assign) and any(dotted(target) == name for target in one.targets):
                 return self.evaluate(one.value, state)
         return Value(places=self.new_place(), name=f"{cls.name}.{name}")
-
-    def class_attributes(self, name: str) -> dict[str, Value]:
-        """What ``__init__`` sets, of an object of which only the class is known."""
-        raise NotImplementedError
 
     def _parameter(self, value: Value, name: str, state: FlowState, node: ast.expr) -> Value | None:
         """The weight of a module of torch's; of something unknown that has one, perhaps."""

@@ -56,10 +56,21 @@ class FunctionRules:
         self._on_ctx()
         returned = [n for n in ast.walk(self.node) if isinstance(n, ast.Return) and n.value is not None]
         for name in marked:
-            if not name.isidentifier() or not returned or any(_is_returned(one, name) for one in returned):
+            same = {name, *(one for one in self.rebound if self._is_only(one, name))}
+            if not name.isidentifier() or not returned or any(_is_returned(one, same) for one in returned):
                 continue
             wrote = [statement for statement, target, _, _ in self._writes() if target == name]
             self._suspect("dirty", HIGH, wrote[0] if wrote else returned[0], name, "")
+
+    def _is_only(self, name: str, tensor: str) -> bool:
+        """Whether all that a name is bound to is one tensor itself: ``y = x.mul_(2)``."""
+        values = [
+            one.value
+            for one in ast.walk(self.node)
+            if isinstance(one, ast.Assign)
+            and any(isinstance(n, ast.Name) and n.id == name for t in one.targets for n in ast.walk(t))
+        ]
+        return bool(values) and all(_itself(value) == tensor for value in values)
 
     def _on_ctx(self) -> None:
         for one in ast.walk(self.node):
@@ -118,9 +129,20 @@ def _marked(node: FunctionNode) -> frozenset[str]:
     return frozenset(name.strip() for names in calls for name in names.split(","))
 
 
-def _is_returned(node: ast.Return, name: str) -> bool:
+def _is_returned(node: ast.Return, names: set[str]) -> bool:
     parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
-    return any(isinstance(one, ast.Name) and one.id == name for one in parts)
+    return any(_itself(one) in names for one in parts)
+
+
+def _itself(node: ast.expr | None) -> str | None:
+    """The variable whose tensor an expression is: in-place methods return the tensor that they write to."""
+    while (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in torch_table().writes
+    ):
+        node = node.func.value
+    return node.id if isinstance(node, ast.Name) else None
 
 
 def _unpacks_saved(node: ast.AST) -> bool:

@@ -35,12 +35,6 @@ _MODEL_WORDS = re.compile(r"net|model|self|_|\W", re.I)
 class Methods(TensorWrites):
     """Transfer of methods."""
 
-    def call_value(
-        self, callee: Value, node: ast.Call, given: Arguments, state: FlowState, name: str
-    ) -> Value:
-        """The result of calling a value."""
-        raise NotImplementedError
-
     def method_call(
         self, receiver: Value, function: ast.Attribute, node: ast.Call, given: Arguments, state: FlowState
     ) -> Value:

@@ -1,5 +1,7 @@
 """A backward that comes back to weights which an optimizer has changed: by order, or by a carried state."""
 
+import runpy
+
 import pytest
 import torch
 
@@ -34,6 +36,57 @@ def test_a_state_that_is_carried_over():
     assert advice(program).startswith("compute anew in each step, or detach, what is carried over")
     with unclobber.watch(strict=True):  # what is advised runs
         program(torch.Tensor.detach, retain=False)
+
+
+SCRIPT = """\
+import torch
+
+torch.manual_seed(0)
+w = torch.rand(2, 2, requires_grad=True)
+
+
+class Cell:
+    def __call__(self, x):
+        h = torch.tanh((x + self.state) @ w)
+        self.state = h
+        return h
+
+
+cell = Cell()
+cell.state = torch.zeros(1, 2)
+h = torch.ones(1, 2)
+for _ in range(2):
+    {step}
+    loss = h.sum()
+    loss.backward(
+        retain_graph=False
+    )
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "said", "code"),
+    [
+        ("h = torch.tanh(h @ w)", "cut the graph after line 22", "h = h.detach()"),
+        ("h = cell(h.detach())", "between steps in line 10", "self.state = h.detach()"),
+    ],
+)
+def test_the_line_to_detach_in(tmp_path, step, said, code):
+    """Behind the statement with the backward, or where the one statement sets the state: both then run."""
+    path = tmp_path / "script.py"
+    text = SCRIPT.format(step=step)
+    path.write_text(text)
+    with pytest.raises(unclobber.InplaceError) as caught, unclobber.watch():
+        runpy.run_path(str(path))
+    fix = caught.value.finding.fixes[0]
+    assert (said in fix.title, fix.code) == (True, code), fix.title
+    line = int(said.split()[-1])
+    lines = text.split("\n")
+    indent = lines[line - 1][: len(lines[line - 1]) - len(lines[line - 1].lstrip())]
+    lines[line - 1 if "in line" in said else line : line] = [indent + code]
+    path.write_text("\n".join(lines))
+    with unclobber.watch(strict=True):
+        runpy.run_path(str(path))
 
 
 def test_two_losses_of_one_forward():

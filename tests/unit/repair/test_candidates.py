@@ -22,9 +22,8 @@ def reported(path, text=None):
     """The report of a run of a script, as ``unclobber run script.py`` has it before anything is added."""
     if text is not None:
         path.write_bytes(text.encode())
-    with unclobber.watch() as watched:
-        with contextlib.suppress(unclobber.InplaceError):
-            runpy.run_path(str(path), run_name="__main__")
+    with contextlib.suppress(unclobber.InplaceError), unclobber.watch() as watched:
+        runpy.run_path(str(path), run_name="__main__")
     return Report("refused", watched.findings, command=("script.py", "--lr", "1"))
 
 
@@ -85,6 +84,7 @@ def test_edits_are_whole_lines(tmp_path, old, new, edit):
     assert "\n".join(lines) == new
 
 
+CARRIED = HEAD + "h = torch.ones(3)\nfor _ in range(2):\n    h = h * w.exp()\n    h.sum().backward()\n"
 DOUBTFUL = {
     "somebody else may hold it": HEAD
     + "y = w.exp()\nkeep = [y]\nz = torch.sqrt(y.mul_(2))\ny.mul_(2)\n(z + keep[0]).sum().backward()\n",
@@ -94,12 +94,50 @@ DOUBTFUL = {
 }
 
 
+PART = HEAD + "i = {index}\ny = w.exp()\ny[i] = 0.5\n(y * w).sum().backward()\n"
+
+
+@pytest.mark.parametrize(
+    ("index", "code"),
+    [
+        ("torch.tensor([2, 0])", None),
+        ("(w > 0)", "y = y.masked_fill(i, 0.5)"),
+        ("~torch.isnan(w)", "y = y.masked_fill(i, 0.5)"),
+    ],
+)
+def test_a_part_is_filled_by_mask_only_where_it_is_one(tmp_path, index, code):
+    """``y[i] = 0.5`` takes indices, too, which ``masked_fill`` refuses: the candidate runs in each case, with
+    the gradient of the program as written."""
+    path = tmp_path / "script.py"
+    found = candidate(reported(path, PART.format(index=index)), path)
+    assert code is None or found.code == code
+    assert "masked_fill" not in found.diff or code is not None
+    lines = path.read_text().split("\n")
+    (edit,) = found.edits
+    lines[edit.line - 1 : edit.end_line] = edit.new.split("\n")
+    with unclobber.guard():
+        expected = runpy.run_path(str(path))["w"].grad
+    path.write_text("\n".join(lines))
+    assert runpy.run_path(str(path))["w"].grad.equal(expected)
+
+
 def test_an_optimizers_step_is_no_line_to_edit(tmp_path):
     """Where to step is the user's to decide: words."""
     path = tmp_path / "script.py"
     report = reported(path, DOUBTFUL["an optimizer's step"])
     fix = candidate(report, path)
     assert fix is None or ".clone()" in fix.code
+
+
+def test_who_looks_for_an_edit_is_named(tmp_path):
+    """Where every edit is in doubt, the command that tries them; for a script alone, which it can run."""
+    path = tmp_path / "script.py"
+    report = reported(path, CARRIED)
+    told = with_candidates(report, str(path)).findings[0].fixes
+    assert not any(fix.edits for fix in told)
+    said = "`unclobber fix script.py --lr 1` looks for an edit, and proves it by running it"
+    assert [fix.title for fix in told].count(said) == 1
+    assert with_candidates(report).findings == report.findings
 
 
 def test_never_for_another_holder(tmp_path):

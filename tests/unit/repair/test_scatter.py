@@ -13,11 +13,14 @@ def _lines(statement: str) -> list[str]:
     return [text.splitlines()[1] for text in texts]
 
 
+MASKED = ["x = x.masked_fill(mask, 0.5)", "x = torch.where(mask, 0.5, x)"]
+
+
 @pytest.mark.parametrize(
     ("statement", "expected"),
     [
-        ("x[mask] = 0.5", ["x = x.masked_fill(mask, 0.5)", "x = torch.where(mask, 0.5, x)"]),
-        ("x[mask] = -1", ["x = x.masked_fill(mask, -1)", "x = torch.where(mask, -1, x)"]),
+        ("x[mask] = 0.5", [*MASKED, "x = x.index_fill(0, mask, 0.5)"]),
+        ("x[mask] = -1", [f.replace("0.5", "-1") for f in [*MASKED, "x = x.index_fill(0, mask, 0.5)"]]),
         # no `where`: under a mask, `v` has as many rows as the mask has True
         ("x[i] = v", ["x = x.index_put((i,), v)", "x = x.select_scatter(v, 0, i)"]),
         ("x[:, i + 1] = v", ["x = x.select_scatter(v, 1, i + 1)"]),

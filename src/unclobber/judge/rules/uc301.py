@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ...model import Finding, Fix, FreedEvidence, Need, Save
 from ...model.text import listing
-from .._words import place
+from .._words import line, place
 
 
 def judge(evidence: FreedEvidence) -> Finding:
@@ -99,6 +99,19 @@ def _names(names: tuple[str, ...]) -> str:
     return listing([f"`{name}`" for name in names])
 
 
+def _cut(evidence: FreedEvidence) -> str:
+    """`` in line 9``, where an attribute is set there, or `` after line 12``; empty where it is not known."""
+    if evidence.cut is None:
+        return ""
+    where = "in" if evidence.attribute and evidence.detached else "after"
+    return f" {where} {line(evidence.cut, (evidence.saved, evidence.needed))}"
+
+
+def _used(evidence: FreedEvidence) -> str:
+    joined = None if evidence.joined is None else evidence.joined.site
+    return "" if joined is None else f", in {line(joined, (evidence.saved, evidence.needed))}"
+
+
 _RETAIN = Fix(
     "only if both are meant to go through it: `retain_graph=True` in the earlier backward keeps all that was "
     "saved, and none of it may be overwritten in between (no optimizer step)"
@@ -117,29 +130,32 @@ def _fixes(evidence: FreedEvidence) -> tuple[Fix, ...]:
     sum_up = Fix(
         "or call backward once, on the sum of the losses, if gradients are to flow through all of it"
     )
-    attribute = evidence.attribute
+    attribute, cut = evidence.attribute, _cut(evidence)
     if attribute and evidence.attribute_is_freed:
         return (
             Fix(f"compute `{attribute}` anew in each forward: it was computed once and is used by both"),
-            Fix("or keep it detached, if no gradient is to flow into it", code=evidence.detached),
+            Fix(
+                f"or keep it detached{_cut(evidence)}, if no gradient is to flow into it",
+                code=evidence.detached,
+            ),
             sum_up,
             _RETAIN,
         )
     if attribute:
         return (
             Fix(
-                f"detach the hidden state `{attribute}` between steps: gradients then stop there",
+                f"detach the hidden state `{attribute}` between steps{cut} (gradients then stop there)",
                 code=evidence.detached,
             ),
             sum_up,
             _RETAIN,
         )
     if evidence.hidden_state:
-        cut = "cut the graph where an iteration begins: gradients then stop there"
-        return Fix(cut, code=evidence.detached), sum_up, _RETAIN
+        title = f"cut the graph{cut or ' where an iteration begins'} (gradients then stop there)"
+        return Fix(title, code=evidence.detached), sum_up, _RETAIN
     return (
         Fix(f"compute it anew for each backward{', inside the loop' if in_loop else ''}"),
-        Fix("or `.detach()` it where it is used, if no gradient is to flow into it"),
+        Fix(f"or `.detach()` it where it is used{_used(evidence)}, if no gradient is to flow into it"),
         sum_up,
         _RETAIN,
     )

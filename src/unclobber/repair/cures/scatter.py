@@ -1,9 +1,9 @@
 """Give the assignment to a part its functional form: ``x[mask] = 0`` becomes ``x = torch.where(mask, 0, x)``.
 
-``masked_fill`` and ``where`` for masks and numbers, ``index_put`` for masks and index tensors,
-``select_scatter`` and ``slice_scatter`` for one integer or slice. Which of them an index calls for can't be
-read from the text, but the operation that wrote tells masks and index tensors from integers and slices; what
-is left open is tried, and the proof decides.
+``masked_fill`` and ``where`` for masks and numbers, ``index_fill`` for index tensors and numbers,
+``index_put`` for masks and index tensors, ``select_scatter`` and ``slice_scatter`` for one integer or slice.
+Which of them an index calls for can't always be read from the text. The operation that wrote tells masks and
+index tensors from integers and slices; what is left open is a guess, which is tried, and the proof decides.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from ._liveness import read_later
 from ._operators import binary
 from ._sites import write_spots
 
-_BY_TENSOR = ("masked_fill", "torch.where", "index_put")
+_BY_TENSOR = ("masked_fill", "torch.where", "index_fill", "index_put")
+_BY_MASK = ("masked_fill", "torch.where")
 _BY_NUMBER = ("select_scatter", "slice_scatter")
 _FORMS_OF = {
     "index_put_": _BY_TENSOR,
@@ -32,6 +33,11 @@ _FORMS_OF = {
 }
 """By the operation that ``x[…] = v`` ran: the forms that its index may have. A tensor as an index leads to
 ``index_put_``, others to a write of a view (python_variable_indexing.cpp in torch/csrc/autograd)."""
+_TESTS = frozenset(
+    {"isnan", "isinf", "isfinite", "eq", "ne", "lt", "le", "gt", "ge", "bool", "logical_not", "logical_and"}
+    | {"logical_or", "logical_xor", "isclose", "isin"}
+)
+"""Functions and methods of torch's whose results are masks."""
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
@@ -47,7 +53,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             )
             hides = name if held_elsewhere(source, statement, cst.parse_expression(name)) else ""
             title = f"build the new `{name}` with `{form}`"
-            yield Proposal("scatter", title, {path: text}, late=looped, hides=hides)
+            guess = form == "index_fill" or (form in _BY_MASK and not _is_mask_written(source, statement))
+            yield Proposal("scatter", title, {path: text}, late=looped, hides=hides, guess=guess)
 
 
 def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str, str]]:
@@ -89,6 +96,7 @@ def _forms(
             yield "masked_fill", f"{x}.masked_fill({index}, {v})"
             if torch:
                 yield "torch.where", f"{torch}.where({index}, {v}, {x})"
+            yield "index_fill", f"{x}.index_fill(0, {index}, {v})"
         else:
             yield "index_put", f"{x}.index_put(({index},), {v})"
             yield "select_scatter", f"{x}.select_scatter({v}, 0, {index})"
@@ -122,3 +130,40 @@ def _is_number(value: cst.BaseExpression) -> bool:
     if isinstance(value, cst.UnaryOperation):
         value = value.expression
     return isinstance(value, (cst.Integer, cst.Float))
+
+
+def _is_mask_written(source: Source, statement: cst.CSTNode) -> bool:
+    """Whether the text shows that the index of an assignment to a part is a mask."""
+    found = _parts(statement)
+    if found is None or len(found[0].slice) != 1:
+        return False
+    part = found[0].slice[0].slice
+    return isinstance(part, cst.Index) and _is_mask(source, part.value)
+
+
+def _is_mask(source: Source, node: cst.BaseExpression, seen: frozenset[str] = frozenset()) -> bool:
+    """Whether an expression gives truth values: a comparison, or a name that is bound to such ones alone.
+
+    Args:
+        source: The file.
+        node: The expression.
+        seen: Names on the way here, whose values are not followed again.
+    """
+    if isinstance(node, cst.Comparison):
+        return True
+    if isinstance(node, cst.UnaryOperation):
+        return isinstance(node.operator, cst.BitInvert) and _is_mask(source, node.expression, seen)
+    if isinstance(node, cst.BinaryOperation):
+        logical = isinstance(node.operator, (cst.BitAnd, cst.BitOr, cst.BitXor))
+        return logical and _is_mask(source, node.left, seen) and _is_mask(source, node.right, seen)
+    if isinstance(node, cst.Call):
+        return isinstance(node.func, cst.Attribute) and node.func.attr.value in _TESTS
+    if not isinstance(node, cst.Name) or node.value in seen:
+        return False
+    values = [
+        statement.value
+        for statement in source.smalls
+        if isinstance(statement, cst.Assign)
+        and any(source.code(one.target) == node.value for one in statement.targets)
+    ]
+    return bool(values) and all(_is_mask(source, value, seen | {node.value}) for value in values)

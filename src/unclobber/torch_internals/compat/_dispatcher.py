@@ -26,8 +26,8 @@ _write_key = torch._C._dispatch_key_parse(WRITE_KEY)
 
 
 def _stays(*_: Any) -> bool:
-    """Instead of a function that this torch has not: no thread's set can be changed, so none includes the
-    key. The self-test finds that our kernels see nothing, and writes are seen another way."""
+    """Stands for a function that this torch lacks: the thread's dispatch keys can't be changed, and none
+    includes ours. The self-test then finds that our kernels see no write, and another mechanism is taken."""
     return False
 
 

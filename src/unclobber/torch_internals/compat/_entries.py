@@ -63,13 +63,14 @@ def pushed(pack: Any, unpack: Any) -> None:
 
 
 def popped() -> None:
-    """The innermost pair was popped; one that was pushed before anybody said so is none of these."""
+    """The innermost pair was popped. One that was there before :func:`pushed` was first called is not noted,
+    so there is nothing to take away for it."""
     if _pushed.here.pairs:
         _pushed.here.pairs.pop()
 
 
 def forget_pushed() -> None:
-    """From now on nobody says what is pushed, in no thread."""
+    """Drop what :func:`pushed` and :func:`popped` have noted, in every thread: nobody calls them any more."""
     _pushed.here = _PushedHere()
 
 
@@ -82,7 +83,7 @@ def top_hooks() -> tuple[Any, Any] | None:
 
 
 def lies_over_programs_hooks(pack: Any) -> None:
-    """Have a selective checkpoint look past hooks of ours, which are about to be pushed, for the program's.
+    """Let a selective checkpoint find the program's hooks below ours, which are about to be pushed.
 
     Since 2.14 it looks for hooks of the program's, and warns of a change to come where it finds some. Its own
     have these two attributes, which lead to the ones below (torch/utils/checkpoint.py,
@@ -93,7 +94,7 @@ def lies_over_programs_hooks(pack: Any) -> None:
 
 
 def lies_over_nothing(pack: Any) -> None:
-    """The hooks were left: a graph that still has ``pack`` must not keep the program's."""
+    """Our hooks were popped: a graph that still holds ``pack`` must not keep the program's hooks alive."""
     pack._user_hooks = None
 
 

@@ -1,0 +1,161 @@
+"""Sources looked at without running them: for ``check``, and for ``fix`` where it runs nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..model import CheckedSources, Finding, Report, Suppressed
+from ..model.text import plural
+from ..settings import Baseline, ProjectSettings, Suppression, shown_path
+from ..settings.pyproject import settings_for
+from ._errors import UsageError
+from ._output import OutputFile
+from ._suppression import idle_entries
+from ._suppression import write_baseline as write_the_baseline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..static import CheckedFile
+
+_SHOWN_AFTER = 1.0
+"""Seconds after which a bar shows how far it has come."""
+_MOST_PROBLEMS = 5
+
+
+def looked_at(
+    paths: Sequence[str],
+    *,
+    everything: bool = False,
+    only_high: bool = False,
+    jobs: int = 0,
+    chosen: tuple[tuple[str, ...], tuple[str, ...]] = ((), ()),
+    known: Baseline | None = None,
+    written: OutputFile | None = None,
+) -> Report:
+    """What is found in files and folders, but for the exit code.
+
+    Args:
+        paths: As they were given.
+        everything: Also the rules that are told on request alone.
+        only_high: Leave out what has medium confidence.
+        jobs: Processes; 0 for as many as there are cores.
+        chosen: The codes to tell, where not all, and those not to tell.
+        known: Findings that are not to be told again.
+        written: Where to write what is found, so that it is known.
+
+    Raises:
+        UsageError: A path isn't there.
+    """
+    from ..static import python_files
+
+    try:
+        files = python_files(paths)
+    except FileNotFoundError as error:
+        raise UsageError(f"{error.filename}: no such file or directory", "Name files and folders.") from None
+    found = _look(files, everything, jobs)
+    findings = [f for one in found for f in one.findings if f.confidence == "high" or not only_high]
+    report = _judged(findings, chosen, known, written)
+    return replace(
+        report,
+        command=("check", *paths),
+        checked=CheckedSources(len(found), sum(one.lines for one in found)),
+        notices=(*report.notices, *_problems(found)),
+        outcome="suspected" if report.findings else "clean",
+    )
+
+
+# --- looking -----------------------------------------------------------------------------------------
+def _look(files: Sequence[str], everything: bool, jobs: int) -> list[CheckedFile]:
+    from ..static import check_files
+
+    with _bar(len(files)) as done:
+        return check_files(files, everything=everything, jobs=jobs, done=done)
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[Callable[[CheckedFile], None]]:
+    """Gives what to tell of each file: on a terminal a bar, once it has taken a second."""
+    begun = time.monotonic()
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("checking"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("files"),
+        TimeRemainingColumn(),
+    )
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task("", total=total)
+
+    def done(_: CheckedFile) -> None:
+        if not bar.live.is_started and time.monotonic() - begun > _SHOWN_AFTER:
+            bar.start()
+        bar.advance(task)
+
+    try:
+        yield done
+    finally:
+        bar.stop()
+
+
+def _problems(found: Sequence[CheckedFile]) -> list[str]:
+    wrong = [one for one in found if one.problem]
+    said = [f"{shown_path(one.path)} {one.problem}" for one in wrong[:_MOST_PROBLEMS]]
+    if more := len(wrong) - len(said):
+        said.append(f"{plural(more, 'more file')} can't be read or followed")
+    return said
+
+
+# --- judging -----------------------------------------------------------------------------------------
+def _judged(
+    findings: Sequence[Finding],
+    chosen: tuple[tuple[str, ...], tuple[str, ...]],
+    known: Baseline | None,
+    written: OutputFile | None,
+) -> Report:
+    """The findings, parted by what the settings, comments and a baseline say of them."""
+    told: list[Finding] = []
+    suppressed: list[Suppressed] = []
+    by_folder: dict[str, Suppression] = {}
+    for finding in findings:
+        folder = os.path.dirname(_path(finding))
+        if folder not in by_folder:
+            by_folder[folder] = Suppression(_settings(folder, chosen))
+        by = by_folder[folder].by(finding)
+        if by is None:
+            told.append(by_folder[folder].noted(finding))
+        else:
+            suppressed.append(Suppressed(finding, by))
+    notices: list[str] = []
+    if written is not None:
+        write_the_baseline(told, written)
+        notices.append(f"{plural(len(told), 'finding')} written to {shown_path(written.path)}")
+        in_baseline, told = told, []
+    elif known is not None:
+        told, in_baseline, idle = known.split(told)
+        notices += idle_entries(idle)
+    else:
+        in_baseline = []
+    suppressed += [Suppressed(finding, "baseline") for finding in in_baseline]
+    return Report("clean", tuple(told), notices=tuple(notices), suppressed=tuple(suppressed))
+
+
+def _path(finding: Finding) -> str:
+    places = [*finding.writes, finding.needed, finding.saved]
+    return next(one.site.path for one in places if one is not None and one.site is not None)
+
+
+def _settings(folder: str, chosen: tuple[tuple[str, ...], tuple[str, ...]]) -> ProjectSettings:
+    return settings_for(folder).under(select=chosen[0], ignore=chosen[1])

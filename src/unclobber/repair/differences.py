@@ -1,0 +1,70 @@
+"""How one proved way differs from the best one, in one clause: what it keeps, copies or moves."""
+
+from __future__ import annotations
+
+from ..model import Edit
+from ..model.text import listing, size
+from .candidates import edits_of
+from .outcome import Repair
+from .project import Project
+
+BY_CURE: dict[str, str] = {
+    "no-grad": "the write stays in place and is not recorded, so no gradient goes through it",
+    "out-of-place": "a new tensor and no copy; other names keep the old one",
+    "rebind-element": "a new tensor as the container's entry; other names keep the old one",
+    "inplace-modules": "the module makes a new tensor",
+    "scatter": "a new tensor as large as the whole; other names keep the old one",
+    "mark-dirty": "the Function still writes in place, and says so",
+    "clone-saved": "a copy more, for backward; the write stays in place, and every name sees it",
+    "clone-target": "a copy more, and the write goes into it; other names keep the old one",
+    "stack-list": "parts in a list, and no buffer that is filled",
+    "multi-view": "each part is a view of its own",
+    "own-memory": "a copy more, in which each element has a place of its own",
+    "inference-mode": "another gradient mode; the write stays in place",
+    "keep-graph": "what the first backward saved is kept until the next one",
+    "detach-state": "the loop cuts off what it carries",
+    "detach-hidden": "the state is cut off where an object keeps it",
+    "save-for-backward": "the tensor is kept by autograd, or as a copy on `ctx`",
+    "data-write": "the write goes through torch, which sees it",
+    "clone-parameters": "a copy more of the module's parameters, until backward",
+    "recompute": "the forward runs once more",
+    "move-step": "the step comes after the backward",
+}
+"""By the name of the cure."""
+_NOTABLE = 16_000_000
+"""Bytes at the peak of a run which are more than its noise."""
+
+
+def places(repair: Repair, project: Project) -> str:
+    """The lines that a repair changes, as ``in line 7``; empty where they are in several files."""
+    edits = edits_of(project, repair.texts)
+    if len({edit.path for edit in edits}) != 1:
+        return ""
+    lines = [str(line) for line in dict.fromkeys(_line(edit) for edit in edits)]
+    return f"in line{'s' if len(lines) > 1 else ''} {listing(lines)}"
+
+
+def _line(edit: Edit) -> int:
+    """The first line that is changed; of lines that are put in, the one before which they stand."""
+    return edit.end_line + 1 if edit.new.startswith(f"{edit.old}\n") else edit.line
+
+
+def difference(other: Repair, best: Repair) -> str:
+    """What another proved way does unlike the best one; both have a proof.
+
+    Args:
+        other: A way that is not taken.
+        best: The one that is.
+    """
+    assert other.proof is not None
+    assert best.proof is not None
+    clauses = [BY_CURE[cure] for cure in dict.fromkeys(other.cures) if cure not in best.cures]
+    if not clauses:
+        clauses = ["the same at another place" if other.titles == best.titles else "another form of the same"]
+    clauses += [note for note in other.notes if note not in best.notes]
+    more = other.proof.extra_bytes - best.proof.extra_bytes
+    if abs(more) >= _NOTABLE:
+        clauses.append(f"{size(abs(more))} {'more' if more > 0 else 'less'} memory at its peak")
+    if best.proof.to_end and not other.proof.to_end:
+        clauses.append(f"proved up to backward {other.proof.backward} only")
+    return "; ".join(clauses)

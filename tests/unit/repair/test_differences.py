@@ -1,0 +1,43 @@
+"""What sets one proved way apart from another."""
+
+from __future__ import annotations
+
+import pytest
+
+from unclobber.repair.cures import CURES
+from unclobber.repair.differences import BY_CURE, difference, places
+from unclobber.repair.outcome import Proof, Repair
+from unclobber.repair.project import Project
+
+
+def way(cure, **proof):
+    """A proved way by one cure."""
+    return Repair((cure,), (cure,), {}, 1, Proof("as written", 2, 1, **proof))
+
+
+def test_every_cure_has_its_clause():
+    assert set(BY_CURE) == set(CURES)
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (way("clone-saved"), BY_CURE["clone-saved"]),
+        (way("out-of-place"), "the same at another place"),
+        (way("scatter", extra_bytes=64 << 20), f"{BY_CURE['scatter']}; 64.0 MiB more memory at its peak"),
+        (way("scatter", to_end=False), f"{BY_CURE['scatter']}; proved up to backward 2 only"),
+    ],
+)
+def test_the_clause(other, said):
+    assert difference(other, way("out-of-place")) == said
+
+
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [("a\nB\nc\n", "in line 2"), ("a\nx\nb\nc\n", "in line 2"), ("A\nb\nC\n", "in lines 1 and 3")],
+)
+def test_the_lines(tmp_path, new, said):
+    """Of lines that are put in, the one before which they stand."""
+    path = tmp_path / "a.py"
+    path.write_text("a\nb\nc\n")
+    assert places(Repair((), (), {str(path): new}, 1), Project(str(tmp_path))) == said
