@@ -47,6 +47,7 @@ STATE = {
         "torch_internals.compat._dispatcher._set_included", "torch_internals.compat._dispatcher._is_included",
     },
     "a lock": {
+        "source.owners._looking",
         "hooks.unmarked._lock", "torch_internals.patches._lock", "parsing.texts._lock",
         "derivatives.torch_table._lock",
     },

@@ -14,12 +14,14 @@ import itertools
 import sys
 import types
 import weakref
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
 
+from ..parsing import SharedLock
 from ..torch_internals import compat
 from .sites import is_library
 
@@ -154,6 +156,7 @@ class _Settled(NamedTuple):
     modules: tuple[weakref.ref[torch.nn.Module], ...]
 
 
+_looking = SharedLock()
 _settled: list[_Settled] = []
 """The last look at the oldest generation: it holds nearly all objects, so a look takes about 0.1 s."""
 
@@ -165,15 +168,16 @@ def _live_modules() -> dict[int, torch.nn.Module]:
     ``tuple(generator)`` ends in a SystemError if someone else holds its tuple. So the list is taken,
     sifted and dropped inside one call into C, which no thread can interrupt.
     """
-    collecting = gc.isenabled()
-    gc.disable()  # a collection would run finalizers in between, and change the lists
-    try:
-        classes = _module_classes()
-        found = [module for generation in (0, 1) for module in _sifted(generation, classes)]
-        found += _oldest(classes)
-    finally:
-        if collecting:
-            gc.enable()
+    with _looking:  # one thread's end of it would switch the collector on for another
+        collecting = gc.isenabled()
+        gc.disable()  # a collection would run finalizers in between, and change the lists
+        try:
+            classes = _module_classes()
+            found = [module for generation in (0, 1) for module in _sifted(generation, classes)]
+            found += _oldest(classes)
+        finally:
+            if collecting:
+                gc.enable()
     return {id(module): module for module in found if type(module) in classes}
 
 
@@ -198,14 +202,19 @@ def _sifted(generation: int, classes: set[type]) -> list[Any]:
     ``compress`` asks for the list twice, for the objects and for their types. Both must come to their
     end: the lists hold these very iterators, and such a circle would stay until the next collection.
     The second list has a few objects more, those that reading the first one made, so that one is
-    filled up. Types are compared as they are: ``isinstance`` would run a proxied object's code.
+    filled up; where the program collects in between, it has fewer, so what is left of both is read, too.
+    Types are compared as they are: ``isinstance`` would run a proxied object's code.
     """
 
     def listed() -> Iterator[Any]:
         return itertools.chain.from_iterable(map(gc.get_objects, (generation,)))
 
     objects = itertools.chain(listed(), itertools.repeat(None, 64))
-    return list(itertools.compress(objects, map(classes.__contains__, map(type, listed()))))
+    again = listed()
+    found = list(itertools.compress(objects, map(classes.__contains__, map(type, again))))
+    for rest in (objects, again):
+        deque(rest, maxlen=0)
+    return found
 
 
 def _module_classes() -> set[type]:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from unclobber.source import owners
 from unclobber.source.owners import module_label, object_name, owner_name, variable_name
 
 
@@ -243,6 +244,35 @@ def test_modules_made_between_two_looks(moved):
     weight = first.fc.weight
     del first
     assert owner_name(weight, here()) is None
+
+
+def test_a_collection_in_the_midst_of_a_look_leaves_nothing_alive(monkeypatch):
+    """It shortens the second list; the first one must be read to its end all the same."""
+    get_objects, looks = gc.get_objects, []
+
+    def collecting(generation):
+        looks.append(generation)
+        if len(looks) == 2:
+            gc.collect(0)
+        return get_objects(generation)
+
+    class Plain:
+        pass
+
+    gc.collect()
+    kept = [[] for _ in range(200)]
+    plain = Plain()
+    gone = weakref.ref(plain)
+    gc.disable()
+    try:
+        monkeypatch.setattr(gc, "get_objects", collecting)
+        owners._live_modules()
+        del plain
+        assert gone() is None
+    finally:
+        gc.enable()
+    assert looks[:2] == [0, 0]
+    assert len(kept) == 200
 
 
 def test_modules_that_a_freeze_held_back():
