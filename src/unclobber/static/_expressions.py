@@ -9,7 +9,7 @@ from dataclasses import replace
 from ._core import BUDGET, HIGH, Suspicion
 from ._index import FileIndex, dotted
 from ._modules import CONTAINERS, Modules, is_property
-from ._names import holds_integers
+from ._names import holds_integers, holds_sizes
 from ._state import FlowState, both
 from ._values import (
     NONE,
@@ -199,6 +199,8 @@ class Expressions(Modules):
         if "sequence" in (left.kind, right.kind):
             if left.kind == right.kind:
                 return sequence(left.items + right.items)
+            if isinstance(node.op, ast.Mult):
+                return sequence(())  # `[None] * n`: its elements are set later
             return self.unknown_result(state, [left, right])
         if not left.may_be_tensor and not right.may_be_tensor:
             return PLAIN if left.kind == right.kind == "plain" else self.unknown_result(state, [left, right])
@@ -321,6 +323,8 @@ class Expressions(Modules):
             return PLAIN
         if not base.may_be_tensor:
             return Value(places=self.new_place())
+        if base.kind == "unknown" and holds_sizes(dotted(node.value)):
+            return PLAIN
         if isinstance(index, ast.Constant) and isinstance(index.value, str):
             return Value(places=self.new_place(), may=base.may, nodes=base.nodes, uses=base.uses)
         if isinstance(index, ast.Compare) or any(self._is_index_tensor(one, state) for one in values):
