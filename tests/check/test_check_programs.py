@@ -198,7 +198,7 @@ def test_on_request():
     "body",
     [
         """
-        def f(x: torch.Tensor, image_size):
+        def f(x: torch.Tensor, image_size=None):
             y = x.clone()
             y[:, 0] = y[:, 0] / image_size[1]
             return y

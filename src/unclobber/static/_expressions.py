@@ -319,12 +319,10 @@ class Expressions(Modules):
             return self._item(base, index, state)
         if base.kind == "module":
             return self._module_item(base, index)
-        if base.kind == "plain":
+        if base.kind == "plain" or (holds_sizes(dotted(node.value)) and not self.is_sure(base, state)):
             return PLAIN
         if not base.may_be_tensor:
             return Value(places=self.new_place())
-        if base.kind == "unknown" and holds_sizes(dotted(node.value)):
-            return PLAIN
         if isinstance(index, ast.Constant) and isinstance(index.value, str):
             return Value(places=self.new_place(), may=base.may, nodes=base.nodes, uses=base.uses)
         if isinstance(index, ast.Compare) or any(self._is_index_tensor(one, state) for one in values):
