@@ -194,6 +194,34 @@ def test_on_request():
     assert found_in(body, everything=True) == [("UC101", "medium", "y += 1")]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        """
+        def f(x: torch.Tensor, image_size=None):
+            y = x.clone()
+            y[:, 0] = y[:, 0] / image_size[1]
+            return y
+        """,
+        """
+        def f(parts, n):
+            sums = [None] * n
+            sums[0] = parts[0]
+            for i in range(1, n):
+                sums[i] = parts[i] + F.interpolate(sums[i - 1], scale_factor=2)
+            return sums
+        """,
+        """
+        def f(old, new):
+            new.weight.data[:2] = old.weight.data[:2]
+        """,
+    ],
+    ids=["a size is a number", "a list of a length", "through .data"],
+)
+def test_not_even_on_request(body):
+    assert found_in(body, everything=True) == []
+
+
 def test_a_function_of_a_name_that_trains_nothing_weighs_less():
     body = """
     net = nn.Linear(3, 3)

@@ -176,16 +176,24 @@ HiddenState = Mapping[str, Any]
 
 
 def _set_by_statement(note: freed.Note | None, levels: Sequence[Level]) -> HiddenState:
-    """The variables that the operation's statement both reads and sets: ``h`` in ``h = f(x, h)``.
+    """The variables that the operation's statement both reads and sets: ``h`` in ``h = f(x, h)``; else those
+    of the nearest statement that called it, if they hold computed tensors.
 
-    Asked of a statement in a function that is still running: others set their variables anew.
+    Asked of statements in functions that are still running: others set their variables anew.
     """
-    place = None if note is None else sites.user_frame(note.stack)
-    level = next((one for one in levels if place is not None and one.frame.f_code is place[0]), None)
-    located = None if place is None else syntax.locate(*place)
-    if level is None or located is None:
-        return {}
-    return {name: _value(name, level.frame) for name in _read_and_set(located.statement)}
+    stack = () if note is None else note.stack
+    own = None if note is None else sites.user_frame(note.stack)
+    for code, lasti in zip(stack[::2], stack[1::2], strict=True):
+        level = next((one for one in levels if one.frame.f_code is code), None)
+        located = None if level is None or sites.is_library(code) else syntax.locate(code, lasti)
+        if level is None or located is None:
+            continue
+        found = {name: _value(name, level.frame) for name in _read_and_set(located.statement)}
+        if own is None or code is not own[0]:
+            found = {name: value for name, value in found.items() if _graph_attribute.tensors(value)}
+        if found:
+            return found
+    return {}
 
 
 def _set_by_loop(call: BackwardCall | None, levels: Sequence[Level]) -> HiddenState:

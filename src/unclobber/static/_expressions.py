@@ -9,7 +9,7 @@ from dataclasses import replace
 from ._core import BUDGET, HIGH, Suspicion
 from ._index import FileIndex, dotted
 from ._modules import CONTAINERS, Modules, is_property
-from ._names import holds_integers
+from ._names import holds_integers, holds_sizes
 from ._state import FlowState, both
 from ._values import (
     NONE,
@@ -199,6 +199,8 @@ class Expressions(Modules):
         if "sequence" in (left.kind, right.kind):
             if left.kind == right.kind:
                 return sequence(left.items + right.items)
+            if isinstance(node.op, ast.Mult):
+                return sequence(())  # `[None] * n`: its elements are set later
             return self.unknown_result(state, [left, right])
         if not left.may_be_tensor and not right.may_be_tensor:
             return PLAIN if left.kind == right.kind == "plain" else self.unknown_result(state, [left, right])
@@ -317,7 +319,7 @@ class Expressions(Modules):
             return self._item(base, index, state)
         if base.kind == "module":
             return self._module_item(base, index)
-        if base.kind == "plain":
+        if base.kind == "plain" or (holds_sizes(dotted(node.value)) and not self.is_sure(base, state)):
             return PLAIN
         if not base.may_be_tensor:
             return Value(places=self.new_place())

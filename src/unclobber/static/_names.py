@@ -12,6 +12,7 @@ _INTEGERS = re.compile(
     r"order|edge_index|cu_seqlens|rng|seed|timesteps?|position_ids)$",
     re.I,
 )
+_SIZES = re.compile(r"(^|[_.])(shapes?|sizes?)$", re.I)
 TRAINED = re.compile(
     r"loss|criterion|crit\b|mse|bce|net|model|encod|decod|head|disc|gen|critic|actor|policy|layer|proj|^[A-Z]$|^f?c\d*$",
     re.I,
@@ -27,3 +28,13 @@ def holds_integers(value: Value, name: str) -> Value:
         (<Grad.NO: 0>, <Grad.MAYBE: 1>)
     """
     return replace(value, grad=Grad.NO, integer=True) if _INTEGERS.search(name) else value
+
+
+def holds_sizes(name: str) -> bool:
+    """Whether the elements of something by such a name are numbers, and no tensors.
+
+    Example:
+        >>> holds_sizes("self.image_size"), holds_sizes("input_shape"), holds_sizes("reshaped")
+        (True, True, False)
+    """
+    return _SIZES.search(name) is not None

@@ -151,7 +151,11 @@ class Writes(Core):
             self.suspect(
                 state, Suspicion("leaf-view", HIGH, write=spot, saved=value.made, how=how, name=name)
             )
-        elif value.name.endswith((".weight", ".bias")) and value.kind == "tensor" and not value.sure:
+        elif (
+            value.name.endswith((".weight", ".bias"))
+            and value.kind == "tensor"
+            and not (value.sure or value.grad == Grad.NO)  # through `.data` it may be written
+        ):
             self.suspect(state, Suspicion("parameter-like", HIGH - 1, write=spot, how=how, name=name))
         if origin is None or origin.kind == "expanded":
             return

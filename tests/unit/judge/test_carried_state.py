@@ -52,6 +52,13 @@ class Cell:
         return h
 
 
+def read(module, x, state):
+    out, state = module(x, state)
+    return out * out, state
+
+
+gru = torch.nn.GRU(2, 2)
+state = None
 cell = Cell()
 cell.state = torch.zeros(1, 2)
 h = torch.ones(1, 2)
@@ -67,7 +74,12 @@ for _ in range(2):
 @pytest.mark.parametrize(
     ("step", "said", "code"),
     [
-        ("h = torch.tanh(h @ w)", "cut the graph after line 22", "h = h.detach()"),
+        ("h = torch.tanh(h @ w)", "cut the graph after line 29", "h = h.detach()"),
+        (
+            "h, state = read(gru, torch.ones(1, 2), state)",
+            "cut the graph after line 29",
+            "state = state.detach()",
+        ),
         ("h = cell(h.detach())", "between steps in line 10", "self.state = h.detach()"),
     ],
 )

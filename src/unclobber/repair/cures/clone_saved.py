@@ -37,7 +37,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
                 title,
                 {path: text},
                 hides=hides,
-                guess=not _is_meant(source, node, inside, finding.saved),
+                # What a checkpoint runs again clones what is there then.
+                guess=finding.code == "UC105" or not _is_meant(source, node, inside, finding.saved),
             )
 
 

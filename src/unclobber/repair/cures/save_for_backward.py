@@ -37,11 +37,30 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             text = rewritten(source, owner)
             if text is not None:
                 title = f"keep the tensors of `{owner.name.value}` with `save_for_backward`"
-                yield Proposal("save-for-backward", title, {path: text})
+                guess = _may_be_read_outside(source, owner)
+                yield Proposal("save-for-backward", title, {path: text}, guess=guess)
             for text, kept in copies(source, owner):
                 title = f"keep a copy of `{kept}` for the backward of `{owner.name.value}`"
                 guess = finding.saved is None or kept != finding.saved.expression
                 yield Proposal("save-for-backward", title, {path: text}, guess=guess)
+
+
+def _may_be_read_outside(source: Source, owner: cst.ClassDef) -> bool:
+    """Whether an attribute of the name of one that is set on ``ctx`` is read outside of the Function, which
+    would no longer be there: ``y.grad_fn.s``."""
+    inside = list(walk(owner))
+    own = {id(node) for node in inside}
+    set_there = {
+        one.target.attr.value
+        for node in inside
+        if isinstance(node, cst.Assign)
+        for one in node.targets
+        if isinstance(one.target, cst.Attribute)
+    }
+    return any(
+        isinstance(node, cst.Attribute) and id(node) not in own and node.attr.value in set_there
+        for node in walk(source.module)
+    )
 
 
 def copies(source: Source, owner: cst.ClassDef) -> Iterator[tuple[str, str]]:
