@@ -99,3 +99,21 @@ def test_pieces_are_run(way):
         )
     assert len(report.curve) > 1
     assert not [one for one in model.modules() if "forward" in vars(one)]
+
+
+def test_fake_tensors_plan_the_same():
+    """Where to cut a row is asked of the timeline, which has no values."""
+
+    def whole():
+        torch.manual_seed(0)
+        step(Looped(), torch.randn(100, WIDTH))
+
+    real, fake = (
+        {
+            one.title: one.predicted
+            for one in unclobber.memory(whole, fake=which).changes
+            if "piece" in one.title
+        }
+        for which in (False, True)
+    )
+    assert real == fake != {}

@@ -39,7 +39,7 @@ def memory(
             buffers of modules and random generators are put back as they were before.
         backwards: The backward at whose end to stop; the report is of what ran since the one before.
         fake: Run on tensors without memory: ``step`` must make its model and its data itself.
-        try_changes: Run ``step`` again, some thirty times, with the changes that would save memory, and
+        try_changes: Run ``step`` again, up to some fifty times, with the changes that would save memory, and
             compare loss, gradients, buffers, peak and time. What else ``step`` changes must not matter to it.
     Returns:
         What was recorded, up to the end of ``step`` where it calls backward less often.

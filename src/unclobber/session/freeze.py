@@ -209,7 +209,7 @@ def frozen(tensors: Iterable[torch.Tensor]) -> Frozen:
     Args:
         tensors: Strided tensors of any shapes.
     Returns:
-        One handle for all of them: ``remove()``, or leaving it as a context manager, ends it.
+        One handle for all of them; ``remove()``, or leaving it as a context manager, ends it.
     Raises:
         TypeError: one is not a tensor; none is frozen then.
         UnclobberError: one has no strided memory of its own (sparse, nested); none is frozen then.
