@@ -120,5 +120,13 @@ def test_a_core_that_fails_its_self_test_is_not_kept(cache, monkeypatch, tmp_pat
 
 def test_the_sources_are_in_the_package():
     names = {source.name for source in place.sources()}
-    assert {"module.cpp", "saves.cpp", "needs.cpp", "stacks.cpp", "records.cpp", "common.h"} <= names
+    assert {
+        "module.cpp",
+        "saves.cpp",
+        "stacks.cpp",
+        "records.cpp",
+        "common.h",
+        "frames.c",
+        "frames.h",
+    } <= names
     assert all(Path(source).is_relative_to(Path(place.__file__).parent) for source in place.sources())

@@ -48,13 +48,15 @@ def load(file: Path) -> Any:
     import torch  # noqa: F401  (its libraries must be there)
 
     from ..record import SavedTensor
+    from ..source import frames, sites
 
     spec = importlib.util.spec_from_file_location(MODULE, file)
     if spec is None or spec.loader is None:
         raise ImportError(f"{file} is no extension module")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.setup(SavedTensor)
+    module.setup(SavedTensor, sites.is_library)
+    frames.noted_elsewhere(module.newest)
     return module
 
 
