@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -98,11 +98,36 @@ class Listeners:
         """Operations that wrote although their schema doesn't say so, with their names without namespace."""
 
 
+class NativeKernel(NamedTuple):
+    """A kernel of the native core, for our key."""
+
+    packet: str
+    """The operation's name without namespace and overload."""
+    written: tuple[int, ...]
+    """The positions of the arguments that it writes; nobody is told of none."""
+    plain: bool
+    """Whether it is ``x.op_(…)``."""
+    bumps: bool
+    """Whether the counter of each moves by one afterwards; False: look what happens."""
+
+    def register(self, native: Any, name: str) -> Any:
+        """Let it lie at our key for an operation, by its full name, until ``reset()`` of what is returned."""
+        base, _, overload = name.partition(".")
+        return native.lay(base, overload, *self)
+
+
 def kernel_for(
-    name: str, listeners: Listeners, lock: threading.RLock
-) -> Callable[..., Any] | Override | None:
+    name: str, listeners: Listeners, lock: threading.RLock, *, native: bool = False
+) -> Callable[..., Any] | Override | NativeKernel | None:
     """The kernel of an operation, by its full name: one for our key, or one over torch's own; None for those
-    that write nothing."""
+    that write nothing.
+
+    Args:
+        name: The operation.
+        listeners: Whom to tell.
+        lock: Held while one over torch's is registered or taken away.
+        native: Whether the native core has the kernels of torch's operations at our key.
+    """
     namespace, _, rest = name.partition("::")
     packet = rest.partition(".")[0]
     if namespace in NAMESPACES_WITHOUT_MEMORY or compat.has_kernel(name, "CompositeImplicitAutograd"):
@@ -122,8 +147,9 @@ def kernel_for(
             return redispatch(keyset & after, *args, **kwargs)
 
         return undeclared_kernel(packet, listeners, plain, told, _private_kernel(op, listeners))
+    native = native and namespace == "aten"
     if name in _WORKING_IN_PRIVATE:
-        return _private_kernel(op, listeners)
+        return NativeKernel(packet, (), False, True) if native else _private_kernel(op, listeners)
     written = written_by(op, namespace, packet)
     if not written.positions and not written.names:
         if is_torchs(name):
@@ -142,8 +168,40 @@ def kernel_for(
             override = Override(name, compat.VERSION_KEY, lock)
             override.kernel = _overriding_kernel(op, name, packet, listeners, override)
             return override
-        return _plain_kernel(op, packet, listeners)
+        return NativeKernel(packet, (0,), True, True) if native else _plain_kernel(op, packet, listeners)
+    if native:
+        return NativeKernel(packet, _all_positions(op, written), False, has)
     return _general_kernel(op, packet, listeners, written, bumps=has)
+
+
+def _all_positions(op: Any, written: WrittenArguments) -> tuple[int, ...]:
+    """Those of the schema, in which what is given by name has one, too."""
+    names = [argument.name for argument in op._schema.arguments]
+    return (*written.positions, *map(names.index, written.names))
+
+
+def told_natively(
+    listener: Listener,
+    tensor: torch.Tensor,
+    operation: str,
+    bumps: bool,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> tuple[torch.Tensor, int, Any, int] | None:
+    """A native kernel tells of a write: this frame stands where the one of a kernel in Python is.
+
+    Returns:
+        What ``settled_natively`` is given where the operation moves counters by itself; None where there is
+        nothing to settle.
+    """
+    log = listener.before_write(tensor, operation, bumps, args, kwargs)
+    return None if bumps or log is None else (tensor, tensor._version, log, log.bumps)
+
+
+def settled_natively(marks: list[tuple[torch.Tensor, int, Any, int]]) -> None:
+    """The operation has run: count what has moved."""
+    for tensor, version, log, before in marks:
+        log.settle(max(log.bumps, before + tensor._version - version), by_last_write=True)
 
 
 def may_write(name: str, mutating: set[str]) -> bool:

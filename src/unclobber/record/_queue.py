@@ -41,7 +41,7 @@ class SaveQueue(Protocol):
         """Forget references that are dead; how many they were."""
 
     def take(self, key: int | None) -> deque[Ref]:
-        """References to what is saved of a storage, and perhaps to others; they leave. All, if ``key`` is None.
+        """References to what is saved of a storage, and perhaps to others, which leave; to all if that is None.
 
         It may be the queue itself, which is then to be emptied.
         """
@@ -51,6 +51,9 @@ class SaveQueue(Protocol):
 
     def take_own(self, tensors: list[torch.Tensor]) -> list[Any]:
         """Put aside what the running operation has just saved of ``tensors``: at most one save for each."""
+
+    def ask_always(self) -> None:
+        """From now on tell the ledger of every write, whatever of it shares the queue's saves' memory."""
 
     def may_rest(self) -> bool | str | None:
         """Whether backward may run unobserved, as ``hooks.pause`` has it; ``"hook"`` where a leaf has a hook.
@@ -97,6 +100,9 @@ class PythonQueue(deque[Any]):
                 others.append(ref)
         self.extend(reversed(others))
         return own
+
+    def ask_always(self) -> None:
+        """So it is done anyway."""
 
     def may_rest(self) -> None:
         return None

@@ -254,6 +254,7 @@ class Ledger:
         """From now on ask for every write whether it goes to memory that is saved through another storage."""
         if self.by_address is None:
             self.by_address = SavesByAddress()
+            self.pending.ask_always()
         return self.by_address
 
     def _enter_elsewhere(
@@ -492,6 +493,7 @@ class Ledger:
                 log = before_write(tensor, operation, bumps, *rest)
                 return log if uncertain is None else uncertain.over(log)
 
+            self.pending.ask_always()
             # On the object: programs that exchange no memory pay nothing for this.
             self.before_write = before_write_counted  # type: ignore[method-assign,assignment]
         self.counters_of_two.exchanged(tensor, old, new)

@@ -6,6 +6,7 @@
 #include "records.h"
 #include "stacks.h"
 #include "unpack.h"
+#include "writes.h"
 
 namespace {
 
@@ -47,6 +48,8 @@ PyMethodDef methods[] = {
     {"newest", entry<newest>, METH_NOARGS, "newest(): the number of the node after this thread's last save, its stack"},
     {"mark", entry<notes::mark>, METH_O, "mark(mark): which backward asks from now on"},
     {"note_of", entry<notes::note_of>, METH_O, "note_of(node): (stack, mark) of who asked last, or None"},
+    {"listen", entry<writes::listen>, METH_VARARGS, "listen(listeners, told, settle): who is told of writes"},
+    {"lay", entry<writes::lay>, METH_VARARGS, "lay(name, overload, packet, written, plain, bumps): a Kernel"},
     {"forget", entry<forget>, METH_NOARGS, "forget(): all notes, and stacks that nobody uses"},
     {"known", entry<known>, METH_NOARGS, "known(): how many stacks and notes are kept"},
     {nullptr, nullptr, 0, nullptr},
@@ -63,6 +66,7 @@ PyMODINIT_FUNC PyInit__unclobber_native() {
         pack::add_to(module.get());
         unpack::add_to(module.get());
         queue::add_to(module.get());
+        writes::add_to(module.get());
         return module.release();
       },
       static_cast<PyObject*>(nullptr));

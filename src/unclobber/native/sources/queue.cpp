@@ -205,6 +205,11 @@ PyObject* serve(PyObject* self, PyObject* arguments) {
   return Py_NewRef(Py_None);
 }
 
+PyObject* ask_always(PyObject* self, PyObject*) {
+  queue_of(self).ask_always();
+  return Py_NewRef(Py_None);
+}
+
 PyObject* may_rest(PyObject* self, PyObject*) { return pause::may_rest(queue_of(self)); }
 
 PyObject* iterate(PyObject* self) {
@@ -268,6 +273,7 @@ PyMethodDef methods[] = {
     {"copy", entry<copy>, METH_NOARGS, "copy(): references to all"},
     {"prune", entry<prune>, METH_NOARGS, "prune(): forget dead entries of Python's"},
     {"serve", entry<serve>, METH_VARARGS, "serve(need, unpack)"},
+    {"ask_always", entry<ask_always>, METH_NOARGS, "ask_always(): every write concerns the ledger from now on"},
     {"may_rest", entry<may_rest>, METH_NOARGS, "may_rest(): whether backward may run unobserved"},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -299,8 +305,10 @@ void add_to(PyObject* module) {
   type = reinterpret_cast<PyTypeObject*>(made.release());
 }
 
+bool is(PyObject* object) { return type != nullptr && Py_TYPE(object) == type; }
+
 std::shared_ptr<saves::Queue> of(PyObject* object) {
-  if (type == nullptr || Py_TYPE(object) != type) {
+  if (!is(object)) {
     PyErr_SetString(PyExc_TypeError, "a Queue is expected");
     throw python_error();
   }

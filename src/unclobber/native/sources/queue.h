@@ -13,6 +13,8 @@ namespace unclobber::queue {
 // Add the class `Queue` to the module.
 void add_to(PyObject* module);
 
+bool is(PyObject* object);
+
 // The queue of such an object; raises TypeError for another.
 std::shared_ptr<saves::Queue> of(PyObject* object);
 

@@ -16,18 +16,6 @@ WeakTensor nothing() {
   return WeakTensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>());
 }
 
-bool is_usual(const at::Tensor& tensor) {
-  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  const auto keys = impl->key_set();
-  if (!impl->has_storage() || impl->layout() != c10::kStrided || impl->is_inference() ||
-      keys.has_any(c10::functorch_transforms_ks | c10::python_ks)) {
-    return false;
-  }
-  PyObject* object = impl->pyobj_slot()->load_pyobj();
-  return object == nullptr || Py_TYPE(object) == reinterpret_cast<PyTypeObject*>(THPVariableClass) ||
-         Py_TYPE(object) == reinterpret_cast<PyTypeObject*>(ParameterClass);
-}
-
 [[noreturn]] void throw_type(PyObject* object) {
   PyErr_Format(PyExc_TypeError, "a tensor was expected, not a %s", Py_TYPE(object)->tp_name);
   throw python_error();
@@ -121,6 +109,18 @@ class Hooks final : public torch::autograd::SavedVariableHooks {
 };
 
 }  // namespace
+
+bool is_usual(const at::Tensor& tensor) {
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  const auto keys = impl->key_set();
+  if (!impl->has_storage() || impl->layout() != c10::kStrided || impl->is_inference() ||
+      keys.has_any(c10::functorch_transforms_ks | c10::python_ks)) {
+    return false;
+  }
+  PyObject* object = impl->pyobj_slot()->load_pyobj();
+  return object == nullptr || Py_TYPE(object) == reinterpret_cast<PyTypeObject*>(THPVariableClass) ||
+         Py_TYPE(object) == reinterpret_cast<PyTypeObject*>(ParameterClass);
+}
 
 Save::Save() : origin(nothing()), base(nothing()) {}
 

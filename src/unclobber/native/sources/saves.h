@@ -98,6 +98,8 @@ class Queue {
   }
   // The newest ones.
   Link& unsorted() { return queue_; }
+  bool asks_always() const { return asks_always_.load(std::memory_order_relaxed); }
+  void ask_always() { asks_always_.store(true, std::memory_order_relaxed); }
   void noted_death() { died_.fetch_add(1, std::memory_order_relaxed); }
 
   // need(saved) and the unpack hook in Python; the interpreter's lock is held where these change.
@@ -112,7 +114,11 @@ class Queue {
   std::atomic<size_t> live_{0};
   std::atomic<size_t> entries_{0};
   std::atomic<size_t> died_{0};
+  std::atomic<bool> asks_always_{false};
 };
+
+// Whether it is strided memory of its own, with no class and no transform of the program's.
+bool is_usual(const at::Tensor& tensor);
 
 // The SavedTensor of a save that the caller uses; the interpreter's lock is held. Borrowed.
 PyObject* record_of(Save* save);
