@@ -1,6 +1,6 @@
-"""The native core's own way of seeing saves and writes: nothing lies on torch's stack, and Python is asked late.
+"""How the native core sees saves and writes: nothing lies on torch's stack, and Python is asked late.
 
-Where no native core is built, these are skipped. What they compare with is the core in Python, or plain torch.
+Where none is built, these are skipped. What they compare with is the core in Python, or plain torch.
 """
 
 import gc
@@ -35,6 +35,7 @@ def native():
 
 @pytest.fixture(autouse=True)
 def runs_natively(native, monkeypatch):
+    monkeypatch.delenv(core.SWITCH, raising=False)
     monkeypatch.setattr(core, "loaded", lambda: core.Loaded(native, ""))
 
 
@@ -143,8 +144,8 @@ def swapped():
 
 
 PROGRAMS = [
-    overwritten, of_a_function, of_views, under_program_hooks, past_program_hooks, checkpointed, twice, in_foreach,
-    of_batch_norm, of_numpy, swapped,
+    overwritten, of_a_function, of_views, under_program_hooks, past_program_hooks, checkpointed, twice,
+    in_foreach, of_batch_norm, of_numpy, swapped,
 ]  # fmt: skip
 
 
@@ -192,7 +193,7 @@ def test_what_a_node_keeps(native):
 
 
 def test_sessions_in_sessions():
-    """The innermost sees what is saved; hooks of the program's that are left in another order lie over none."""
+    """The innermost sees what is saved; hooks that are left in another order lie over none."""
     hooks = saved_tensors_hooks(lambda t: t, lambda t: t)
     with Session() as outer, Session("audit") as audit, Session() as inner:
         y = torch.ones(1, requires_grad=True).exp()
@@ -243,7 +244,7 @@ def test_threads_at_once():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_goes_on():
-    """Forked while another thread saves without end; the child's graph and session are the parent's copies."""
+    """Forked while another thread saves without end: the child has a copy of graph and session."""
     stop = threading.Event()
 
     def save():

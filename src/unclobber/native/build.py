@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,9 @@ problem = selftest.why_it_fails(core.load(Path(sys.argv[1])))
 sys.exit(problem)
 """
 """In a process of its own: a fault in compiled code may end it."""
+
+_PRELOAD = "UNCLOBBER_PRELOAD"
+"""The library that a sanitizer's build needs loaded before all others (tools/sanitize.py)."""
 
 
 def build(tell: Callable[[str], None], *, again: bool = False) -> Path:
@@ -48,7 +52,10 @@ def build(tell: Callable[[str], None], *, again: bool = False) -> Path:
             _run(command, f"{compiler} could not compile the native core")
         tell("testing the native core")
         test = [sys.executable, "-c", _SELF_TEST, str(made)]
-        _run(test, "the native core fails its self-test", {"PYTHONPATH": os.pathsep.join(sys.path)})
+        more = {"PYTHONPATH": os.pathsep.join(sys.path)}
+        if _PRELOAD in os.environ:
+            more["LD_PRELOAD"] = os.environ[_PRELOAD]
+        _run(test, "the native core fails its self-test", more)
         os.replace(made, file)
     return file
 
@@ -92,7 +99,15 @@ def _commands(compiler: str, folder: Path, made: Path) -> list[list[str]]:
     whole, frames = folder / f"{MODULE}.cpp", folder / "frames.o"
     whole.write_text("".join(f'#include "{source.name}"\n' for source in sorted(SOURCES.glob("*.cpp"))))
     includes = (headers, headers / "torch" / "csrc" / "api" / "include")
-    common = ["-O2", "-fPIC", "-fvisibility=hidden", f"-I{sysconfig.get_path('include')}", f"-I{SOURCES}"]
+    flags = shlex.split(os.environ.get("CXXFLAGS", ""))
+    common = [
+        "-O2",
+        "-fPIC",
+        "-fvisibility=hidden",
+        *flags,
+        f"-I{sysconfig.get_path('include')}",
+        f"-I{SOURCES}",
+    ]
     return [
         [compiler, "-x", "c", *common, "-c", str(SOURCES / "frames.c"), "-o", str(frames)],
         [

@@ -41,7 +41,7 @@ class SaveQueue(Protocol):
         """Forget references that are dead; how many they were."""
 
     def take(self, key: int | None) -> deque[Ref]:
-        """References to what is saved of a storage, and perhaps to others, which leave; to all if that is None.
+        """References to what is saved of a storage, and perhaps to others, which leave; to all if None.
 
         It may be the queue itself, which is then to be emptied.
         """

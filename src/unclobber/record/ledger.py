@@ -247,6 +247,7 @@ class Ledger:
         with self._lock:
             known = self.look_by_address()
             if not known.everything and not storage.resizable():
+                self._sort_pending()  # those of every storage
                 known.take_everything(self.saves())
             return known.elsewhere(tensor, key)
 

@@ -43,7 +43,7 @@ Owned weak_reference(const WeakTensor& weak) {
   return must(PyWeakref_NewRef(dead.get(), nullptr));
 }
 
-class Hooks final : public torch::autograd::SavedVariableHooks {
+class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Hooks> {
  public:
   Hooks(std::shared_ptr<Queue> queue, bool sees) : queue_(std::move(queue)), sees_(sees) {}
   ~Hooks() override {

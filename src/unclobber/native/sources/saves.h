@@ -1,6 +1,7 @@
 // What autograd saves while a session of ours lies innermost: noted without Python, and handed to it on demand.
 #pragma once
 #include "common.h"
+#include "pool.h"
 #include "stacks.h"
 
 #include <ATen/core/Tensor.h>
@@ -39,7 +40,7 @@ struct Link {
 using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 
 // One saved tensor. Its users are torch's SavedVariable, and whoever looks at it just now; its queue is none.
-struct Save : Link {
+struct Save : Link, Pooled<Save> {
   std::atomic<long> users{1};
   std::shared_ptr<Queue> queue;
   // Shares memory and version counter, and has no history; under `Locked`, for it goes over to the record.

@@ -33,8 +33,8 @@ uint64_t hash_of(const unclobber_frame* frames, int count) {
   return hash;
 }
 
-bool is(const Stack* stack, uint64_t hash, const unclobber_frame* frames, int count) {
-  return stack->hash == hash && stack->count == count &&
+bool is(const Stack* stack, const unclobber_frame* frames, int count) {
+  return stack->count == count &&
          std::equal(frames, frames + count, stack->frames, [](const unclobber_frame& a, const unclobber_frame& b) {
            return a.code == b.code && a.at == b.at;
          });
@@ -76,9 +76,13 @@ Stack* add(uint64_t hash, const unclobber_frame* frames, int count) {
 
 // The stack of these frames, with a use for the caller.
 Stack* the(const unclobber_frame* frames, int count) {
+  if (recent.newest != nullptr && is(recent.newest->stack, frames, count)) {  // as an operation saves several
+    recent.newest->stack->uses.fetch_add(1, std::memory_order_relaxed);
+    return recent.newest->stack;
+  }
   const uint64_t hash = hash_of(frames, count);
   Stack*& slot = recent.slot_of(hash);
-  if (slot != nullptr && is(slot, hash, frames, count)) {
+  if (slot != nullptr && slot->hash == hash && is(slot, frames, count)) {
     slot->uses.fetch_add(1, std::memory_order_relaxed);
     return slot;
   }
@@ -87,7 +91,7 @@ Stack* the(const unclobber_frame* frames, int count) {
     Locked locked;
     auto [at, end] = table().equal_range(hash);
     for (; at != end; ++at) {
-      if (is(at->second, hash, frames, count)) {
+      if (is(at->second, frames, count)) {
         found = at->second;
         found->uses.fetch_add(1, std::memory_order_relaxed);
         break;

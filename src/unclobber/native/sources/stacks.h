@@ -2,6 +2,7 @@
 #pragma once
 #include "common.h"
 #include "frames.h"
+#include "pool.h"
 
 #include <atomic>
 #include <cstdint>
@@ -18,7 +19,7 @@ struct Stack {
 };
 
 // One run of an operation: what it saves has one tuple in common, which no other operation has.
-class Operation {
+class Operation : public Pooled<Operation> {
  public:
   // Takes over one use of `stack`; has one user then.
   Operation(Stack* stack, uint64_t node) : stack(stack), node(node) {}
