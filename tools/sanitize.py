@@ -1,7 +1,7 @@
 """Run the tests of the native core under the compiler's sanitizers: ``python tools/sanitize.py address``.
 
-The core is compiled anew for each, into a folder of its own. torch and Python are as they are, so what is found is
-what the core itself reads, writes and locks.
+The core is compiled anew for each, into a folder of its own. torch and Python are as they are, so what is
+found is what the core itself reads, writes and locks.
 """
 
 from __future__ import annotations
