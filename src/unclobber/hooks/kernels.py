@@ -193,14 +193,12 @@ class Kernels:
         if self._complete and self._hears and loads == self._loads and loads is not None:
             return
         names = set(compat.all_op_names())
-        mutating = compat.mutating_op_names()
+        mutating = compat.mutating_schemas()
+        natively = None if self._native is None else mutating
         for name in names - self._table.keys():
             if is_torchs(name):
                 needed = may_write(name, mutating)
-                native = self._native is not None
-                self._table[name] = (
-                    kernel_for(name, self.listeners, self._lock, native=native) if needed else None
-                )
+                self._table[name] = kernel_for(name, self.listeners, self._lock, natively) if needed else None
         # a program may have defined its own operations again, under the same names
         programs = {name for name in names if not is_torchs(name)}
         for name in [name for name in self._table if not is_torchs(name)]:

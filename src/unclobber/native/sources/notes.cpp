@@ -17,7 +17,7 @@ namespace unclobber::notes {
 namespace {
 
 using torch::autograd::Node;
-constexpr size_t kAtLeast = 4096;
+constexpr size_t kAtLeast = 256;
 
 // A backward's mark, which many notes have in common.
 struct Mark {
@@ -46,7 +46,7 @@ ByNode& by_node() {
 }
 Mark* now = nullptr;
 size_t since = 0;  // notes since the mark was set
-size_t limit = kAtLeast;
+size_t limit = kAtLeast;  // about as many as the last backward left, and those of the running one
 std::atomic<uint64_t> serial{0};  // of the mark
 
 // What this thread has noted last: a node asks for several tensors in a row.
@@ -111,7 +111,8 @@ void note(stacks::Operation* operation) {
       by_node().emplace(node, std::prev(notes().end()));
     }
     since++;
-    while (notes().size() > limit && count < 3) {
+    // none of the running backward's, which are looked for while it runs
+    while (notes().size() > std::max(limit, 2 * since) && count < 3) {
       Note& oldest = notes().front();
       others[count++] = oldest.operation;
       leave(oldest.mark);
@@ -127,7 +128,7 @@ PyObject* mark(PyObject*, PyObject* object) {
   {
     Locked locked;
     leave(std::exchange(now, made));
-    limit = std::max({kAtLeast, limit, 2 * since});
+    limit = std::max({kAtLeast, limit / 2, 2 * since});
     since = 0;
   }
   serial.fetch_add(1, std::memory_order_relaxed);
