@@ -19,8 +19,8 @@ X = torch.arange(24.0).reshape(2, 3, 2, 2)
 
 @pytest.fixture
 def crossings(monkeypatch):
-    """Names of the operations at which the write kernels had to be asked, in a session: of those in Python, which
-    ask more."""
+    """Names of the operations at which the write kernels had to be asked, in a session of the core in Python,
+    whose kernels ask of more."""
     monkeypatch.delenv(core.SWITCH, raising=False)
     monkeypatch.setattr(core, "loaded", lambda: core.Loaded(None, "its kernels are counted"))
     with unclobber.watch():
