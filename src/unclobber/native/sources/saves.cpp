@@ -66,10 +66,10 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
     bool fresh = false;
     save->operation = stacks::current(&fresh);
     if (fresh && sees_) see_writes();
-    save->queue = queue_;
+    save->queue = std::move(queue_);
     save_ = save.release();
     Locked locked;
-    queue_->append(save_);
+    save_->queue->append(save_);
   }
 
   at::Tensor call_unpack_hook() override {
@@ -85,9 +85,10 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
       PyObject* kept = records::get(record, records::kAlias);
       if (!THPVariable_Check(kept)) throw_type(kept);
       alias = THPVariable_Unpack(kept);
-      if (queue_->need == nullptr) return alias;
+      PyObject* need = save_->queue->need;
+      if (need == nullptr) return alias;
       if (records::get(record, records::kEntry) == Py_None && alias._version() == save_->version) return alias;
-      Owned value = must(PyObject_CallOneArg(queue_->need, record));
+      Owned value = must(PyObject_CallOneArg(need, record));
       if (!THPVariable_Check(value.get())) throw_type(value.get());
       return at::Tensor(THPVariable_Unpack(value.get()));
     });
@@ -96,14 +97,14 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
   std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data() const override {
     return with_gil([&] {
       auto* interpreter = getPyInterpreter();
-      PyObject* unpack = queue_->unpack == nullptr ? Py_None : queue_->unpack;
+      PyObject* unpack = save_->queue->unpack == nullptr ? Py_None : save_->queue->unpack;
       return std::make_pair(c10::SafePyObject(Py_NewRef(unpack), interpreter),
                             c10::SafePyObject(Py_NewRef(record_of(save_)), interpreter));
     });
   }
 
  private:
-  std::shared_ptr<Queue> queue_;
+  std::shared_ptr<Queue> queue_;  // until there is a save, which has it then
   Save* save_ = nullptr;
   bool sees_;
 };
@@ -171,7 +172,7 @@ Queue::~Queue() {
 void Queue::append(Save* save) {
   save->join(&queue_);
   save->queued = true;
-  live_.fetch_add(1, std::memory_order_relaxed);
+  live_.store(size() + 1, std::memory_order_relaxed);
   if (save->entry != nullptr) entries_.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -179,7 +180,7 @@ void Queue::drop(Save* save) {
   if (!save->queued) return;
   save->leave_list();
   save->queued = false;
-  live_.fetch_sub(1, std::memory_order_relaxed);
+  live_.store(size() - 1, std::memory_order_relaxed);
   if (save->entry != nullptr) entries_.fetch_sub(1, std::memory_order_relaxed);
 }
 

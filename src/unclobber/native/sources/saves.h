@@ -101,7 +101,7 @@ class Queue {
   Link& unsorted() { return queue_; }
   bool asks_always() const { return asks_always_.load(std::memory_order_relaxed); }
   void ask_always() { asks_always_.store(true, std::memory_order_relaxed); }
-  void noted_death() { died_.fetch_add(1, std::memory_order_relaxed); }
+  void noted_death() { died_.store(died() + 1, std::memory_order_relaxed); }
 
   // need(saved) and the unpack hook in Python; the interpreter's lock is held where these change.
   PyObject* need = nullptr;

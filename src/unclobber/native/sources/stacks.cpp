@@ -76,10 +76,6 @@ Stack* add(uint64_t hash, const unclobber_frame* frames, int count) {
 
 // The stack of these frames, with a use for the caller.
 Stack* the(const unclobber_frame* frames, int count) {
-  if (recent.newest != nullptr && is(recent.newest->stack, frames, count)) {  // as an operation saves several
-    recent.newest->stack->uses.fetch_add(1, std::memory_order_relaxed);
-    return recent.newest->stack;
-  }
   const uint64_t hash = hash_of(frames, count);
   Stack*& slot = recent.slot_of(hash);
   if (slot != nullptr && slot->hash == hash && is(slot, frames, count)) {
@@ -126,12 +122,15 @@ bool all_librarys(Stack* stack) {
   return known == 1;
 }
 
-// The innermost 32 frames; down to the program's first one where all of those are a library's.
-Stack* walked() {
+// The innermost 32 frames; down to the program's first one where all of those are a library's. NULL where they
+// are those of the newest operation, and `node` is its number, too: an operation saves several tensors.
+Stack* walked(uint64_t node) {
   unclobber_frame frames[kUsual + kDeepest];
   int more = 0;
   PyThreadState* thread = PyGILState_GetThisThreadState();
   int count = unclobber_walk(thread, frames, kUsual, &more);
+  const Operation* last = recent.newest;
+  if (!more && last != nullptr && last->node == node && is(last->stack, frames, count)) return nullptr;
   Stack* stack = the(frames, count);
   if (!more || is_library == nullptr) return stack;
   try {
@@ -174,10 +173,10 @@ PyObject* Operation::tuple() {
 }
 
 Operation* current(bool* fresh) {
-  Stack* stack = walked();
   const uint64_t node = at::sequence_number::peek();
+  Stack* stack = walked(node);
   Operation* last = recent.newest;
-  *fresh = last == nullptr || last->stack != stack || last->node != node;
+  *fresh = stack != nullptr && (last == nullptr || last->stack != stack || last->node != node);
   if (*fresh) {
     Operation* made = nullptr;
     try {
@@ -188,7 +187,7 @@ Operation* current(bool* fresh) {
     }
     if (last != nullptr) last->leave();
     recent.newest = last = made;
-  } else {
+  } else if (stack != nullptr) {
     stack->uses.fetch_sub(1, std::memory_order_release);
   }
   last->use();
