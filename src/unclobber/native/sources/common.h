@@ -6,6 +6,7 @@
 #pragma once
 #include <Python.h>
 #include <torch/csrc/Exceptions.h>
+#include <torch/csrc/PyInterpreter.h>
 
 #include <mutex>
 #include <utility>
@@ -100,6 +101,18 @@ auto with_gil(Body&& body) {
   } catch (python_error& error) {
     error.persist();
     throw;
+  }
+}
+
+// The Python object of a tensor or storage; NULL where it has none. Borrowed. Before torch 2.10 the slot is asked
+// for an interpreter's.
+template <typename Impl>
+PyObject* object_of(Impl* impl) {
+  auto* slot = impl->pyobj_slot();
+  if constexpr (requires { slot->load_pyobj(); }) {
+    return slot->load_pyobj();
+  } else {
+    return slot->check_pyobj(getPyInterpreter()).value_or(nullptr);
   }
 }
 

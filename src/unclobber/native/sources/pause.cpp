@@ -19,7 +19,7 @@ using Impl = c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 bool has_hooks(const at::Tensor& leaf) {
   if (torch::autograd::impl::get_autograd_meta(leaf) == nullptr) return false;
   if (torch::autograd::impl::post_acc_grad_hooks(leaf) != nullptr) return true;
-  PyObject* object = leaf.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj();
+  PyObject* object = object_of(leaf.unsafeGetTensorImpl());
   if (object == nullptr) return !torch::autograd::impl::hooks(leaf).empty();
   PyObject* hooks = reinterpret_cast<THPVariable*>(object)->backward_hooks;
   return hooks != nullptr && hooks != Py_None && PyObject_IsTrue(hooks) != 0;
@@ -49,7 +49,7 @@ struct Memory {
   }
   bool has_others() const {
     size_t count = c10::raw::intrusive_ptr::use_count(storage);
-    if (storage->pyobj_slot()->load_pyobj() != nullptr) count--;  // its Python object is nobody's tensor
+    if (object_of(storage) != nullptr) count--;  // its Python object is nobody's tensor
     return count > holders.size() || std::any_of(holders.begin(), holders.end(), [](const Holder& holder) {
              return holder.owners > holder.allowed;
            });
@@ -58,7 +58,7 @@ struct Memory {
 
 // Owners but for us, who hold it for now; Python's names count as one, which it has while it may yet get one.
 size_t owners_of(const Impl& tensor) {
-  return tensor.use_count() - 1 + (tensor->pyobj_slot()->load_pyobj() == nullptr ? 1 : 0);
+  return tensor.use_count() - 1 + (object_of(tensor.get()) == nullptr ? 1 : 0);
 }
 
 struct Look {

@@ -23,8 +23,8 @@ struct Object {
 PyTypeObject* type = nullptr;  // these are owned for the life of the process, as their module is
 PyObject* deque = nullptr;
 
-Object* object_of(PyObject* self) { return reinterpret_cast<Object*>(self); }
-saves::Queue& queue_of(PyObject* self) { return *object_of(self)->queue; }
+Object* held_by(PyObject* self) { return reinterpret_cast<Object*>(self); }
+saves::Queue& queue_of(PyObject* self) { return *held_by(self)->queue; }
 
 constexpr const char* kAside = "unclobber save";
 
@@ -223,22 +223,22 @@ PyObject* died(PyObject* self, void*) { return PyLong_FromSize_t(queue_of(self).
 PyObject* make(PyTypeObject* of, PyObject*, PyObject*) {
   PyObject* self = of->tp_alloc(of, 0);
   if (self == nullptr) return nullptr;
-  new (&object_of(self)->queue) std::shared_ptr<saves::Queue>();
+  new (&held_by(self)->queue) std::shared_ptr<saves::Queue>();
   return guarded(
       [&] {
         Owned made(self);
-        object_of(self)->queue = std::make_shared<saves::Queue>();
+        held_by(self)->queue = std::make_shared<saves::Queue>();
         return made.release();
       },
       static_cast<PyObject*>(nullptr));
 }
 
 // What saves hold is alive, and no garbage: only where this object is the last one to hold it is it ours to show.
-bool is_alone(PyObject* self) { return object_of(self)->queue.use_count() == 1; }
+bool is_alone(PyObject* self) { return held_by(self)->queue.use_count() == 1; }
 
 int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
-  if (object_of(self)->queue != nullptr && is_alone(self)) {
+  if (held_by(self)->queue != nullptr && is_alone(self)) {
     Py_VISIT(queue_of(self).need);
     Py_VISIT(queue_of(self).unpack);
   }
@@ -246,7 +246,7 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
 }
 
 int clear(PyObject* self) {
-  if (object_of(self)->queue != nullptr && is_alone(self)) {
+  if (held_by(self)->queue != nullptr && is_alone(self)) {
     Py_CLEAR(queue_of(self).need);
     Py_CLEAR(queue_of(self).unpack);
   }
@@ -256,7 +256,7 @@ int clear(PyObject* self) {
 void dealloc(PyObject* self) {
   PyTypeObject* of = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
-  object_of(self)->queue.~shared_ptr();
+  held_by(self)->queue.~shared_ptr();
   of->tp_free(self);
   Py_DECREF(of);
   drop_now();
@@ -312,7 +312,7 @@ std::shared_ptr<saves::Queue> of(PyObject* object) {
     PyErr_SetString(PyExc_TypeError, "a Queue is expected");
     throw python_error();
   }
-  return object_of(object)->queue;
+  return held_by(object)->queue;
 }
 
 }  // namespace unclobber::queue

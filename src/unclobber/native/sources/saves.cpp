@@ -1,7 +1,6 @@
 #include "saves.h"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <torch/csrc/PyInterpreter.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -94,7 +93,8 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
     });
   }
 
-  std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data() const override {
+  // Virtual since torch 2.10, before which these hooks are not used.
+  std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data() const {
     return with_gil([&] {
       auto* interpreter = getPyInterpreter();
       PyObject* unpack = save_->queue->unpack == nullptr ? Py_None : save_->queue->unpack;
@@ -118,7 +118,7 @@ bool is_usual(const at::Tensor& tensor) {
       keys.has_any(c10::functorch_transforms_ks | c10::python_ks)) {
     return false;
   }
-  PyObject* object = impl->pyobj_slot()->load_pyobj();
+  PyObject* object = object_of(impl);
   return object == nullptr || Py_TYPE(object) == reinterpret_cast<PyTypeObject*>(THPVariableClass) ||
          Py_TYPE(object) == reinterpret_cast<PyTypeObject*>(ParameterClass);
 }

@@ -96,7 +96,7 @@ bool concerns(const Listener& one, const at::Tensor& target, bool plain, const S
   c10::StorageImpl* storage = storage_of(target);
   if (storage == nullptr || !storage->resizable()) return true;
   size_t holders = c10::raw::intrusive_ptr::use_count(storage);
-  if (storage->pyobj_slot()->load_pyobj() != nullptr) holders--;
+  if (object_of(storage) != nullptr) holders--;
   if (holders == 1) return false;  // a save holds it by an alias
   {
     Locked locked;
