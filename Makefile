@@ -15,7 +15,7 @@ WORKERS ?= 2
 PYTEST_ARGS ?=
 DOCS_STAMP := $(VENV)/.unclobber-docs-installed
 
-.PHONY: help setup test compat gpu lint demo bench sweep realworld docs dist clean
+.PHONY: help setup test compat gpu lint demo bench sweep soak realworld docs dist clean
 
 help:  ## Show the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -51,8 +51,12 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PY) -m unclobber build-native || echo "make: goes on without the native core"
 	@touch $@
 
+# Both cores: all tests on the native one, where `make setup` could build it, and those next to it in Python.
+IN_PYTHON := tests/unit/hooks tests/unit/record tests/native
+
 test: lint  ## Lint, then run the tests
 	$(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+	@$(if $(PYTEST_ARGS),:,UNCLOBBER_NATIVE=0 $(PY) -m pytest -q -n $(WORKERS) $(IN_PYTHON))
 
 # PYTHON is a version (3.12) or a path, ENV an environment that is there. A part (PYTEST_ARGS) is not written down.
 compat:  ## Run the tests on another torch, TORCH=2.15.0; writes a row of docs/compatibility.md
@@ -75,8 +79,15 @@ demo: $(STAMP)  ## Watch a training script fail: torch's message, then ours
 bench: $(STAMP)  ## Measure what watching costs; writes benchmarks/RESULTS.md
 	$(PY) benchmarks/bench.py
 
-sweep: $(STAMP)  ## Run torch's whole op and module databases under watch (long)
-	$(PY) -m pytest -n $(WORKERS) -m sweep $(PYTEST_ARGS)
+sweep: $(STAMP)  ## Run torch's whole databases, random programs, sanitizers, on both cores (long)
+	UNCLOBBER_NATIVE=1 $(PY) -m pytest -n $(WORKERS) -m sweep $(PYTEST_ARGS)
+	UNCLOBBER_NATIVE=0 $(PY) -m pytest -n $(WORKERS) -m "sweep or not sweep" $(PYTEST_ARGS)
+	$(PY) tools/sanitize.py address
+	$(PY) tools/sanitize.py thread
+
+soak: $(STAMP)  ## Does a process grow in 100,000 steps, and 100,000 contexts? On both cores
+	UNCLOBBER_NATIVE=1 $(PY) tools/soak.py
+	UNCLOBBER_NATIVE=0 $(PY) tools/soak.py
 
 REALWORLD := .venv-realworld
 REALWORLD_STAMP := $(REALWORLD)/.unclobber-installed

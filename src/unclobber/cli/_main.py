@@ -27,7 +27,7 @@ COMMANDS: dict[str, str] = {
     "rules": "Say what operations save for backward and what may be overwritten.",
     "fix": "Find an edit that keeps the gradients, prove it by running, and write it.",
     "explain": "Explain a code: a program that fails, why, and the repaired program.",
-    "build-native": "Compile the hooks of every saved tensor, for less overhead.",
+    "build-native": "Compile what runs at each save and write, for less overhead.",
 }
 """Every command with its line in ``unclobber --help``; ``<name>.py`` here holds it as ``command``."""
 

@@ -1,4 +1,4 @@
-"""``unclobber build-native``: compile the hooks that run at every saved tensor."""
+"""``unclobber build-native``: compile what runs at every saved tensor and every write."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from ._torch import require_torch
 def command(*, force: bool) -> int:
     """Compile the native core for the torch and the Python that run this.
 
-    It lies in the user's cache, and watched programs of this torch and Python run it where UNCLOBBER_NATIVE=1
-    is set. Needs a C++ compiler and Python's headers, and takes about half a minute of one processor.
+    It lies in the user's cache, and watched programs of this torch and Python run it unless
+    UNCLOBBER_NATIVE=0 is set. Needs a C++ compiler and Python's headers, and takes about half a minute of one
+    processor.
 
     Exit code: 0; 2 where it can't be compiled here, which the message explains.
     """
@@ -24,5 +25,5 @@ def command(*, force: bool) -> int:
     require_torch()
     with said() as tell:
         file = build(tell, again=force)
-    print(f"the native core is built, and runs where UNCLOBBER_NATIVE=1 is set: {file}")
+    print(f"the native core is built, and runs unless UNCLOBBER_NATIVE=0 is set: {file}")
     return 0

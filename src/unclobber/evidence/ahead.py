@@ -59,5 +59,5 @@ def _is_refused(saved: SavedTensor) -> bool:
 
 def _has_run(node: Any) -> bool:
     """Whether the running backward has asked a node for what it saved, and went on."""
-    told = node.metadata.get(compat.NODE_NOTE)
+    told = backward.marker.note_of(node)
     return told is not None and told[1] is not None and told[1] is backward.marker.now

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..hooks import BackwardCall, BackwardMark
+from ..hooks import BackwardCall, BackwardMark, backward
 from ..hooks.graph import MOST, children, needed, node_of, reachable_from
 from ..source import Stack
 from ..torch_internals import compat
@@ -45,7 +45,7 @@ class FreedNode:
 
 def note_of(node: Any) -> Note | None:
     """Where the node's operation ran and which backward asked last; None if none did while watched."""
-    found = node.metadata.get(compat.NODE_NOTE)
+    found = backward.marker.note_of(node)
     return None if found is None else Note(*found)
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Container, Mapping
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -98,11 +98,39 @@ class Listeners:
         """Operations that wrote although their schema doesn't say so, with their names without namespace."""
 
 
+class NativeKernel(NamedTuple):
+    """A kernel of the native core, for our key."""
+
+    packet: str
+    """The operation's name without namespace and overload."""
+    written: tuple[int, ...]
+    """The positions of the arguments that it writes; nobody is told of none."""
+    plain: bool
+    """Whether it is ``x.op_(…)``."""
+    bumps: bool
+    """Whether the counter of each moves by one afterwards; False: look what happens."""
+
+    def register(self, native: Any, name: str) -> Any:
+        """Let it lie at our key for an operation, by its full name, until ``reset()`` of what is returned."""
+        base, _, overload = name.partition(".")
+        return native.lay(base, overload, *self)
+
+
 def kernel_for(
-    name: str, listeners: Listeners, lock: threading.RLock
-) -> Callable[..., Any] | Override | None:
+    name: str,
+    listeners: Listeners,
+    lock: threading.RLock,
+    schemas: Mapping[str, Any] | None = None,
+) -> Callable[..., Any] | Override | NativeKernel | None:
     """The kernel of an operation, by its full name: one for our key, or one over torch's own; None for those
-    that write nothing."""
+    that write nothing.
+
+    Args:
+        name: The operation.
+        listeners: Whom to tell.
+        lock: Held while one over torch's is registered or taken away.
+        schemas: Those of torch's mutating operations, where the native core has their kernels at our key.
+    """
     namespace, _, rest = name.partition("::")
     packet = rest.partition(".")[0]
     if namespace in NAMESPACES_WITHOUT_MEMORY or compat.has_kernel(name, "CompositeImplicitAutograd"):
@@ -110,6 +138,10 @@ def kernel_for(
     has = compat.has_kernel(name)
     if packet in NOT_DATA and not has:
         return None
+    if schemas is not None and namespace == "aten":
+        made = _native_kernel(name, packet, schemas.get(name), has)
+        if made is not None:
+            return made
     op = compat.resolve_op(name)
     if op is None:
         return None
@@ -124,7 +156,7 @@ def kernel_for(
         return undeclared_kernel(packet, listeners, plain, told, _private_kernel(op, listeners))
     if name in _WORKING_IN_PRIVATE:
         return _private_kernel(op, listeners)
-    written = written_by(op, namespace, packet)
+    written = written_by(op._schema, namespace, packet)
     if not written.positions and not written.names:
         if is_torchs(name):
             return None
@@ -137,7 +169,7 @@ def kernel_for(
             told = _general_kernel(op, packet, listeners, written, bumps=is_torchs(name), original=original)
             override.kernel = _asleep_or(override, original, told)
             return override
-    if written.positions == (0,) and not written.names and has and is_tensor(op, 0):
+    if written.positions == (0,) and not written.names and has and is_tensor(op._schema, 0):
         if packet in _BUILDING_BLOCKS:
             override = Override(name, compat.VERSION_KEY, lock)
             override.kernel = _overriding_kernel(op, name, packet, listeners, override)
@@ -146,7 +178,52 @@ def kernel_for(
     return _general_kernel(op, packet, listeners, written, bumps=has)
 
 
-def may_write(name: str, mutating: set[str]) -> bool:
+def _native_kernel(name: str, packet: str, schema: Any, has: bool) -> NativeKernel | None:
+    """The native core's kernel of one of torch's own operations; None where the one in Python is meant, which
+    lies over torch's or knows more than the schema.
+
+    Args:
+        name: Its full name.
+        packet: Its name without namespace and overload.
+        schema: None where that says of no write.
+        has: Whether torch has a kernel that moves version counters.
+    """
+    if name in _WORKING_IN_PRIVATE:
+        return NativeKernel(packet, (), False, True)
+    if schema is None or packet in UNDECLARED or (has and name in _BUILDING_BLOCKS_WITH_OUT):
+        return None
+    written = written_by(schema, "aten", packet)
+    if written.positions == (0,) and not written.names and has and is_tensor(schema, 0):
+        return None if packet in _BUILDING_BLOCKS else NativeKernel(packet, (0,), True, True)
+    names = [argument.name for argument in schema.arguments] if written.names else []
+    return NativeKernel(packet, (*written.positions, *map(names.index, written.names)), False, has)
+
+
+def told_natively(
+    listener: Listener,
+    tensor: torch.Tensor,
+    operation: str,
+    bumps: bool,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> tuple[torch.Tensor, int, Any, int] | None:
+    """A native kernel tells of a write: this frame stands where the one of a kernel in Python is.
+
+    Returns:
+        What ``settled_natively`` is given where the operation moves counters by itself; None where there is
+        nothing to settle.
+    """
+    log = listener.before_write(tensor, operation, bumps, args, kwargs)
+    return None if bumps or log is None else (tensor, tensor._version, log, log.bumps)
+
+
+def settled_natively(marks: list[tuple[torch.Tensor, int, Any, int]]) -> None:
+    """The operation has run: count what has moved."""
+    for tensor, version, log, before in marks:
+        log.settle(max(log.bumps, before + tensor._version - version), by_last_write=True)
+
+
+def may_write(name: str, mutating: Container[str]) -> bool:
     """Whether one of torch's own operations may need a kernel, by its full name.
 
     Args:
@@ -157,11 +234,11 @@ def may_write(name: str, mutating: set[str]) -> bool:
     return name in mutating or name in _WORKING_IN_PRIVATE or packet in UNDECLARED or packet in COLLECTIVES
 
 
-def written_by(op: Any, namespace: str, packet: str) -> WrittenArguments:
+def written_by(schema: Any, namespace: str, packet: str) -> WrittenArguments:
     """What an operation writes before anybody can read it, by its schema and by what that leaves out."""
     if namespace == "c10d" and packet in COLLECTIVES:
         return WrittenArguments((0,), ())
-    written = written_arguments(op)
+    written = written_arguments(schema)
     if packet.startswith(FILLS_AFTER_SAVING):
         return WrittenArguments(written.positions[:-1], written.names)
     return written

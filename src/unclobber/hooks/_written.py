@@ -76,7 +76,7 @@ class WrittenArguments:
 
 def written_tensors(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
     """The tensors that this call of ``op`` declares to write."""
-    return written_arguments(op).tensors(args, kwargs)
+    return written_arguments(op._schema).tensors(args, kwargs)
 
 
 def is_undeclared(packet: str) -> bool:
@@ -101,12 +101,11 @@ def flatten(value: Any, into: list[torch.Tensor]) -> None:
             flatten(item, into)
 
 
-def written_arguments(op: Any) -> WrittenArguments:
+def written_arguments(schema: Any) -> WrittenArguments:
     """What the schema says."""
-    arguments = op._schema.arguments
     marked = [
         (index, argument)
-        for index, argument in enumerate(arguments)
+        for index, argument in enumerate(schema.arguments)
         if argument.alias_info is not None and argument.alias_info.is_write
     ]
     return WrittenArguments(
@@ -124,6 +123,6 @@ def tensor_slots(op: Any, written: tuple[int, ...]) -> tuple[int, ...]:
     )
 
 
-def is_tensor(op: Any, position: int) -> bool:
+def is_tensor(schema: Any, position: int) -> bool:
     """Whether an argument is a single tensor, which must be given."""
-    return str(op._schema.arguments[position].type) == "Tensor"
+    return str(schema.arguments[position].type) == "Tensor"

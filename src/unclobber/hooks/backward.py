@@ -65,12 +65,36 @@ class BackwardMark(NamedTuple):
 class _Marker:
     """The mark of the call that is running; None while several threads run one, or none."""
 
-    __slots__ = ("now", "told")
+    __slots__ = ("_native", "now", "told")
 
     def __init__(self) -> None:
         self.now: BackwardMark | None = None
         self.told: Stack | None = None
         """The stack of the saves whose node was told of it last."""
+        self._native: Any = None
+        """The native core, once it notes who asks."""
+
+    def set(self, now: BackwardMark | None) -> None:
+        self.now, self.told = now, None
+        if self._native is not None:
+            self._native.mark(now)
+
+    def tell(self, native: Any) -> None:
+        """Tell the native core from now on, too."""
+        if self._native is None:
+            native.mark(self.now)
+            self._native = native
+
+    def note_of(self, node: Any) -> tuple[Stack, BackwardMark | None] | None:
+        """Where the node's operation ran and which backward asked last for what it saved; None if none did
+        while watched."""
+        found: tuple[Stack, BackwardMark | None] | None = node.metadata.get(compat.NODE_NOTE)
+        if self._native is None:
+            return found
+        other: tuple[Stack, BackwardMark | None] | None = self._native.note_of(node)
+        if found is None or other is None:
+            return found or other
+        return max(found, other, key=lambda note: -1 if note[1] is None else note[1].nth)
 
 
 marker = _Marker()
@@ -208,15 +232,15 @@ class _EngineCalls:
         mark = BackwardMark(
             nth, running.stack, running.keeps_graph, bool(running.inputs), compat.next_sequence_number()
         )
-        running.outer, marker.now, marker.told = marker.now, mark if alone else None, None
+        running.outer = marker.now
+        marker.set(mark if alone else None)
         _thread.recent = (*_thread.recent[-1:], mark)
         _leave_mark(call.roots, mark)
         return running
 
     def end(self, running: BackwardCall | None, call: EngineCall) -> None:
         if running is not None:
-            marker.now = running.outer if len(_thread.calls) > 1 else None
-            marker.told = None
+            marker.set(running.outer if len(_thread.calls) > 1 else None)
             _thread.calls.pop()
             self.running.remove(running)
 

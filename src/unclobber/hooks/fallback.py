@@ -110,7 +110,7 @@ def _made(func: Any) -> Callable[..., Any] | None:
     if packet in UNDECLARED:
         told = _telling(func, packet, WrittenArguments(UNDECLARED[packet][0], ()), bumps=False)
         return undeclared_kernel(packet, kernels.listeners, plain, told, plain)
-    written = written_by(func, namespace, packet)
+    written = written_by(func._schema, namespace, packet)
     if written.positions or written.names:
         return _telling(func, packet, written, bumps=compat.has_kernel(func.name()))
     if is_torchs(func._schema.name):

@@ -32,8 +32,18 @@ from typing import Any
 
 import torch
 
+from ..native import core
 from ..torch_internals import compat, libraries
-from ._kernel_shapes import Listener, Listeners, kernel_for, may_write, write_back_kernel
+from ._kernel_shapes import (
+    Listener,
+    Listeners,
+    NativeKernel,
+    kernel_for,
+    may_write,
+    settled_natively,
+    told_natively,
+    write_back_kernel,
+)
 from ._overrides import Override
 from ._written import NAMESPACES_OF_TORCH, is_torchs, is_undeclared, undeclared, written_tensors
 
@@ -51,7 +61,9 @@ class Kernels:
         self._lock = threading.RLock()
         self._awake = False
         """Whether what is registered is listened to."""
-        self._table: dict[str, Callable[..., Any] | Override | None] = {}
+        self._native: Any = None
+        """The native core, if it has kernels in the table."""
+        self._table: dict[str, Callable[..., Any] | Override | NativeKernel | None] = {}
         """The kernel of every operator name seen so far; None for those that write nothing."""
         self._registered: dict[str, Any] = {}
         """What takes the kernels at our key away, by operation: out of reach while nobody listens.
@@ -77,17 +89,22 @@ class Kernels:
         with self._lock:
             if not self._awake:
                 self._wake()
-            self.listeners.now = (*self.listeners.now, listener)
+            self._let_listen((*self.listeners.now, listener))
 
     def listen_apart(self, listener: Listener) -> None:
         """Have ``listener`` among those who are told of writes that somebody else sees; no kernel is laid."""
         with self._lock:
-            self.listeners.now = (*self.listeners.now, listener)
+            self._let_listen((*self.listeners.now, listener))
+
+    def _let_listen(self, listeners: tuple[Listener, ...]) -> None:
+        self.listeners.now = listeners
+        if self._native is not None:
+            self._native.listen(listeners, told_natively, settled_natively)
 
     def unlisten(self, listener: Listener) -> None:
         """Stop; after the last one the kernels sleep."""
         with self._lock:
-            self.listeners.now = tuple(other for other in self.listeners.now if other is not listener)
+            self._let_listen(tuple(other for other in self.listeners.now if other is not listener))
             if not self.listeners.now:
                 self._sleep()
 
@@ -140,6 +157,7 @@ class Kernels:
     # --- registering them ---------------------------------------------------------------------------------
 
     def _wake(self) -> None:
+        self._choose(core.loaded().module)
         try:
             if "" not in self._registered:
                 self._registered[""] = compat.fall_through_by_default()
@@ -153,6 +171,17 @@ class Kernels:
             raise
         self._awake = True
 
+    def _choose(self, native: Any) -> None:
+        """Have the kernels of the core that runs now; those of another are taken away."""
+        if native is self._native:
+            return
+        if self._table:
+            hears = self._hears
+            self.take_away()
+            self._table.clear()
+            self._hears = hears
+        self._native = native
+
     def _sleep(self) -> None:
         self._awake = False
         for override in self._overrides.values():
@@ -164,11 +193,12 @@ class Kernels:
         if self._complete and self._hears and loads == self._loads and loads is not None:
             return
         names = set(compat.all_op_names())
-        mutating = compat.mutating_op_names()
+        mutating = compat.mutating_schemas()
+        natively = None if self._native is None else mutating
         for name in names - self._table.keys():
             if is_torchs(name):
                 needed = may_write(name, mutating)
-                self._table[name] = kernel_for(name, self.listeners, self._lock) if needed else None
+                self._table[name] = kernel_for(name, self.listeners, self._lock, natively) if needed else None
         # a program may have defined its own operations again, under the same names
         programs = {name for name in names if not is_torchs(name)}
         for name in [name for name in self._table if not is_torchs(name)]:
@@ -191,12 +221,15 @@ class Kernels:
             self._table[name] = kernel_for(name, self.listeners, self._lock)
             self._register(name, self._table[name])
 
-    def _register(self, name: str, kernel: Callable[..., Any] | Override | None) -> None:
+    def _register(self, name: str, kernel: Callable[..., Any] | Override | NativeKernel | None) -> None:
         if isinstance(kernel, Override):
             self._overrides[name] = kernel
             if self._awake:
                 with _overriding_is_meant():
                     kernel.wake()
+        elif isinstance(kernel, NativeKernel):
+            if name not in self._registered:
+                self._registered[name] = kernel.register(self._native, name)
         elif kernel is not None and name not in self._registered:
             self._registering = True
             try:

@@ -17,7 +17,7 @@ from ..record import Ledger, SavedTensor
 from ..torch_internals import compat
 from . import backward
 from .conflicts import Conflict
-from .saves import SavedTensorHooks
+from .saves import SavedTensorHooks, new_queue
 
 Name = Literal["hooks", "backward", "data", "optimizer", "functions", "checkpoint"]
 
@@ -28,7 +28,7 @@ class StandInSession:
     repairs = False
 
     def __init__(self) -> None:
-        self.ledger = Ledger(keeps_originals=False)
+        self.ledger = Ledger(keeps_originals=False, queue=new_queue())
         self.told: list[str] = []
         """Who held something that has changed: ``saved``, ``ctx``, ``recompute``."""
 

@@ -37,10 +37,14 @@ class PauseInBackward:
 
     Args:
         live_saves: All of them. The hooks of leaves among them may be older than the session.
+        may_rest: What the native core says to the same question: ``record.SaveQueue.may_rest``.
     """
 
-    def __init__(self, live_saves: Callable[[], list[SavedTensor]]) -> None:
+    def __init__(
+        self, live_saves: Callable[[], list[SavedTensor]], may_rest: Callable[[], bool | str | None]
+    ) -> None:
         self._live_saves = live_saves
+        self._may_rest = may_rest
         self._hooks_known = False
         """Whether any Python hook was registered since, or was found on a leaf."""
 
@@ -48,6 +52,10 @@ class PauseInBackward:
         """Whether backward may run unobserved now."""
         if self._hooks_known or _saves.always_observed():
             return False
+        answer = self._may_rest()
+        if answer is not None:
+            self._hooks_known = answer == "hook"
+            return answer is True
         shared = []
         for saved in self._live_saves():
             if saved.requires_grad:
@@ -88,6 +96,7 @@ def install(
     patches: Patches,
     anything_alive: Callable[[], bool],
     live_saves: Callable[[], list[SavedTensor]],
+    may_rest: Callable[[], bool | str | None],
     view_writes: ViewWrites,
 ) -> None:
     """Pause where that is safe, while somebody looks; ``backward`` must come after it.
@@ -96,9 +105,10 @@ def install(
         patches: Its sleep ends all pauses.
         anything_alive: Whether any save is alive.
         live_saves: All of them.
+        may_rest: What the native core says for all of them: ``record.SaveQueue.may_rest``.
         view_writes: Told of steps whose writes were not observed.
     """
-    pause = PauseInBackward(live_saves)
+    pause = PauseInBackward(live_saves, may_rest)
     _pause_in_steps(patches, anything_alive, view_writes)
     for home, name in compat.hook_registrations():
         patches.replace(home, name, _preceded_by(pause.hook_registered, home.__dict__[name]))

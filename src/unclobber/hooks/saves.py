@@ -16,7 +16,16 @@ from typing import Any
 import torch
 
 from ..native import core
-from ..record import Fingerprints, Ledger, ProgramPoint, SavedBytes, SavedTensor, UncheckedSave
+from ..record import (
+    Fingerprints,
+    Ledger,
+    ProgramPoint,
+    PythonQueue,
+    SavedBytes,
+    SavedTensor,
+    SaveQueue,
+    UncheckedSave,
+)
 from ..source import frames
 from ..torch_internals import compat
 from ..torch_internals.patches import Patches
@@ -59,6 +68,10 @@ class SavedTensorHooks:
         see = compat.see_writes if kernels.installed() else _nothing
         self.pack, self.unpack = _make_hooks(ledger, need, see)
         self._ledger = ledger
+        self._native: Any = _core_of(ledger) if prints is None and ledger.saved_bytes is None else None
+        """The native core, if its queue is the ledger's and nobody else is told of saves."""
+        self._pushed = False
+        """Whether the hooks lie on torch's stack; the native core's need not."""
         self._need = need
         self.conflicts = conflicts
         """Whom to tell of what no saved tensor shows."""
@@ -71,14 +84,21 @@ class SavedTensorHooks:
         if ledger.saved_bytes is not None:
             self.pack = _counted(self.pack, ledger.saved_bytes)
         self.unpack = compat.recognizable(self.unpack)
+        if self._native is not None:
+            self._ledger.pending.serve(need, self.unpack)  # type: ignore[attr-defined]
 
     def for_another_thread(self) -> SavedTensorHooks:
         """The same for a thread that the program started."""
         return SavedTensorHooks(self._ledger, self._need, self.conflicts, self._prints)
 
     def enter(self) -> None:
-        compat.lies_over_programs_hooks(self.pack)
-        _hook_stack.push(self.pack, self.unpack)
+        self._pushed = self._native is None or not self._native.hook(True)
+        if self._pushed:
+            compat.lies_over_programs_hooks(self.pack)
+            _hook_stack.push(self.pack, self.unpack)
+        else:
+            backward.marker.tell(self._native)
+            self._native.enter(self._ledger.pending, self._see is compat.see_writes)
         _threads.hooks.append(self)
         fallback.enter()
         self._see()
@@ -91,15 +111,39 @@ class SavedTensorHooks:
             self._calls.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         _threads.hooks.remove(self)
         fallback.leave()
-        if not self._set_aside:
+        if not self._pushed:
+            self._native.leave(self._ledger.pending)
+        elif not self._set_aside:
             _hook_stack.pop()
-        compat.lies_over_nothing(self.pack)
+            compat.lies_over_nothing(self.pack)
         if not _threads.hooks and not _observation.always:
             compat.ignore_writes()
 
     def alone(self) -> bool:
         """Whether these are the only ones of ours in this thread, and nobody's lie over them."""
-        return active() == (self,) and compat.top_hooks() == (self.pack, self.unpack)
+        return active() == (self,) and self._innermost()
+
+    def _innermost(self) -> bool:
+        """Whether what this thread saves comes to us first."""
+        if self._pushed:
+            return compat.top_hooks() == (self.pack, self.unpack)
+        return bool(self._native.is_innermost(self._ledger.pending))
+
+    def set_aside(self, because: str) -> None:
+        """A transform of torch.func begins, which refuses any hooks; ``because`` is its message."""
+        if self._set_aside or not self._innermost():
+            return
+        if self._pushed:
+            _hook_stack.pop()
+            self._set_aside = True
+        if self._ledger.transform is None and "torch.func" in because:
+            self._ledger.transform = frames.of_program()
+
+    def resume(self) -> None:
+        """The transform is over."""
+        if self._set_aside:
+            _hook_stack.push(self.pack, self.unpack)
+            self._set_aside = False
 
     @contextlib.contextmanager
     def telling_of_saves(self) -> Iterator[None]:
@@ -118,11 +162,15 @@ class SavedTensorHooks:
 
     def _exchange(self, old: Pack, new: Callable[[torch.Tensor], SavedTensor]) -> None:
         """Let ``new`` pack instead of ``old`` if our hooks are this thread's innermost."""
-        if compat.top_hooks() == (old, self.unpack):
+        lies_there = compat.top_hooks() == (old, self.unpack)
+        if lies_there:
             _hook_stack.pop()
+        elif self._pushed or not self._innermost():
+            return
+        self.pack = new
+        if self._pushed or not lies_there:
             compat.lies_over_programs_hooks(new)
             _hook_stack.push(new, self.unpack)
-            self.pack = new
 
     def _with_prints(
         self, prints: Fingerprints, pack: Callable[[torch.Tensor], SavedTensor], unpack: Unpack
@@ -212,6 +260,23 @@ def _shares_memory(kept: torch.Tensor, tensor: torch.Tensor) -> bool:
     return compat.storage_key(kept) == compat.storage_key(tensor)
 
 
+def _core_of(ledger: Ledger) -> Any:
+    native = core.loaded().module
+    return native if native is not None and isinstance(ledger.pending, native.Queue) else None
+
+
+def new_queue() -> SaveQueue:
+    """Where a session's saves are to be put: in the native core's queue, where all saves come to that.
+
+    Backward of other devices runs in threads of torch's own, which know of hooks on torch's stack alone.
+    """
+    native = core.loaded().module
+    if native is None or not compat.HANDS_OUT_DATA or compat.engine_may_need_threads():
+        return PythonQueue()
+    queue: SaveQueue = native.Queue()
+    return queue
+
+
 def active() -> tuple[SavedTensorHooks, ...]:
     """Our hooks that are entered in this thread, outermost first."""
     return tuple(_threads.hooks)
@@ -228,8 +293,7 @@ def _make_hooks(
     native = core.loaded().module
     if native is None:
         return _make_pack(ledger, see), _make_unpack(need)
-    sees = see is compat.see_writes
-    pack = native.Pack(ledger, frames.newest, frames.go_deeper, _HELPERS, sees)
+    pack = native.Pack(ledger, see is compat.see_writes)
     return pack, native.Unpack(need, backward.marker, compat.current_node, compat.NODE_NOTE)
 
 
@@ -390,8 +454,13 @@ class _HookStack:
             patches.replace(home, name, wrapper)
         patches.at_undo(self._originals.clear)
         patches.at_undo(compat.forget_pushed)
+        patches.at_undo(_forget_natively)
+        patches.when_awake(lambda: _let_go)
 
     def push(self, pack: Pack, unpack: Unpack) -> None:
+        native = core.loaded().module
+        if native is not None:
+            native.pushes()
         push = self._originals.get(compat.PUSH_HOOKS) or getattr(compat.HOOKS_HOME, compat.PUSH_HOOKS)
         push(pack, unpack)
         if not compat.TELLS_TOP_HOOKS:
@@ -412,20 +481,26 @@ class _HookStack:
     def _disable_wrapper(self, message: str) -> None:
         """torch.func transforms refuse any active hooks: take ours away for as long as they run."""
         if _threads.hooks:
-            ours = _threads.hooks[-1]
-            if not ours._set_aside and compat.top_hooks() == (ours.pack, ours.unpack):
-                self.pop()
-                ours._set_aside = True
-                if ours._ledger.transform is None and "torch.func" in message:
-                    ours._ledger.transform = frames.of_program()
+            _threads.hooks[-1].set_aside(message)
         self._originals[compat.DISABLE_HOOKS](message)
 
     def _enable_wrapper(self) -> None:
         self._originals[compat.ENABLE_HOOKS]()
-        if _threads.hooks and _threads.hooks[-1]._set_aside:
-            ours = _threads.hooks[-1]
-            self.push(ours.pack, ours.unpack)
-            ours._set_aside = False
+        if _threads.hooks:
+            _threads.hooks[-1].resume()
+
+
+def _let_go() -> None:
+    """Nobody looks: torch's engine is asked for hooks as it was before."""
+    native = core.loaded().module
+    if native is not None:
+        native.hook(False)
+
+
+def _forget_natively() -> None:
+    native = core.loaded().module
+    if native is not None:
+        native.forget()
 
 
 _hook_stack = _HookStack()

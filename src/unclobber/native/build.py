@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,9 @@ problem = selftest.why_it_fails(core.load(Path(sys.argv[1])))
 sys.exit(problem)
 """
 """In a process of its own: a fault in compiled code may end it."""
+
+_PRELOAD = "UNCLOBBER_PRELOAD"
+"""The library that a sanitizer's build needs loaded before all others (tools/sanitize.py)."""
 
 
 def build(tell: Callable[[str], None], *, again: bool = False) -> Path:
@@ -44,10 +48,14 @@ def build(tell: Callable[[str], None], *, again: bool = False) -> Path:
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
         made = Path(folder) / file.name
         tell("compiling the native core (half a minute of one processor)")
-        _run(_command(compiler, Path(folder), made), f"{compiler} could not compile the native core")
+        for command in _commands(compiler, Path(folder), made):
+            _run(command, f"{compiler} could not compile the native core")
         tell("testing the native core")
         test = [sys.executable, "-c", _SELF_TEST, str(made)]
-        _run(test, "the native core fails its self-test", {"PYTHONPATH": os.pathsep.join(sys.path)})
+        more = {"PYTHONPATH": os.pathsep.join(sys.path)}
+        if _PRELOAD in os.environ:
+            more["LD_PRELOAD"] = os.environ[_PRELOAD]
+        _run(test, "the native core fails its self-test", more)
         os.replace(made, file)
     return file
 
@@ -79,7 +87,8 @@ def _compiler() -> str:
     return found
 
 
-def _command(compiler: str, folder: Path, made: Path) -> list[str]:
+def _commands(compiler: str, folder: Path, made: Path) -> list[list[str]]:
+    """What makes the core: the frames' file in C, then all others with it."""
     import torch
 
     torchs = Path(torch.__file__).parent
@@ -87,16 +96,27 @@ def _command(compiler: str, folder: Path, made: Path) -> list[str]:
     if not headers.is_dir():
         raise UnclobberError(f"this torch has no headers ({headers}), so the Python core goes on to run")
     # In one piece: torch's headers take most of the time, and would be read once for each file.
-    whole = folder / f"{MODULE}.cpp"
+    whole, frames = folder / f"{MODULE}.cpp", folder / "frames.o"
     whole.write_text("".join(f'#include "{source.name}"\n' for source in sorted(SOURCES.glob("*.cpp"))))
     includes = (headers, headers / "torch" / "csrc" / "api" / "include")
+    flags = shlex.split(os.environ.get("CXXFLAGS", ""))
+    common = [
+        "-O2",
+        "-fPIC",
+        "-fvisibility=hidden",
+        *flags,
+        f"-I{sysconfig.get_path('include')}",
+        f"-I{SOURCES}",
+    ]
     return [
-        compiler, "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden",
-        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
-        *(part for include in includes for part in ("-isystem", str(include))),
-        f"-I{sysconfig.get_path('include')}", f"-I{SOURCES}",
-        str(whole), "-o", str(made),
-        f"-L{torchs / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch_python",
+        [compiler, "-x", "c", *common, "-c", str(SOURCES / "frames.c"), "-o", str(frames)],
+        [
+            compiler, "-std=c++20", "-shared", *common,
+            f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
+            *(part for include in includes for part in ("-isystem", str(include))),
+            str(whole), str(frames), "-o", str(made),
+            f"-L{torchs / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch_python",
+        ],
     ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Which core runs: the compiled one where it is asked for, is there, and passes its self-test."""
+"""Which core runs: the compiled one where it is there and passes its self-test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..model import UnclobberError
 from .place import MODULE, compiled
 
 SWITCH = "UNCLOBBER_NATIVE"
-"""``1``: the native core, and a warning where it can't be had. Otherwise the one in Python runs."""
+"""``0``: the core in Python. ``1``: a warning where the native one can't be had."""
 
 
 class Choice(NamedTuple):
@@ -34,8 +34,6 @@ def choice() -> Choice:
         return Choice(None, str(error))
     if not file.exists():
         return Choice(None, "none is built for this torch and Python: unclobber build-native")
-    if os.environ.get(SWITCH) != "1":
-        return Choice(None, f"a native one is built, and {SWITCH}=1 runs it")
     return Choice(file, "")
 
 
@@ -48,13 +46,15 @@ def load(file: Path) -> Any:
     import torch  # noqa: F401  (its libraries must be there)
 
     from ..record import SavedTensor
+    from ..source import frames, sites
 
     spec = importlib.util.spec_from_file_location(MODULE, file)
     if spec is None or spec.loader is None:
         raise ImportError(f"{file} is no extension module")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.setup(SavedTensor)
+    module.setup(SavedTensor, sites.is_library)
+    frames.noted_elsewhere(module.newest)
     return module
 
 

@@ -20,7 +20,7 @@ SOURCES = Path(__file__).parent / "sources"
 
 def sources() -> list[Path]:
     """The files that are compiled, and those that they include."""
-    return sorted([*SOURCES.glob("*.cpp"), *SOURCES.glob("*.h")])
+    return sorted(path for path in SOURCES.iterdir() if path.suffix in (".cpp", ".c", ".h"))
 
 
 @functools.cache

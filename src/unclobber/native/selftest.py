@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from ..source import frames
 from ..torch_internals import compat
 
 
@@ -31,12 +30,8 @@ class _StandInMarker:
 
 def why_it_fails(module: Any) -> str | None:
     """None if saves and needs are noted as they should be; otherwise what is wrong."""
-    newest = frames.newest.save
-    try:
-        with torch.inference_mode(False), torch.enable_grad():
-            return _exercise(module)
-    finally:
-        frames.newest.save = newest
+    with torch.inference_mode(False), torch.enable_grad():
+        return _exercise(module) or _unpushed(module)
 
 
 def _exercise(module: Any) -> str | None:
@@ -47,7 +42,7 @@ def _exercise(module: Any) -> str | None:
         value: torch.Tensor = saved.alias
         return value
 
-    pack = module.Pack(ledger, frames.newest, frames.go_deeper, frozenset(), False)
+    pack = module.Pack(ledger, False)
     unpack = module.Unpack(need, marker, compat.current_node, "unclobber self-test")
     x = torch.full((2,), 5.0, requires_grad=True)
     weight = torch.full((4,), 3.0, requires_grad=True)
@@ -58,7 +53,7 @@ def _exercise(module: Any) -> str | None:
     saves = [reference() for reference in ledger.pending]
     if [type(saved).__name__ for saved in saves] != ["SavedTensor"] * 3 or ledger.pruned != 1:
         return "not every save was queued"
-    problem = _of_saves(saves, x, weight, constant)
+    problem = _of_saves(saves, x, weight, constant, module)
     if problem is not None:
         return problem
     with torch.no_grad():
@@ -74,7 +69,55 @@ def _exercise(module: Any) -> str | None:
     return None
 
 
-def _of_saves(saves: list[Any], x: torch.Tensor, weight: torch.Tensor, constant: torch.Tensor) -> str | None:
+def _unpushed(module: Any) -> str | None:
+    """The same without hooks on torch's stack: asked by torch's engine, and made Python objects on demand."""
+    if not compat.HANDS_OUT_DATA:
+        return None  # these are not used here
+    queue, needed = module.Queue(), []
+
+    def need(saved: Any) -> torch.Tensor:
+        needed.append(saved)
+        value: torch.Tensor = saved.alias
+        return value
+
+    queue.serve(need, need)
+    if not module.hook(True):
+        return "torch's engine is another's"
+    try:
+        x = torch.full((2,), 5.0, requires_grad=True)
+        weight = torch.full((4,), 3.0, requires_grad=True)
+        constant = torch.full((2,), 2.0)
+        module.enter(queue, False)
+        try:
+            y = x * weight[1:3]
+            z = (y * constant).sum()
+        finally:
+            module.leave(queue)
+        (x * x).sum()
+        if len(queue) != 3:
+            return "not every save was noted"
+        with torch.no_grad():
+            weight.add_(1)
+        module.mark("now")
+        z.backward()
+        module.mark(None)
+        node: Any = compat.grad_fn(y)
+        if [(saved.version, saved.alias.tolist()) for saved in needed] != [(0, [4.0, 4.0])]:
+            return "a write was not noticed"
+        if x.grad is None or x.grad.tolist() != [8.0, 8.0]:
+            return "a gradient is wrong"
+        if module.note_of(node) != (needed[0].stack, "now"):
+            return "a node was not told who asked"
+        if len(queue) != 0 or queue.died != 3:
+            return "saves outlive their graph"
+        return None
+    finally:
+        module.hook(False)
+
+
+def _of_saves(
+    saves: list[Any], x: torch.Tensor, weight: torch.Tensor, constant: torch.Tensor, module: Any
+) -> str | None:
     """What is wrong with the saves of ``x * weight[1:3]`` and of its product with ``constant``."""
     of_x, of_part = sorted(saves[:2], key=lambda saved: saved.base is not None)
     of_constant = saves[2]
@@ -91,6 +134,6 @@ def _of_saves(saves: list[Any], x: torch.Tensor, weight: torch.Tensor, constant:
     if of_x.stack is not of_part.stack or of_x.stack == of_constant.stack:
         return "saves of one operation have not one stack"
     codes = [code.co_name for code in of_x.stack[::2]]
-    if codes[:2] != ["_exercise", "why_it_fails"] or frames.newest.save[1] is not of_constant.stack:
+    if codes[:2] != ["_exercise", "why_it_fails"] or module.newest()[1] is not of_constant.stack:
         return "a stack is wrong"
     return None

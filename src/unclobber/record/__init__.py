@@ -5,6 +5,7 @@ need; it decides nothing. Everything in it dies with the graph nodes that autogr
 """
 
 from ._fingerprint import Fingerprint, ProgramPoint
+from ._queue import PythonQueue, SaveQueue
 from ._region import Region, overlap, region_of
 from ._view_writes import ViewWrites
 from ._write_event import WriteEvent
@@ -25,7 +26,9 @@ __all__ = [
     "History",
     "Ledger",
     "ProgramPoint",
+    "PythonQueue",
     "Region",
+    "SaveQueue",
     "SavedBytes",
     "SavedTensor",
     "Standing",

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +23,7 @@ from ..torch_internals import compat
 from . import _streams
 from ._by_address import SavesByAddress
 from ._fingerprint import ProgramPoint
+from ._queue import PythonQueue, SaveQueue, newest_operations_stack
 from ._region import overlap, region_of
 from ._shared_counters import SharedCounters
 from ._storage import StorageLog
@@ -39,8 +39,6 @@ from .selection import select
 from .self_overlap import LARGEST_COPY, overlaps_itself
 
 _FIRST_PRUNE = 4096
-_NEWEST = 8
-"""Saves looked at for those of the running operation."""
 
 METADATA_ONLY = frozenset({
     "set_", "set_data", "resize_", "resize_as_", "resize_as_sparse_", "_resize_output_", "t_",
@@ -86,13 +84,14 @@ class Ledger:
     Args:
         keeps_originals: Whether tensors that torch would keep alive are kept from their first write on, so
             that what has become of them can be told.
+        queue: Where saves are put; one of Python's own if None.
     """
 
     follows_views = True
 
-    def __init__(self, *, keeps_originals: bool = False) -> None:
+    def __init__(self, *, keeps_originals: bool = False, queue: SaveQueue | None = None) -> None:
         self._keeps_originals = keeps_originals
-        self.pending: deque[weakref.ref[SavedTensor]] = deque()
+        self.pending: SaveQueue = PythonQueue() if queue is None else queue
         """Saves since the last write; appended to from the pack hook, in any thread."""
         self.watched: dict[int, list[weakref.ref[SavedTensor]]] = {}
         """Saves by storage key, since that storage was last written to."""
@@ -130,40 +129,18 @@ class Ledger:
     def prune(self) -> None:
         """Forget queued saves that have died; the queue then doubles before it is looked at again."""
         with self._lock:
-            pending = self.pending
-            looked_at = pending.copy()  # in one piece: other threads append meanwhile
-            alive = [ref for ref in looked_at if ref() is not None]
-            pending.extend(alive)  # first: a write in another thread must not find the queue without them
-            for _ in looked_at:
-                pending.popleft()
-            self._saves_taken += len(looked_at) - len(alive)
-            self.pending_limit = 2 * len(pending) + _FIRST_PRUNE
+            self._saves_taken += self.pending.prune()
+            self.pending_limit = 2 * len(self.pending) + _FIRST_PRUNE
 
-    def take_own_saves(self, tensors: list[torch.Tensor]) -> list[weakref.ref[SavedTensor]]:
+    def take_own_saves(self, tensors: list[torch.Tensor]) -> list[Any]:
         """Take what the running operation has just saved of ``tensors`` off the queue.
 
         Returns:
-            At most one save for each tensor, none where the operation's saves don't come to us.
+            At most one save for each tensor, as the queue takes it back; none where the operation's saves
+            don't come to us.
         """
-        stack = _newest_operations_stack()
-        if stack is None:
-            return []
-        left = list(tensors)
-        own: list[weakref.ref[SavedTensor]] = []
-        others: list[weakref.ref[SavedTensor]] = []
         with self._lock:
-            while left and self.pending and len(own) + len(others) < _NEWEST:
-                ref = self.pending.pop()
-                saved = ref()
-                origin = None if saved is None or saved.stack is not stack else saved.origin()
-                before = len(left)
-                left = [tensor for tensor in left if tensor is not origin]
-                if len(left) < before:
-                    own.append(ref)
-                else:
-                    others.append(ref)
-            self.pending.extend(reversed(others))
-        return own
+            return self.pending.take_own(tensors)
 
     def before_write(
         self,
@@ -193,7 +170,7 @@ class Ledger:
             if not borrowed and compat.holders_at(key) == 2:
                 return None  # the tensor and ``storage``: a save's alias would hold it, too
             if self.pending:
-                self._sort_pending()
+                self._sort_pending(key)
             overlap_at = None
             if self.on_self_overlap is not None and overlaps_itself(operation, tensor, key, args, kwargs):
                 overlap_at = frames.capture(3)
@@ -270,6 +247,7 @@ class Ledger:
         with self._lock:
             known = self.look_by_address()
             if not known.everything and not storage.resizable():
+                self._sort_pending()  # those of every storage
                 known.take_everything(self.saves())
             return known.elsewhere(tensor, key)
 
@@ -277,6 +255,7 @@ class Ledger:
         """From now on ask for every write whether it goes to memory that is saved through another storage."""
         if self.by_address is None:
             self.by_address = SavesByAddress()
+            self.pending.ask_always()
         return self.by_address
 
     def _enter_elsewhere(
@@ -319,7 +298,7 @@ class Ledger:
         if not tensors:
             return None
         self._sort_pending()
-        own = _newest_operations_stack() if records else None
+        own = newest_operations_stack() if records else None
         inputs = []
         with self._lock:
             for tensor in tensors:
@@ -343,15 +322,20 @@ class Ledger:
         except Exception as error:
             self._not_recorded(tensor, error)
 
-    def _sort_pending(self) -> None:
+    def _sort_pending(self, asked: int | None = None) -> None:
         """Put every queued save that is still alive under its storage's key.
 
         Backward itself writes (it adds gradients up) while most saves are alive, so this is hot:
         a key and a list, nothing more. Where a storage is written to, ``_file`` does the rest.
+
+        Args:
+            asked: The only storage that is asked for: those that lie in another may stay where they are.
         """
-        pending = self.pending
         watched = self.watched
         with self._lock:
+            if self.by_address is not None and self.by_address.everything:
+                asked = None
+            pending = self.pending.take(asked)
             while pending:
                 try:
                     ref = pending.popleft()
@@ -373,7 +357,8 @@ class Ledger:
                         if known.everything or not storage.resizable():
                             known.add(saved)
                 except Exception:
-                    pending.append(ref)  # a write must not find the queue without it
+                    self.pending.append(ref)  # a write must not find the queue without them
+                    self.pending.put_back(pending)
                     self._saves_taken -= 1
                     raise
                 if key in watched:
@@ -450,8 +435,8 @@ class Ledger:
         Keeping the values would undo what it is for (sharded training frees weights so, and gathers
         equal ones again before backward). Its saves are left to torch's own check from now on.
         """
-        self._sort_pending()
         key = compat.key_of_storage(storage)
+        self._sort_pending(key)
         if self.prints is not None:
             self.prints.given_back(key)
         with self._lock:
@@ -470,10 +455,10 @@ class Ledger:
 
     def before_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
         """``tensor.data = new`` is about to give ``tensor`` other memory; its counter won't move."""
-        self._sort_pending()
         key = compat.storage_key_or_none(tensor)
         if key is None:
             return
+        self._sort_pending(key)
         with self._lock:
             if compat.holders(tensor) > 1:
                 self._share_counter(tensor, key, compat.storage_key_or_none(new))
@@ -509,6 +494,7 @@ class Ledger:
                 log = before_write(tensor, operation, bumps, *rest)
                 return log if uncertain is None else uncertain.over(log)
 
+            self.pending.ask_always()
             # On the object: programs that exchange no memory pay nothing for this.
             self.before_write = before_write_counted  # type: ignore[method-assign,assignment]
         self.counters_of_two.exchanged(tensor, old, new)
@@ -518,10 +504,10 @@ class Ledger:
 
         torch asks a tensor that it has saved for its history, but for the result of the node that asks.
         """
-        self._sort_pending()
         key = compat.storage_key_or_none(tensor)
         if key is None:
             return
+        self._sort_pending(key)
         with self._lock:
             log = self._log_of(key)
             if log is None:
@@ -567,6 +553,10 @@ class Ledger:
                     return True
             self.watched.clear()
             return False
+
+    def may_rest(self) -> Any:
+        """The queue's own answer to whether backward may run unobserved: ``SaveQueue.may_rest``."""
+        return None if self.watched or self.logs else self.pending.may_rest()
 
     def file(self, tensor: torch.Tensor, stack: frames.Stack) -> SavedTensor:
         """Keep an eye on ``tensor`` as if an operation had saved it now, until the result is dropped."""
@@ -688,7 +678,7 @@ class Ledger:
     @property
     def save_count(self) -> int:
         """How many tensors were saved so far."""
-        return self._saves_taken + len(self.pending)
+        return self._saves_taken + len(self.pending) + self.pending.died
 
     def last_write(self, saved: SavedTensor) -> WriteEvent | None:
         """The newest write to its storage; None if there was none since it was saved."""
@@ -743,12 +733,6 @@ class FingerprintedLedger(Ledger):
             except Exception as error:
                 self._not_recorded(tensor, error)
             return super().before_write(tensor, *rest)
-
-
-def _newest_operations_stack() -> frames.Stack | None:
-    """The stack of the operation whose node is this thread's newest; None if it has saved nothing."""
-    number, stack = frames.newest.save
-    return stack if number == compat.next_sequence_number() else None
 
 
 def _may_share(one: torch.Tensor, other: torch.Tensor) -> bool:

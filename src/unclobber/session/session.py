@@ -120,7 +120,8 @@ class Session:
         self.command = command
         self.warn = warn
         originals = policy != "guard"
-        self.ledger = Ledger(keeps_originals=originals)
+        plain = not fingerprint and policy != "audit"
+        self.ledger = Ledger(keeps_originals=originals, queue=_saves.new_queue() if plain else None)
         if fingerprint:
             prints = Fingerprints(fingerprint, write_log.storage_of)
             self.ledger = FingerprintedLedger(prints, keeps_originals=originals)
@@ -602,7 +603,7 @@ class _Installation:
             # what is told of backward calls first hears of them last: see `Engine`
             _saves.install(patches)
             unmarked.install(patches)
-            pause.install(patches, self._anything_alive, self._saves, self.view_writes)
+            pause.install(patches, self._anything_alive, self._saves, self._may_rest, self.view_writes)
             backward.install(patches)
             undispatched.install(
                 patches,
@@ -626,6 +627,11 @@ class _Installation:
         self._installed = False
         self._patches.undo()
         kernels.take_away()
+
+    def _may_rest(self) -> Any:
+        """What the native core knows of all live saves; None where each must be looked at."""
+        only = self._ledgers[0] if len(self._ledgers) == 1 else None
+        return only.may_rest() if isinstance(only, Ledger) else None
 
     def _saves(self) -> list[SavedTensor]:
         return list(itertools.chain.from_iterable(ledger.saves() for ledger in self._ledgers))

@@ -12,9 +12,9 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 from ..model import PACKAGE
 from ..torch_internals.engine import CODE
@@ -27,9 +27,24 @@ _OURS = PACKAGE + os.sep
 class _Newest(threading.local):
     save: tuple[int, Stack] = (-1, ())
     """Of this thread's last save: the number of the node after its own, and its stack."""
+    elsewhere: ClassVar[Callable[[], tuple[int, Stack]] | None] = None
+    """Gives the same of the saves that were noted without Python, once there may be any."""
 
 
 newest = _Newest()
+
+
+def newest_save() -> tuple[int, Stack]:
+    """Of this thread's last save, whoever noted it: the number of the node after its own, and its stack."""
+    if _Newest.elsewhere is None:
+        return newest.save
+    return max(newest.save, _Newest.elsewhere(), key=lambda save: save[0])
+
+
+def noted_elsewhere(ask: Callable[[], tuple[int, Stack]]) -> None:
+    """From now on ``ask`` knows of saves, too."""
+    _Newest.elsewhere = ask
+
 
 _USUAL = 25
 _DEEPEST = 200

@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import unclobber
 from torch_features import needs
 from unclobber.hooks import kernels
+from unclobber.native import core
 from unclobber.session.session import Session
 from unclobber.torch_internals import compat
 
@@ -18,7 +19,10 @@ X = torch.arange(24.0).reshape(2, 3, 2, 2)
 
 @pytest.fixture
 def crossings(monkeypatch):
-    """Names of the operations at which the write kernels had to be asked, in a session."""
+    """Names of the operations at which the write kernels had to be asked, in a session of the core in Python,
+    whose kernels ask of more."""
+    monkeypatch.delenv(core.SWITCH, raising=False)
+    monkeypatch.setattr(core, "loaded", lambda: core.Loaded(None, "its kernels are counted"))
     with unclobber.watch():
         """The first session of a process tries what it is made of, and writes for that."""
     seen = []

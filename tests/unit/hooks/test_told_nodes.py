@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
+from unclobber.hooks import backward
 from unclobber.native import core
 from unclobber.session.session import Session
 from unclobber.source import frames
-from unclobber.torch_internals import compat
 
 
 def _notes(nodes):
-    return [node.metadata.get(compat.NODE_NOTE) for node in nodes]
+    return [backward.marker.note_of(node) for node in nodes]
 
 
 def test_every_node_of_a_line_is_told():

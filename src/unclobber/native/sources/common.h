@@ -1,8 +1,14 @@
-// What all sources share: owned references, and the wall between C++ exceptions and the interpreter.
+// What all sources share: owned references, the locks, and the wall between C++ exceptions and the interpreter.
+//
+// Two locks, and one order: whoever holds ours (`Locked`) never takes the interpreter's, runs no Python and
+// drops no reference to a Python object. It is one for everything, held for a few instructions, and taken round
+// a fork, so that no child begins with it locked.
 #pragma once
 #include <Python.h>
 #include <torch/csrc/Exceptions.h>
+#include <torch/csrc/PyInterpreter.h>
 
+#include <mutex>
 #include <utility>
 
 #ifdef Py_GIL_DISABLED
@@ -66,5 +72,68 @@ Result guarded(Body&& body, Result failed) noexcept {
   }
   return failed;
 }
+
+// A function or method of the module in C++, wrapped by `guarded`.
+template <PyObject* (*body)(PyObject*, PyObject*)>
+PyObject* entry(PyObject* self, PyObject* argument) {
+  return guarded([&] { return body(self, argument); }, static_cast<PyObject*>(nullptr));
+}
+
+// The interpreter's lock, for as long as this lives.
+class Gil {
+ public:
+  Gil() : state_(PyGILState_Ensure()) {}
+  ~Gil() { PyGILState_Release(state_); }
+  Gil(const Gil&) = delete;
+  Gil& operator=(const Gil&) = delete;
+
+ private:
+  PyGILState_STATE state_;
+};
+
+// Run what may raise in Python, where C++ has called: what it raised goes on as a C++ exception, which keeps it
+// also where this thread's state ends with the lock.
+template <typename Body>
+auto with_gil(Body&& body) {
+  Gil gil;
+  try {
+    return body();
+  } catch (python_error& error) {
+    error.persist();
+    throw;
+  }
+}
+
+// The Python object of a tensor or storage; NULL where it has none. Borrowed. Before torch 2.10 the slot is asked
+// for an interpreter's.
+template <typename Impl>
+PyObject* object_of(Impl* impl) {
+  auto* slot = impl->pyobj_slot();
+  if constexpr (requires { slot->load_pyobj(); }) {
+    return slot->load_pyobj();
+  } else {
+    return slot->check_pyobj(getPyInterpreter()).value_or(nullptr);
+  }
+}
+
+// Whether the interpreter's lock can be had: not by another thread once the process ends.
+bool can_take_gil();
+
+// Our own lock, for as long as this lives.
+class Locked {
+ public:
+  Locked();
+
+ private:
+  std::lock_guard<std::mutex> guard_;
+};
+
+// Drop a reference soon, when somebody comes by who holds the interpreter's lock.
+void drop_later(PyObject* object);
+// The same for those who hold ours.
+void drop_later_locked(PyObject* object);
+// Somebody comes by; the second only if this thread holds the interpreter's lock.
+void drop_now();
+void drop_now_if_held();
 
 }  // namespace unclobber

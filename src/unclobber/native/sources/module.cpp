@@ -1,21 +1,57 @@
 // The extension module: compiled by `unclobber build-native` for one build of torch and of Python.
-#include "needs.h"
+#include "engine.h"
+#include "notes.h"
+#include "pack.h"
+#include "queue.h"
 #include "records.h"
-#include "saves.h"
+#include "stacks.h"
+#include "unpack.h"
+#include "writes.h"
 
 namespace {
 
-PyObject* setup(PyObject*, PyObject* saved_tensor) {
-  return unclobber::guarded(
-      [&] {
-        unclobber::records::learn(saved_tensor);
-        return Py_NewRef(Py_None);
-      },
-      static_cast<PyObject*>(nullptr));
+using namespace unclobber;
+
+PyObject* setup(PyObject*, PyObject* arguments) {
+  PyObject *saved_tensor, *is_library;
+  if (!PyArg_ParseTuple(arguments, "OO", &saved_tensor, &is_library)) throw python_error();
+  records::learn(saved_tensor);
+  stacks::learn(is_library);
+  return Py_NewRef(Py_None);
+}
+
+PyObject* newest(PyObject*, PyObject*) {
+  stacks::Operation* operation = stacks::newest();
+  if (operation == nullptr) return must(Py_BuildValue("(i())", -1)).release();
+  return must(Py_BuildValue("(KO)", static_cast<unsigned long long>(operation->node), operation->tuple())).release();
+}
+
+PyObject* forget(PyObject*, PyObject*) {
+  notes::forget();
+  stacks::sweep(true);
+  drop_now();
+  return Py_NewRef(Py_None);
+}
+
+PyObject* known(PyObject*, PyObject*) {
+  return must(Py_BuildValue("(nn)", static_cast<Py_ssize_t>(stacks::known()), static_cast<Py_ssize_t>(notes::known())))
+      .release();
 }
 
 PyMethodDef methods[] = {
-    {"setup", setup, METH_O, "setup(SavedTensor): the class of what Pack makes."},
+    {"setup", entry<setup>, METH_VARARGS, "setup(SavedTensor, is_library)"},
+    {"hook", entry<engine::hook>, METH_O, "hook(on): whether torch's engine asks ours; False where it can't be"},
+    {"enter", entry<engine::enter>, METH_VARARGS, "enter(queue, sees): this thread saves for it from now on"},
+    {"leave", entry<engine::leave>, METH_O, "leave(queue): no more"},
+    {"is_innermost", entry<engine::is_innermost>, METH_O, "is_innermost(queue): whether this thread saves for it"},
+    {"pushes", entry<engine::pushes>, METH_NOARGS, "pushes(): the program is about to push hooks in this thread"},
+    {"newest", entry<newest>, METH_NOARGS, "newest(): the number of the node after this thread's last save, its stack"},
+    {"mark", entry<notes::mark>, METH_O, "mark(mark): which backward asks from now on"},
+    {"note_of", entry<notes::note_of>, METH_O, "note_of(node): (stack, mark) of who asked last, or None"},
+    {"listen", entry<writes::listen>, METH_VARARGS, "listen(listeners, told, settle): who is told of writes"},
+    {"lay", entry<writes::lay>, METH_VARARGS, "lay(name, overload, packet, written, plain, bumps): a Kernel"},
+    {"forget", entry<forget>, METH_NOARGS, "forget(): all notes, and stacks that nobody uses"},
+    {"known", entry<known>, METH_NOARGS, "known(): how many stacks and notes are kept"},
     {nullptr, nullptr, 0, nullptr},
 };
 PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_unclobber_native", nullptr, -1, methods,
@@ -24,11 +60,13 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_unclobber_native", nullptr, -
 }  // namespace
 
 PyMODINIT_FUNC PyInit__unclobber_native() {
-  return unclobber::guarded(
+  return guarded(
       [] {
-        unclobber::Owned module = unclobber::must(PyModule_Create(&definition));
-        unclobber::saves::add_to(module.get());
-        unclobber::needs::add_to(module.get());
+        Owned module = must(PyModule_Create(&definition));
+        pack::add_to(module.get());
+        unpack::add_to(module.get());
+        queue::add_to(module.get());
+        writes::add_to(module.get());
         return module.release();
       },
       static_cast<PyObject*>(nullptr));

@@ -1,245 +1,275 @@
-// The pack hook: what `unclobber.hooks.saves._make_pack` does, step by step, with the same results.
 #include "saves.h"
 
-#include <ATen/SequenceNumber.h>
-#include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <structmember.h>
 #include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/autograd/variable.h>
 
+#include "notes.h"
 #include "records.h"
-#include "stacks.h"
 
 namespace unclobber::saves {
 
 namespace {
 
-struct Pack {
-  PyObject_HEAD
-  vectorcallfunc call;
-  PyObject* dict;
-  PyObject* weakrefs;
-  PyObject* ledger;
-  PyObject* queue;     // ledger.pending
-  PyObject* append;    // of the queue
-  PyObject* newest;    // frames.newest
-  PyObject* deeper;    // frames.go_deeper
-  PyObject* helpers;   // files whose frames several operations have in common
-  // Of the last save: where it was made, the number of the node after its own, its stack.
-  PyObject* code;  // NULL where no Python ran
-  PyObject* stack;
-  int at;
-  void* frame;
-  uint64_t node;
-  char in_common;
-  char any;  // whether there was one
-  char sees;
-};
+WeakTensor nothing() {
+  return WeakTensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>());
+}
 
-PyObject* name_save = nullptr;
-PyObject* name_detach = nullptr;
-PyObject* name_limit = nullptr;
-PyObject* name_prune = nullptr;
-PyObject* name_file = nullptr;
+[[noreturn]] void throw_type(PyObject* object) {
+  PyErr_Format(PyExc_TypeError, "a tensor was expected, not a %s", Py_TYPE(object)->tp_name);
+  throw python_error();
+}
 
-Pack* of(PyObject* self) { return reinterpret_cast<Pack*>(self); }
+// As the hook in Python makes it, where a class or a transform of the program's may have a say.
+at::Tensor detached_by_python(const at::Tensor& tensor) {
+  return with_gil([&] {
+    Owned object = must(THPVariable_Wrap(tensor));
+    Owned alias = must(PyObject_CallMethod(object.get(), "detach", nullptr));
+    if (!THPVariable_Check(alias.get())) throw_type(alias.get());
+    return at::Tensor(THPVariable_Unpack(alias.get()));
+  });
+}
 
-// Strided memory of its own, no class and no transform of the program's: what torch's own detach() would be
-// asked for nothing else.
-bool is_usual(PyObject* object, const at::Tensor& tensor) {
-  if (Py_TYPE(object) != reinterpret_cast<PyTypeObject*>(THPVariableClass) &&
-      Py_TYPE(object) != reinterpret_cast<PyTypeObject*>(ParameterClass)) {
-    return false;
+void see_writes() { c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Fake, true); }
+
+Owned weak_reference(const WeakTensor& weak) {
+  auto impl = weak.lock();
+  if (impl.defined()) {
+    Owned object = must(THPVariable_Wrap(at::Tensor(std::move(impl))));
+    return must(PyWeakref_NewRef(object.get(), nullptr));
   }
-  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  const auto keys = impl->key_set();
-  return impl->has_storage() && impl->layout() == c10::kStrided && !impl->is_inference() &&
-         !keys.has_any(c10::functorch_transforms_ks | c10::python_ks);
+  Owned dead = must(PySet_New(nullptr));  // a reference to what is no more
+  return must(PyWeakref_NewRef(dead.get(), nullptr));
 }
 
-Owned alias_of(PyObject* object, const at::Tensor& tensor, bool usual) {
-  if (usual) return must(THPVariable_Wrap(tensor.tensor_data()));
-  return must(PyObject_CallMethodNoArgs(object, name_detach));
-}
+class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Hooks> {
+ public:
+  Hooks(std::shared_ptr<Queue> queue, bool sees) : queue_(std::move(queue)), sees_(sees) {}
+  ~Hooks() override {
+    if (save_ != nullptr) save_->leave();
+  }
 
-bool same_stack(PyObject* one, PyObject* other) {
-  const int same = PyObject_RichCompareBool(one, other, Py_EQ);
-  must(same);
-  return same == 1;
-}
-
-// A new place of saving in `frame`, NULL where no Python runs.
-void note_place(Pack* self, PyObject* frame, Owned code, int at, uint64_t node, Owned stack, bool in_common) {
-  Owned number = must(PyLong_FromUnsignedLongLong(node));
-  Owned pair = must(PyTuple_Pack(2, number.get(), stack.get()));
-  PyObject* old_code = std::exchange(self->code, code.release());
-  PyObject* old_stack = std::exchange(self->stack, stack.release());
-  self->at = at;
-  self->frame = frame;
-  self->node = node;
-  self->in_common = in_common;
-  self->any = 1;
-  Py_XDECREF(old_code);
-  Py_XDECREF(old_stack);
-  must(PyObject_SetAttr(self->newest, name_save, pair.get()));
-}
-
-Owned walked(PyObject* frame, PyObject* deeper) {
-  return frame == nullptr ? must(PyTuple_New(0)) : stacks::from(frame, deeper);
-}
-
-// The stack of this save: that of the last one while nothing shows that another operation runs.
-Owned stack_now(Pack* self) {
-  Owned frame = stacks::innermost();
-  Owned code = frame ? stacks::code_of(frame.get()) : Owned();
-  const int at = frame ? stacks::lasti_of(frame.get()) : -1;
-  const uint64_t node = at::sequence_number::peek();
-  const bool same = self->any && at == self->at && code.get() == self->code && frame.get() == self->frame &&
-                    node == self->node;
-  if (!same) {
-    bool in_common = true;
-    if (code) {
-      Owned file = must(PyObject_GetAttr(code.get(), name_file));
-      const int known = PySet_Contains(self->helpers, file.get());
-      must(known);
-      in_common = known == 1;
+  void call_pack_hook(const at::Tensor& tensor) override {
+    auto save = std::make_unique<Save>();
+    const bool usual = is_usual(tensor);
+    save->alias = usual ? tensor.tensor_data() : detached_by_python(tensor);
+    auto* storage = usual ? tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() : nullptr;
+    if (storage != nullptr && storage->resizable()) save->storage = storage;
+    save->version = tensor._version();
+    save->requires_grad = tensor.requires_grad();
+    save->origin = WeakTensor(tensor.getIntrusivePtr());
+    if (tensor.is_view()) {
+      save->is_view = true;
+      save->base = WeakTensor(tensor._base().getIntrusivePtr());
     }
-    note_place(self, frame.get(), std::move(code), at, node, walked(frame.get(), self->deeper), in_common);
-    if (self->sees) c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Fake, true);
-  } else if (self->in_common) {
-    Owned stack = walked(frame.get(), self->deeper);
-    if (!same_stack(stack.get(), self->stack)) {
-      note_place(self, frame.get(), std::move(code), at, node, std::move(stack), true);
+    bool fresh = false;
+    save->operation = stacks::current(&fresh);
+    if (fresh && sees_) see_writes();
+    save->queue = std::move(queue_);
+    save_ = save.release();
+    Locked locked;
+    save_->queue->append(save_);
+  }
+
+  at::Tensor call_unpack_hook() override {
+    notes::note(save_->operation);
+    at::Tensor alias;
+    {
+      Locked locked;
+      alias = save_->alias;
     }
+    if (alias.defined() && alias._version() == save_->version) return alias;
+    return with_gil([&] {
+      PyObject* record = record_of(save_);
+      PyObject* kept = records::get(record, records::kAlias);
+      if (!THPVariable_Check(kept)) throw_type(kept);
+      alias = THPVariable_Unpack(kept);
+      PyObject* need = save_->queue->need;
+      if (need == nullptr) return alias;
+      if (records::get(record, records::kEntry) == Py_None && alias._version() == save_->version) return alias;
+      Owned value = must(PyObject_CallOneArg(need, record));
+      if (!THPVariable_Check(value.get())) throw_type(value.get());
+      return at::Tensor(THPVariable_Unpack(value.get()));
+    });
   }
-  return Owned::borrowed(self->stack);
-}
 
-void queue_up(Pack* self, PyObject* record) {
-  Owned reference = must(PyWeakref_NewRef(record, nullptr));
-  must(PyObject_CallOneArg(self->append, reference.get()));
-  const Py_ssize_t queued = PyObject_Size(self->queue);
-  must(queued < 0 ? -1 : 0);
-  Owned limit = must(PyObject_GetAttr(self->ledger, name_limit));
-  const Py_ssize_t most = PyLong_AsSsize_t(limit.get());
-  if (most == -1 && PyErr_Occurred()) throw python_error();
-  if (queued > most) must(PyObject_CallMethodNoArgs(self->ledger, name_prune));
-}
-
-PyObject* pack(Pack* self, PyObject* object) {
-  if (!THPVariable_Check(object)) {
-    PyErr_SetString(PyExc_TypeError, "not a tensor");
-    throw python_error();
+  // Virtual since torch 2.10, before which these hooks are not used.
+  std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data() const {
+    return with_gil([&] {
+      auto* interpreter = getPyInterpreter();
+      PyObject* unpack = save_->queue->unpack == nullptr ? Py_None : save_->queue->unpack;
+      return std::make_pair(c10::SafePyObject(Py_NewRef(unpack), interpreter),
+                            c10::SafePyObject(Py_NewRef(record_of(save_)), interpreter));
+    });
   }
-  const at::Tensor& tensor = THPVariable_Unpack(object);
-  const bool usual = is_usual(object, tensor);
-  Owned record = records::make();
-  records::set(record.get(), records::kAlias, alias_of(object, tensor, usual));
-  if (usual) {
-    records::set(record.get(), records::kVersion, must(PyLong_FromUnsignedLong(tensor._version())));
-    records::set(record.get(), records::kRequiresGrad, Owned(PyBool_FromLong(tensor.requires_grad())));
-  } else {
-    records::set(record.get(), records::kVersion, must(PyObject_GetAttrString(object, "_version")));
-    records::set(record.get(), records::kRequiresGrad, must(PyObject_GetAttrString(object, "requires_grad")));
-  }
-  records::set(record.get(), records::kOrigin, must(PyWeakref_NewRef(object, nullptr)));
-  Owned base = usual && !tensor.is_view() ? Owned::borrowed(Py_None)
-                                          : must(PyObject_GetAttrString(object, "_base"));
-  if (base.get() != Py_None) base = must(PyWeakref_NewRef(base.get(), nullptr));
-  records::set(record.get(), records::kBase, std::move(base));
-  records::set(record.get(), records::kStack, stack_now(self));
-  records::set(record.get(), records::kEntry, Owned::borrowed(Py_None));
-  queue_up(self, record.get());
-  return record.release();
-}
 
-PyObject* called(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
-  if (PyVectorcall_NARGS(flags) != 1 || (names != nullptr && PyTuple_GET_SIZE(names) != 0)) {
-    PyErr_SetString(PyExc_TypeError, "one tensor is expected");
-    return nullptr;
-  }
-  return guarded([&] { return pack(of(self), args[0]); }, static_cast<PyObject*>(nullptr));
-}
-
-int traverse(PyObject* self, visitproc visit, void* arg) {
-  Pack* p = of(self);
-  Py_VISIT(Py_TYPE(self));
-  for (PyObject* one : {p->dict, p->ledger, p->queue, p->append, p->newest, p->deeper, p->helpers, p->code, p->stack}) {
-    Py_VISIT(one);
-  }
-  return 0;
-}
-
-int clear(PyObject* self) {
-  Pack* p = of(self);
-  for (PyObject** one : {&p->dict, &p->ledger, &p->queue, &p->append, &p->newest, &p->deeper, &p->helpers, &p->code, &p->stack}) {
-    Py_CLEAR(*one);
-  }
-  return 0;
-}
-
-void dealloc(PyObject* self) {
-  PyTypeObject* type = Py_TYPE(self);
-  PyObject_GC_UnTrack(self);
-  if (of(self)->weakrefs != nullptr) PyObject_ClearWeakRefs(self);
-  clear(self);
-  type->tp_free(self);
-  Py_DECREF(type);
-}
-
-// Pack(ledger, newest, deeper, helpers, sees)
-PyObject* make(PyTypeObject* type, PyObject* args, PyObject*) {
-  PyObject *ledger, *newest, *deeper, *helpers;
-  int sees;
-  if (!PyArg_ParseTuple(args, "OOOO!p", &ledger, &newest, &deeper, &PyFrozenSet_Type, &helpers, &sees)) return nullptr;
-  return guarded(
-      [&] {
-        Owned queue = must(PyObject_GetAttrString(ledger, "pending"));
-        Owned append = must(PyObject_GetAttrString(queue.get(), "append"));
-        Owned self = must(type->tp_alloc(type, 0));
-        Pack* p = of(self.get());
-        p->call = called;
-        p->ledger = Py_NewRef(ledger);
-        p->queue = queue.release();
-        p->append = append.release();
-        p->newest = Py_NewRef(newest);
-        p->deeper = Py_NewRef(deeper);
-        p->helpers = Py_NewRef(helpers);
-        p->sees = static_cast<char>(sees);
-        return self.release();
-      },
-      static_cast<PyObject*>(nullptr));
-}
-
-PyMemberDef members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Pack, call), READONLY, nullptr},
-    {"__dictoffset__", T_PYSSIZET, offsetof(Pack, dict), READONLY, nullptr},
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(Pack, weakrefs), READONLY, nullptr},
-    {nullptr, 0, 0, 0, nullptr},
+ private:
+  std::shared_ptr<Queue> queue_;  // until there is a save, which has it then
+  Save* save_ = nullptr;
+  bool sees_;
 };
-PyType_Slot slots[] = {
-    {Py_tp_doc, const_cast<char*>("The pack hook of one thread of a session.")},
-    {Py_tp_new, reinterpret_cast<void*>(make)},
-    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
-    {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
-    {Py_tp_clear, reinterpret_cast<void*>(clear)},
-    {Py_tp_members, members},
-    {0, nullptr},
-};
-PyType_Spec spec = {"_unclobber_native.Pack", sizeof(Pack), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, slots};
 
 }  // namespace
 
-void add_to(PyObject* module) {
-  name_save = must(PyUnicode_InternFromString("save")).release();
-  name_detach = must(PyUnicode_InternFromString("detach")).release();
-  name_limit = must(PyUnicode_InternFromString("pending_limit")).release();
-  name_prune = must(PyUnicode_InternFromString("prune")).release();
-  name_file = must(PyUnicode_InternFromString("co_filename")).release();
-  Owned type = must(PyType_FromSpec(&spec));
-  must(PyModule_AddObjectRef(module, "Pack", type.get()));
+bool is_usual(const at::Tensor& tensor) {
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  const auto keys = impl->key_set();
+  if (!impl->has_storage() || impl->layout() != c10::kStrided || impl->is_inference() ||
+      keys.has_any(c10::functorch_transforms_ks | c10::python_ks)) {
+    return false;
+  }
+  PyObject* object = object_of(impl);
+  return object == nullptr || Py_TYPE(object) == reinterpret_cast<PyTypeObject*>(THPVariableClass) ||
+         Py_TYPE(object) == reinterpret_cast<PyTypeObject*>(ParameterClass);
+}
+
+Save::Save() : origin(nothing()), base(nothing()) {}
+
+bool Save::use() {
+  long now = users.load(std::memory_order_relaxed);
+  while (now > 0) {
+    if (users.compare_exchange_weak(now, now + 1, std::memory_order_acq_rel)) return true;
+  }
+  return false;
+}
+
+void Save::leave() {
+  if (users.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (queue != nullptr) {
+    Locked locked;
+    if (queued) queue->noted_death();
+    queue->drop(this);
+  }
+  PyObject* made = record.load(std::memory_order_acquire);
+  if ((made != nullptr || entry != nullptr) && can_take_gil()) {
+    Gil gil;
+    Py_XDECREF(made);
+    Py_XDECREF(entry);
+  }
+  if (operation != nullptr) operation->leave();
+  delete this;
+  drop_now_if_held();
+}
+
+Queue::~Queue() {
+  // Saves keep it alive, but for what Python has queued, which is its own.
+  std::vector<Save*> own;
+  {
+    Locked locked;
+    for (Link* at = queue_.after; at != &queue_;) {
+      auto* save = static_cast<Save*>(at);
+      at = at->after;
+      drop(save);
+      own.push_back(save);
+    }
+    drop_later_locked(need);
+    drop_later_locked(unpack);
+    for (Save* save : own) drop_later_locked(std::exchange(save->entry, nullptr));
+  }
+  for (Save* save : own) save->leave();
+}
+
+void Queue::append(Save* save) {
+  save->join(&queue_);
+  save->queued = true;
+  live_.store(size() + 1, std::memory_order_relaxed);
+  if (save->entry != nullptr) entries_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Queue::drop(Save* save) {
+  if (!save->queued) return;
+  save->leave_list();
+  save->queued = false;
+  live_.store(size() - 1, std::memory_order_relaxed);
+  if (save->entry != nullptr) entries_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Queue::index() {
+  for (Link* at = queue_.after; at != &queue_;) {
+    auto* save = static_cast<Save*>(at);
+    at = at->after;
+    if (save->storage == nullptr) continue;
+    save->leave_list();
+    save->join(&by_storage_[save->storage]);
+  }
+  if (by_storage_.size() > 4096 + 2 * size()) {
+    for (auto at = by_storage_.begin(); at != by_storage_.end();) {
+      at = at->second.alone() ? by_storage_.erase(at) : std::next(at);
+    }
+  }
+}
+
+bool Queue::has(c10::StorageImpl* storage) {
+  index();
+  if (!queue_.alone()) return true;
+  auto found = by_storage_.find(storage);
+  return found != by_storage_.end() && !found->second.alone();
+}
+
+void Queue::hand_out(Save* save, std::vector<Save*>& taken) {
+  const bool alive = save->entry != nullptr || save->use();
+  drop(save);
+  if (alive) taken.push_back(save);
+}
+
+void Queue::take(c10::StorageImpl* storage, std::vector<Save*>& taken) {
+  index();
+  auto found = by_storage_.find(storage);
+  if (found != by_storage_.end()) {
+    while (!found->second.alone()) hand_out(static_cast<Save*>(found->second.after), taken);
+    by_storage_.erase(found);
+  }
+  while (storage == nullptr && !by_storage_.empty()) {
+    auto first = by_storage_.begin();
+    while (!first->second.alone()) hand_out(static_cast<Save*>(first->second.after), taken);
+    by_storage_.erase(first);
+  }
+  while (!queue_.alone()) hand_out(static_cast<Save*>(queue_.after), taken);
+}
+
+Save* Queue::take_one(bool newest) {
+  std::vector<Save*> taken;
+  while (taken.empty()) {
+    if (!queue_.alone()) {
+      hand_out(static_cast<Save*>(newest ? queue_.before : queue_.after), taken);
+      continue;
+    }
+    while (!by_storage_.empty() && by_storage_.begin()->second.alone()) by_storage_.erase(by_storage_.begin());
+    if (by_storage_.empty()) return nullptr;
+    Link& list = by_storage_.begin()->second;
+    hand_out(static_cast<Save*>(newest ? list.before : list.after), taken);
+  }
+  return taken.front();
+}
+
+PyObject* record_of(Save* save) {
+  PyObject* known = save->record.load(std::memory_order_acquire);
+  if (known != nullptr) return known;
+  drop_now();
+  at::Tensor alias;
+  {
+    Locked locked;
+    alias = save->alias;
+  }
+  Owned made = records::make();
+  records::set(made.get(), records::kAlias, must(THPVariable_Wrap(alias)));
+  records::set(made.get(), records::kVersion, must(PyLong_FromLongLong(save->version)));
+  records::set(made.get(), records::kRequiresGrad, Owned(PyBool_FromLong(save->requires_grad)));
+  records::set(made.get(), records::kOrigin, weak_reference(save->origin));
+  records::set(made.get(), records::kBase,
+               save->is_view ? weak_reference(save->base) : Owned::borrowed(Py_None));
+  records::set(made.get(), records::kStack, Owned::borrowed(save->operation->tuple()));
+  records::set(made.get(), records::kEntry, Owned::borrowed(Py_None));
+  // Another thread may have been quicker, where making these objects let it run.
+  if (!save->record.compare_exchange_strong(known, made.get(), std::memory_order_acq_rel)) return known;
+  // From now on the record alone has it, so that nobody is taken for another owner.
+  Locked locked;
+  save->alias.reset();  // `alias` holds it still: nothing is freed under our lock
+  return made.release();
+}
+
+std::unique_ptr<torch::autograd::SavedVariableHooks> hooks_for(std::shared_ptr<Queue> queue, bool sees) {
+  return std::make_unique<Hooks>(std::move(queue), sees);
 }
 
 }  // namespace unclobber::saves

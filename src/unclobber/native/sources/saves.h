@@ -1,9 +1,130 @@
+// What autograd saves while a session of ours lies innermost: noted without Python, and handed to it on demand.
 #pragma once
 #include "common.h"
+#include "pool.h"
+#include "stacks.h"
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/saved_variable_hooks.h>
+
+#include <atomic>
+#include <memory>
+#include <unordered_map>
+#include <vector>
 
 namespace unclobber::saves {
 
-// Add the class `Pack` to the module.
-void add_to(PyObject* module);
+class Queue;
+
+// Saves of one storage, or those that nobody has asked for yet; oldest first.
+struct Link {
+  Link* before = this;
+  Link* after = this;
+  Link() = default;
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+  bool alone() const { return after == this; }
+  void leave_list() {
+    before->after = after;
+    after->before = before;
+    before = after = this;
+  }
+  void join(Link* list) {
+    before = list->before;
+    after = list;
+    before->after = this;
+    list->before = this;
+  }
+};
+
+using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+
+// One saved tensor. Its users are torch's SavedVariable, and whoever looks at it just now; its queue is none.
+struct Save : Link, Pooled<Save> {
+  std::atomic<long> users{1};
+  std::shared_ptr<Queue> queue;
+  // Shares memory and version counter, and has no history; under `Locked`, for it goes over to the record.
+  at::Tensor alias;
+  c10::StorageImpl* storage = nullptr;  // NULL where Python alone can tell
+  WeakTensor origin;
+  WeakTensor base;
+  stacks::Operation* operation = nullptr;
+  // Its SavedTensor, once somebody has asked for it.
+  std::atomic<PyObject*> record{nullptr};
+  // Instead of all that: what Python has put on the queue, a weak reference. Such a one is its queue's own.
+  PyObject* entry = nullptr;
+  int64_t version = 0;
+  bool requires_grad = false;
+  bool is_view = false;
+  bool queued = false;
+
+  Save();
+  // Become one more user, if there is any left: it may be dying.
+  bool use();
+  void leave();
+};
+
+// A session's saves: what `Ledger.pending` is for the core in Python. All but its counts is under `Locked`.
+class Queue {
+ public:
+  Queue() = default;
+  ~Queue();
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+
+  size_t size() const { return live_.load(std::memory_order_relaxed); }
+  size_t entries() const { return entries_.load(std::memory_order_relaxed); }
+  size_t died() const { return died_.load(std::memory_order_relaxed); }
+
+  void append(Save* save);
+  void drop(Save* save);
+  // What is queued goes under its storage.
+  void index();
+  // Whether a save of this storage may be among them.
+  bool has(c10::StorageImpl* storage);
+  // Take what is saved of a storage, oldest first, and all that Python alone can tell the storage of, or must
+  // know of: what it has queued itself, what has no plain memory, and memory that torch has not allocated.
+  // All, if it is NULL.
+  void take(c10::StorageImpl* storage, std::vector<Save*>& taken);
+  // Take one, the oldest or newest that nobody has asked for; NULL when there is none.
+  Save* take_one(bool newest);
+  // Call look(save) for each; one may be dying.
+  template <typename F>
+  void each(F&& look) {
+    auto those_of = [&](Link& list) {
+      for (Link* at = list.after; at != &list; at = at->after) look(static_cast<Save*>(at));
+    };
+    for (auto& [storage, list] : by_storage_) those_of(list);
+    those_of(queue_);
+  }
+  // The newest ones.
+  Link& unsorted() { return queue_; }
+  bool asks_always() const { return asks_always_.load(std::memory_order_relaxed); }
+  void ask_always() { asks_always_.store(true, std::memory_order_relaxed); }
+  void noted_death() { died_.store(died() + 1, std::memory_order_relaxed); }
+
+  // need(saved) and the unpack hook in Python; the interpreter's lock is held where these change.
+  PyObject* need = nullptr;
+  PyObject* unpack = nullptr;
+
+ private:
+  void hand_out(Save* save, std::vector<Save*>& taken);
+
+  Link queue_;
+  std::unordered_map<c10::StorageImpl*, Link> by_storage_;
+  std::atomic<size_t> live_{0};
+  std::atomic<size_t> entries_{0};
+  std::atomic<size_t> died_{0};
+  std::atomic<bool> asks_always_{false};
+};
+
+// Whether it is strided memory of its own, with no class and no transform of the program's.
+bool is_usual(const at::Tensor& tensor);
+
+// The SavedTensor of a save that the caller uses; the interpreter's lock is held. Borrowed.
+PyObject* record_of(Save* save);
+
+// torch's hooks for one save of a session's. `sees`: whether it opens its thread's eyes to writes.
+std::unique_ptr<torch::autograd::SavedVariableHooks> hooks_for(std::shared_ptr<Queue> queue, bool sees);
 
 }  // namespace unclobber::saves

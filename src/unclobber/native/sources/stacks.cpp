@@ -1,54 +1,232 @@
-// Frames are walked by Python's public interface alone: it is the same in every version from 3.11 on.
 #include "stacks.h"
+
+#include <ATen/SequenceNumber.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <vector>
 
 namespace unclobber::stacks {
 
 namespace {
-constexpr Py_ssize_t kUsual = 32;  // as in unclobber/source/frames.py
+
+constexpr int kUsual = 32;  // as in unclobber/source/frames.py
+constexpr int kDeepest = 200;
+constexpr size_t kFirstSweep = 4096;
+
+using Table = std::unordered_multimap<uint64_t, Stack*>;
+
+Table& table() {
+  static auto* all = new Table;
+  return *all;
+}
+size_t limit = kFirstSweep;
+PyObject* is_library = nullptr;
+
+uint64_t hash_of(const unclobber_frame* frames, int count) {
+  uint64_t hash = 0x9E3779B97F4A7C15ull ^ static_cast<uint64_t>(count);
+  for (int i = 0; i < count; i++) {
+    hash = (hash ^ reinterpret_cast<uint64_t>(frames[i].code)) * 0xff51afd7ed558ccdull;
+    hash = (hash ^ static_cast<uint32_t>(frames[i].at)) * 0xc4ceb9fe1a85ec53ull;
+    hash ^= hash >> 29;
+  }
+  return hash;
 }
 
-Owned innermost() {
-  return Owned(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(PyThreadState_Get())));
+bool is(const Stack* stack, const unclobber_frame* frames, int count) {
+  return stack->count == count &&
+         std::equal(frames, frames + count, stack->frames, [](const unclobber_frame& a, const unclobber_frame& b) {
+           return a.code == b.code && a.at == b.at;
+         });
 }
 
-Owned code_of(PyObject* frame) {
-  return Owned(reinterpret_cast<PyObject*>(PyFrame_GetCode(reinterpret_cast<PyFrameObject*>(frame))));
-}
+// The stacks that this thread has met last, each with a use: found again without a lock.
+struct Recent {
+  static constexpr size_t kSlots = 64;
+  Stack* slots[kSlots] = {};
+  Operation* newest = nullptr;
 
-int lasti_of(PyObject* frame) { return PyFrame_GetLasti(reinterpret_cast<PyFrameObject*>(frame)); }
-
-Owned from(PyObject* frame, PyObject* deeper) {
-  PyObject* found[2 * kUsual];
-  Py_ssize_t count = 0;
-  Owned at = Owned::borrowed(frame);
-  try {
-    while (at && count < 2 * kUsual) {
-      found[count++] = code_of(at.get()).release();
-      PyObject* offset = PyLong_FromLong(lasti_of(at.get()));
-      if (offset == nullptr) throw python_error();
-      found[count++] = offset;
-      at = Owned(reinterpret_cast<PyObject*>(PyFrame_GetBack(reinterpret_cast<PyFrameObject*>(at.get()))));
+  ~Recent() { forget(); }
+  void forget() {
+    for (Stack*& slot : slots) {
+      if (slot != nullptr) slot->uses.fetch_sub(1, std::memory_order_release);
+      slot = nullptr;
     }
+    if (newest != nullptr) newest->leave();
+    newest = nullptr;
+  }
+  Stack*& slot_of(uint64_t hash) { return slots[hash % kSlots]; }
+};
+thread_local Recent recent;
+
+Stack* add(uint64_t hash, const unclobber_frame* frames, int count) {
+  Gil gil;  // for the code objects
+  sweep(false);
+  auto* made = new Stack;
+  made->frames = new unclobber_frame[static_cast<size_t>(count)];
+  std::copy(frames, frames + count, made->frames);
+  made->hash = hash;
+  made->count = count;
+  for (int i = 0; i < count; i++) Py_INCREF(frames[i].code);
+  made->uses = 1;
+  Locked locked;
+  table().emplace(hash, made);
+  return made;
+}
+
+// The stack of these frames, with a use for the caller.
+Stack* the(const unclobber_frame* frames, int count) {
+  const uint64_t hash = hash_of(frames, count);
+  Stack*& slot = recent.slot_of(hash);
+  if (slot != nullptr && slot->hash == hash && is(slot, frames, count)) {
+    slot->uses.fetch_add(1, std::memory_order_relaxed);
+    return slot;
+  }
+  Stack* found = nullptr;
+  {
+    Locked locked;
+    auto [at, end] = table().equal_range(hash);
+    for (; at != end; ++at) {
+      if (is(at->second, frames, count)) {
+        found = at->second;
+        found->uses.fetch_add(1, std::memory_order_relaxed);
+        break;
+      }
+    }
+  }
+  if (found == nullptr) found = add(hash, frames, count);
+  found->uses.fetch_add(1, std::memory_order_relaxed);
+  if (slot != nullptr) slot->uses.fetch_sub(1, std::memory_order_release);
+  slot = found;
+  return found;
+}
+
+bool is_librarys(PyObject* code) {
+  Owned answer = must(PyObject_CallOneArg(is_library, code));
+  const int is = PyObject_IsTrue(answer.get());
+  must(is);
+  return is == 1;
+}
+
+bool all_librarys(Stack* stack) {
+  int known = stack->library.load(std::memory_order_relaxed);
+  if (known < 0) {
+    known = with_gil([&] {
+      for (int i = 0; i < stack->count; i++) {
+        if (!is_librarys(stack->frames[i].code)) return 0;
+      }
+      return 1;
+    });
+    stack->library.store(known, std::memory_order_relaxed);
+  }
+  return known == 1;
+}
+
+// The innermost 32 frames; down to the program's first one where all of those are a library's. NULL where they
+// are those of the newest operation, and `node` is its number, too: an operation saves several tensors.
+Stack* walked(uint64_t node) {
+  unclobber_frame frames[kUsual + kDeepest];
+  int more = 0;
+  PyThreadState* thread = PyGILState_GetThisThreadState();
+  int count = unclobber_walk(thread, frames, kUsual, &more);
+  const Operation* last = recent.newest;
+  if (!more && last != nullptr && last->node == node && is(last->stack, frames, count)) return nullptr;
+  Stack* stack = the(frames, count);
+  if (!more || is_library == nullptr) return stack;
+  try {
+    if (!all_librarys(stack)) return stack;
+    const int total = unclobber_walk(thread, frames, kUsual + kDeepest, &more);
+    with_gil([&] {
+      for (count = kUsual; count < total && is_librarys(frames[count].code);) count++;
+    });
+    count = std::min(count + 1, total);
   } catch (...) {
-    while (count > 0) Py_DECREF(found[--count]);
+    stack->uses.fetch_sub(1, std::memory_order_release);
     throw;
   }
-  PyObject* stack = at ? PyList_New(count) : PyTuple_New(count);
-  if (stack == nullptr) {
-    while (count > 0) Py_DECREF(found[--count]);
-    throw python_error();
+  stack->uses.fetch_sub(1, std::memory_order_release);
+  return the(frames, count);
+}
+
+}  // namespace
+
+void Operation::leave() {
+  if (users_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+}
+
+Operation::~Operation() {
+  stack->uses.fetch_sub(1, std::memory_order_release);
+  drop_later(tuple_.load(std::memory_order_relaxed));
+}
+
+PyObject* Operation::tuple() {
+  PyObject* known = tuple_.load(std::memory_order_acquire);
+  if (known != nullptr) return known;
+  Owned made = must(PyTuple_New(2 * static_cast<Py_ssize_t>(stack->count)));
+  for (int i = 0; i < stack->count; i++) {
+    PyTuple_SET_ITEM(made.get(), 2 * i, Py_NewRef(stack->frames[i].code));
+    PyTuple_SET_ITEM(made.get(), 2 * i + 1, must(PyLong_FromLong(stack->frames[i].at)).release());
   }
-  for (Py_ssize_t i = 0; i < count; i++) {
-    if (at) {
-      PyList_SET_ITEM(stack, i, found[i]);
-    } else {
-      PyTuple_SET_ITEM(stack, i, found[i]);
+  // another thread may have been quicker, where making these objects let it run
+  if (tuple_.compare_exchange_strong(known, made.get(), std::memory_order_acq_rel)) return made.release();
+  return known;
+}
+
+Operation* current(bool* fresh) {
+  const uint64_t node = at::sequence_number::peek();
+  Stack* stack = walked(node);
+  Operation* last = recent.newest;
+  *fresh = stack != nullptr && (last == nullptr || last->stack != stack || last->node != node);
+  if (*fresh) {
+    Operation* made = nullptr;
+    try {
+      made = new Operation(stack, node);
+    } catch (...) {
+      stack->uses.fetch_sub(1, std::memory_order_release);
+      throw;
     }
+    if (last != nullptr) last->leave();
+    recent.newest = last = made;
+  } else if (stack != nullptr) {
+    stack->uses.fetch_sub(1, std::memory_order_release);
   }
-  Owned result(stack);
-  if (!at) return result;
-  must(PyObject_CallFunctionObjArgs(deeper, at.get(), result.get(), nullptr));
-  return must(PyList_AsTuple(result.get()));
+  last->use();
+  return last;
+}
+
+Operation* newest() { return recent.newest; }
+
+void learn(PyObject* library) {
+  Py_INCREF(library);
+  Py_XDECREF(std::exchange(is_library, library));
+}
+
+void sweep(bool all) {
+  if (all) recent.forget();
+  std::vector<Stack*> unused;
+  {
+    Locked locked;
+    if (!all && table().size() <= limit) return;
+    for (auto at = table().begin(); at != table().end();) {
+      if (at->second->uses.load(std::memory_order_acquire) == 0) {
+        unused.push_back(at->second);
+        at = table().erase(at);
+      } else {
+        ++at;
+      }
+    }
+    limit = 2 * table().size() + kFirstSweep;
+  }
+  for (Stack* stack : unused) {
+    for (int i = 0; i < stack->count; i++) Py_DECREF(stack->frames[i].code);
+    delete[] stack->frames;
+    delete stack;
+  }
+}
+
+size_t known() {
+  Locked locked;
+  return table().size();
 }
 
 }  // namespace unclobber::stacks

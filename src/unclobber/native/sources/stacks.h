@@ -1,18 +1,58 @@
-// Stacks as `unclobber.source.frames` keeps them: (code, lasti, code, lasti, ...), innermost first.
+// Stacks as `unclobber.source.frames` keeps them: each distinct one is kept once, and walked to without Python.
 #pragma once
 #include "common.h"
+#include "frames.h"
+#include "pool.h"
+
+#include <atomic>
+#include <cstdint>
 
 namespace unclobber::stacks {
 
-// The innermost Python frame of this thread; empty where no Python runs.
-Owned innermost();
+// A distinct stack, innermost frame first; the code objects are owned.
+struct Stack {
+  std::atomic<long> uses{0};  // the table of all that are known is no use
+  uint64_t hash = 0;
+  int count = 0;
+  std::atomic<int> library{-1};  // whether all frames are a library's; -1: nobody has asked
+  unclobber_frame* frames = nullptr;
+};
 
-// What a frame executes, and the offset of the instruction that it is at.
-Owned code_of(PyObject* frame);
-int lasti_of(PyObject* frame);
+// One run of an operation: what it saves has one tuple in common, which no other operation has.
+class Operation : public Pooled<Operation> {
+ public:
+  // Takes over one use of `stack`; has one user then.
+  Operation(Stack* stack, uint64_t node) : stack(stack), node(node) {}
 
-// The stack from `frame` on: its first 32 frames, and further down to the program's first one where all of
-// those are a library's, which `deeper(frame, list)` sees to.
-Owned from(PyObject* frame, PyObject* deeper);
+  void use() { users_.fetch_add(1, std::memory_order_relaxed); }
+  void leave();
+  // (code, lasti, code, lasti, ...), made once. The interpreter's lock is held; borrowed.
+  PyObject* tuple();
+
+  Stack* const stack;
+  const uint64_t node;  // the number of the node after its own
+
+ private:
+  ~Operation();
+  std::atomic<long> users_{1};
+  std::atomic<PyObject*> tuple_{nullptr};
+};
+
+// The operation that this thread runs, to which the caller gets a use. It is the one of the last save while
+// this thread has made no node since and its frames are the same; else a new one, and `fresh` is set.
+Operation* current(bool* fresh);
+
+// That of the last save of this thread; NULL where there is none. Borrowed.
+Operation* newest();
+
+// is_library(code): as in `unclobber.source.sites`.
+void learn(PyObject* is_library);
+
+// Forget what nobody uses if much was added, or `all` of it and what this thread remembers, too. The
+// interpreter's lock is held.
+void sweep(bool all);
+
+// How many distinct stacks are known.
+size_t known();
 
 }  // namespace unclobber::stacks

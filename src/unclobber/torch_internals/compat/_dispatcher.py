@@ -82,11 +82,11 @@ def all_op_names() -> list[str]:
     return list(torch._C._dispatch_get_all_op_names())
 
 
-def mutating_op_names() -> set[str]:
-    """The full names of all operations whose schemas say that they write, asked for in one go: one by one
+def mutating_schemas() -> dict[str, Any]:
+    """The schemas of all operations that say that they write, by full name, asked for in one go: one by one
     takes 100 ms."""
     return {
-        f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
+        f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name: schema
         for schema in torch._C._jit_get_all_schemas()
         if schema.is_mutable
     }
@@ -180,7 +180,20 @@ def resolve_op(name: str) -> Any:
 
 
 def below(op: Any) -> Any:
-    """``call(*args, **kwargs)`` that runs ``op`` under ADInplaceOrView, numbers for tensors allowed.
+    """``call(*args, **kwargs)`` that runs ``op`` under ADInplaceOrView, numbers for tensors allowed."""
+    made: Any = None
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal made
+        if made is None:  # seldom called, and made for a thousand operations at first
+            made = _made_below(op)
+        return made(*args, **kwargs)
+
+    return call
+
+
+def _made_below(op: Any) -> Any:
+    """What ``below`` calls.
 
     A number that torch itself wrapped into a tensor (``matrix_exp`` calls ``pow`` so) reaches a kernel
     in Python as a number. Only some operations take it back as one; the others get a 0-dim tensor.

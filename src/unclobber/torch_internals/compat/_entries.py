@@ -82,6 +82,21 @@ def top_hooks() -> tuple[Any, Any] | None:
     return None if top is None else (top[0], top[1])
 
 
+def engine_may_need_threads() -> bool:
+    """Whether backward may run in threads of the engine's own: it has one for each device but the CPU.
+
+    ``torch.accelerator`` came with 2.6. Nothing here starts a device's driver in a way that a child which is
+    forked later couldn't bear (torch.cuda.device_count, in its documentation).
+    """
+    accelerator = getattr(torch, "accelerator", None)
+    if accelerator is None:
+        return True
+    current = accelerator.current_accelerator()
+    if current is None:
+        return False
+    return current.type != "cuda" or torch.cuda.device_count() > 0
+
+
 def lies_over_programs_hooks(pack: Any) -> None:
     """Let a selective checkpoint find the program's hooks below ours, which are about to be pushed.
 

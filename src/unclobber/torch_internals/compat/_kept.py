@@ -22,7 +22,8 @@ import torch
 from ._dispatcher import unseen_by_torch, without_modes
 from ._tensors import storage_key_or_none
 
-_HANDS_OUT_DATA = hasattr(torch._C._autograd.SavedTensor, "data")
+HANDS_OUT_DATA = hasattr(torch._C._autograd.SavedTensor, "data")
+"""Whether torch hands out what a pack hook returned."""
 
 Unpack = Callable[[Any], torch.Tensor]
 
@@ -37,7 +38,7 @@ def raw_saved(node: Any) -> Iterator[tuple[str, Any]]:
     """
     for attribute in raw_attributes(node):
         role = attribute.removeprefix("_raw_saved_")
-        if not _HANDS_OUT_DATA:
+        if not HANDS_OUT_DATA:
             yield from _asked_for(node, role)
             continue
         try:
@@ -57,7 +58,7 @@ def is_freed(node: Any, attribute: str) -> bool:
     """Whether a node has given up what it kept under one of its ``raw_attributes``."""
     role = attribute.removeprefix("_raw_saved_")
     try:
-        if _HANDS_OUT_DATA:
+        if HANDS_OUT_DATA:
             raw = getattr(node, attribute)
             if isinstance(raw, (tuple, list)) or raw.data is not None:
                 return False
@@ -97,7 +98,7 @@ _asking = _NodeQuestion()
 
 def recognizable(unpack: Unpack) -> Unpack:
     """The same hook, which ``raw_saved`` can ask what it was given instead of running it."""
-    if _HANDS_OUT_DATA:
+    if HANDS_OUT_DATA:
         return unpack
 
     def recognized(kept: Any) -> torch.Tensor:

@@ -1,9 +1,9 @@
 #pragma once
 #include "common.h"
 
-namespace unclobber::needs {
+namespace unclobber::unpack {
 
 // Add the class `Unpack` to the module.
 void add_to(PyObject* module);
 
-}  // namespace unclobber::needs
+}  // namespace unclobber::unpack

@@ -1,5 +1,5 @@
 // The unpack hook: what `unclobber.hooks.saves._make_unpack` does, with the same results.
-#include "needs.h"
+#include "unpack.h"
 
 #include <ATen/core/Tensor.h>
 #include <structmember.h>
@@ -7,7 +7,7 @@
 
 #include "records.h"
 
-namespace unclobber::needs {
+namespace unclobber::unpack {
 
 namespace {
 
@@ -54,7 +54,7 @@ bool is_unmoved(PyObject* alias, PyObject* record) {
   return tensor._version() == static_cast<int64_t>(version);
 }
 
-PyObject* unpack(Unpack* self, PyObject* record) {
+PyObject* unpacked(Unpack* self, PyObject* record) {
   if (!records::is_record(record)) {
     PyErr_SetString(PyExc_TypeError, "not a saved tensor of ours");
     throw python_error();
@@ -72,7 +72,7 @@ PyObject* called(PyObject* self, PyObject* const* args, size_t flags, PyObject* 
     PyErr_SetString(PyExc_TypeError, "one saved tensor is expected");
     return nullptr;
   }
-  return guarded([&] { return unpack(of(self), args[0]); }, static_cast<PyObject*>(nullptr));
+  return guarded([&] { return unpacked(of(self), args[0]); }, static_cast<PyObject*>(nullptr));
 }
 
 int traverse(PyObject* self, visitproc visit, void* arg) {
@@ -145,4 +145,4 @@ void add_to(PyObject* module) {
   must(PyModule_AddObjectRef(module, "Unpack", type.get()));
 }
 
-}  // namespace unclobber::needs
+}  // namespace unclobber::unpack

@@ -1,0 +1,179 @@
+// torch's engine is asked for hooks at every save (torch/csrc/autograd/saved_variable.cpp), and a program may set
+// which engine that is. Ours hands everything on to torch's own but that one question. Hooks that are pushed on
+// torch's stack instead are two calls of Python for each saved tensor, with the interpreter's lock, and a
+// copy of the stack for each thread-local state that the engine takes.
+#include "engine.h"
+
+#include <ATen/SavedTensorHooks.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <typeinfo>
+#include <vector>
+
+#include "frames.h"
+#include "queue.h"
+#include "saves.h"
+
+namespace unclobber::engine {
+
+namespace {
+
+using torch::autograd::Engine;
+using NodePointer = decltype(torch::autograd::get_current_node());  // one kind or another, by torch's version
+
+// One session in one thread. Hooks that torch's stack has had since are inside of ours, and come first.
+struct Entered {
+  std::shared_ptr<saves::Queue> queue;
+  size_t below;  // how many hooks lay on torch's stack then, or fewer
+  bool sees;
+};
+thread_local std::vector<Entered> here;
+
+// Those of all threads, under `Locked`; how many they are.
+std::vector<Entered>& everywhere() {
+  static auto* all = new std::vector<Entered>;
+  return *all;
+}
+std::atomic<size_t> sessions{0};
+
+// In a thread of the engine's own, which works for a backward of another: one that is nested too deep, or a
+// device's. Where there is just one session, it is that one's.
+bool is_engines() {
+  if (torch::autograd::get_current_node() == nullptr) return false;
+  unclobber_frame frame;
+  int more = 0;
+  PyThreadState* thread = PyGILState_GetThisThreadState();
+  return thread == nullptr || unclobber_walk(thread, &frame, 1, &more) == 0;
+}
+
+std::unique_ptr<torch::autograd::SavedVariableHooks> of_the_only_session() {
+  std::shared_ptr<saves::Queue> queue;
+  bool sees = false;
+  {
+    Locked locked;
+    if (everywhere().size() != 1) return nullptr;
+    queue = everywhere().front().queue;
+    sees = everywhere().front().sees;
+  }
+  return saves::hooks_for(std::move(queue), sees);
+}
+
+class Hooking final : public Engine {
+ public:
+  explicit Hooking(Engine& own) : own(own) {}
+
+  torch::autograd::variable_list execute(const torch::autograd::edge_list& roots,
+                                         const torch::autograd::variable_list& inputs, bool keep_graph,
+                                         bool create_graph, bool accumulate_grad,
+                                         const torch::autograd::edge_list& outputs) override {
+    return own.execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
+  }
+  c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(
+      const std::shared_ptr<torch::autograd::GraphTask>& task, NodePointer root,
+      torch::autograd::InputBuffer&& inputs) override {
+    return own.execute_with_graph_task(task, std::move(root), std::move(inputs));
+  }
+  std::unique_ptr<torch::autograd::AnomalyMetadata> make_anomaly_metadata() override {
+    return own.make_anomaly_metadata();
+  }
+  void thread_on_exception(const std::shared_ptr<torch::autograd::GraphTask>& task, const NodePointer& node,
+                           std::exception& error) override {
+    own.thread_on_exception(task, node, error);
+  }
+  std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
+    if (here.empty()) {
+      if (sessions.load(std::memory_order_relaxed) == 1 && is_engines()) {
+        const auto& state = at::SavedTensorDefaultHooks::get_tls_state();
+        if (state.stack.empty() && !state.is_tracing && !state.disabled_error_message) {
+          if (auto hooks = of_the_only_session()) return hooks;
+        }
+      }
+      return own.get_default_saved_variable_hooks();
+    }
+    const Entered& last = here.back();
+    const auto& state = at::SavedTensorDefaultHooks::get_tls_state();
+    if (state.stack.size() > last.below) return own.get_default_saved_variable_hooks();
+    if (state.is_tracing || state.disabled_error_message) return nullptr;
+    return saves::hooks_for(last.queue, last.sees);
+  }
+
+  Engine& own;
+};
+
+Hooking* hooking = nullptr;  // made once, for good: any thread may be in it
+Engine& ours() { return *hooking; }
+Engine& torchs() { return hooking->own; }
+
+size_t on_torchs_stack() { return at::SavedTensorDefaultHooks::get_tls_state().stack.size(); }
+
+}  // namespace
+
+PyObject* hook(PyObject*, PyObject* on) {
+  const int wanted = PyObject_IsTrue(on);
+  must(wanted);
+  if (hooking == nullptr) {
+    if (!wanted) return Py_NewRef(Py_False);
+    Engine& own = Engine::get_default_engine();
+    // somebody else's engine is not one that may lie below ours: it may be taken away again
+    if (std::strstr(typeid(own).name(), "12PythonEngine") == nullptr) return Py_NewRef(Py_False);
+    hooking = new Hooking(own);
+  }
+  torch::autograd::set_default_engine_stub(wanted ? ours : torchs);
+  return Py_NewRef(Py_True);
+}
+
+PyObject* enter(PyObject*, PyObject* arguments) {
+  PyObject* queue = nullptr;
+  int sees = 0;
+  if (!PyArg_ParseTuple(arguments, "Op", &queue, &sees)) throw python_error();
+  Entered entered{queue::of(queue), on_torchs_stack(), sees != 0};
+  {
+    Locked locked;
+    everywhere().push_back(entered);
+    sessions.store(everywhere().size(), std::memory_order_relaxed);
+  }
+  here.push_back(std::move(entered));
+  drop_now();
+  return Py_NewRef(Py_None);
+}
+
+PyObject* leave(PyObject*, PyObject* object) {
+  const std::shared_ptr<saves::Queue> queue = queue::of(object);
+  Entered left{nullptr, 0, false};
+  for (size_t i = here.size(); i-- > 0;) {
+    if (here[i].queue == queue) {
+      here.erase(here.begin() + static_cast<std::ptrdiff_t>(i));
+      Locked locked;
+      auto& all = everywhere();
+      for (size_t j = all.size(); j-- > 0;) {
+        if (all[j].queue == queue) {
+          left = std::move(all[j]);
+          all.erase(all.begin() + static_cast<std::ptrdiff_t>(j));
+          break;
+        }
+      }
+      sessions.store(all.size(), std::memory_order_relaxed);
+      break;
+    }
+  }
+  if (sessions.load(std::memory_order_relaxed) == 0) stacks::sweep(true);
+  drop_now();
+  return PyBool_FromLong(left.queue != nullptr);
+}
+
+PyObject* is_innermost(PyObject*, PyObject* object) {
+  const std::shared_ptr<saves::Queue> queue = queue::of(object);
+  return PyBool_FromLong(!here.empty() && here.back().queue == queue && on_torchs_stack() <= here.back().below);
+}
+
+PyObject* pushes(PyObject*, PyObject*) {
+  const size_t now = on_torchs_stack();
+  for (Entered& entered : here) entered.below = std::min(entered.below, now);
+  return Py_NewRef(Py_None);
+}
+
+}  // namespace unclobber::engine

@@ -1,0 +1,56 @@
+/* The interpreter's frames, without a PyFrameObject for each: those are made by PyThreadState_GetFrame and take
+   ten times as long. What their layout is differs from one minor version of Python to the next. */
+#define Py_BUILD_CORE 1
+#include "frames.h"
+
+#include <internal/pycore_frame.h>
+
+#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030F0000
+#error "the frames of this version of Python are not known"
+#endif
+
+static _PyInterpreterFrame *innermost(PyThreadState *thread) {
+#if PY_VERSION_HEX >= 0x030D0000
+  return thread->current_frame;
+#else
+  return thread->cframe->current_frame;
+#endif
+}
+
+static PyCodeObject *code_of(_PyInterpreterFrame *frame) {
+#if PY_VERSION_HEX >= 0x030E0000
+  return _PyFrame_GetCode(frame);
+#elif PY_VERSION_HEX >= 0x030D0000
+  return (PyCodeObject *)frame->f_executable;
+#else
+  return frame->f_code;
+#endif
+}
+
+/* Frames that no Python code runs in: C's own, and those of functions that have not begun. */
+static int is_none(_PyInterpreterFrame *frame) {
+#if PY_VERSION_HEX >= 0x030E0000
+  if (frame->owner >= FRAME_OWNED_BY_INTERPRETER) return 1;
+#elif PY_VERSION_HEX >= 0x030C0000
+  if (frame->owner == FRAME_OWNED_BY_CSTACK) return 1;
+#endif
+  return _PyFrame_IsIncomplete(frame);
+}
+
+int unclobber_walk(PyThreadState *thread, unclobber_frame *out, int most, int *more) {
+  _PyInterpreterFrame *frame = thread == NULL ? NULL : innermost(thread);
+  int count = 0;
+  *more = 0;
+  for (; frame != NULL; frame = frame->previous) {
+    if (is_none(frame)) continue;
+    if (count == most) {
+      *more = 1;
+      break;
+    }
+    const int at = _PyInterpreterFrame_LASTI(frame);
+    out[count].code = (PyObject *)code_of(frame);
+    out[count].at = at < 0 ? -1 : at * (int)sizeof(_Py_CODEUNIT);
+    count++;
+  }
+  return count;
+}

@@ -1,0 +1,117 @@
+#include "pause.h"
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <vector>
+
+#include "saves.h"
+
+namespace unclobber::pause {
+
+namespace {
+
+using Impl = c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+
+bool has_hooks(const at::Tensor& leaf) {
+  if (torch::autograd::impl::get_autograd_meta(leaf) == nullptr) return false;
+  if (torch::autograd::impl::post_acc_grad_hooks(leaf) != nullptr) return true;
+  PyObject* object = object_of(leaf.unsafeGetTensorImpl());
+  if (object == nullptr) return !torch::autograd::impl::hooks(leaf).empty();
+  PyObject* hooks = reinterpret_cast<THPVariable*>(object)->backward_hooks;
+  return hooks != nullptr && hooks != Py_None && PyObject_IsTrue(hooks) != 0;
+}
+
+// Who is known to hold a memory: tensors, and how many owners each may have for that.
+struct Memory {
+  struct Holder {
+    c10::TensorImpl* tensor;
+    size_t owners;   // as it is
+    size_t allowed;  // as it may be
+  };
+  c10::StorageImpl* storage = nullptr;
+  std::vector<Holder> holders;
+
+  Holder* find(c10::TensorImpl* tensor) {
+    for (Holder& holder : holders) {
+      if (holder.tensor == tensor) return &holder;
+    }
+    return nullptr;
+  }
+  Holder* add(c10::TensorImpl* tensor, size_t owners) {
+    Holder* known = find(tensor);
+    if (known != nullptr) return known;
+    holders.push_back({tensor, owners, 1});
+    return &holders.back();
+  }
+  bool has_others() const {
+    size_t count = c10::raw::intrusive_ptr::use_count(storage);
+    if (object_of(storage) != nullptr) count--;  // its Python object is nobody's tensor
+    return count > holders.size() || std::any_of(holders.begin(), holders.end(), [](const Holder& holder) {
+             return holder.owners > holder.allowed;
+           });
+  }
+};
+
+// Owners but for us, who hold it for now; Python's names count as one, which it has while it may yet get one.
+size_t owners_of(const Impl& tensor) {
+  return tensor.use_count() - 1 + (object_of(tensor.get()) == nullptr ? 1 : 0);
+}
+
+struct Look {
+  std::unordered_map<c10::StorageImpl*, Memory> memory;
+  std::vector<at::Tensor> leaves;
+  std::vector<Impl> held;  // so that none dies under our lock
+
+  // False where only Python can tell.
+  bool at(saves::Save* save) {
+    if (save->entry != nullptr || !save->alias.defined() || save->storage == nullptr) return false;
+    if (save->requires_grad) {
+      Impl tensor = (save->is_view ? save->base : save->origin).lock();
+      if (tensor.defined()) {
+        held.push_back(tensor);
+        leaves.emplace_back(std::move(tensor));
+      }
+      return true;
+    }
+    if (c10::raw::intrusive_ptr::use_count(save->storage) == 1) return true;
+    const auto type = save->alias.scalar_type();
+    if (!at::isFloatingType(type) && !at::isComplexType(type)) return true;
+    Memory& known = memory[save->storage];
+    known.storage = save->storage;
+    known.add(save->alias.unsafeGetTensorImpl(), save->alias.use_count());
+    Impl origin = save->origin.lock();
+    Impl base = save->is_view ? save->base.lock() : Impl();
+    if (base.defined()) {
+      const bool new_view = origin.defined() && known.find(origin.get()) == nullptr;
+      Memory::Holder* holder = known.add(base.get(), owners_of(base));
+      if (new_view && origin.get() != base.get()) holder->allowed++;
+    }
+    if (origin.defined()) known.add(origin.get(), owners_of(origin));
+    if (base.defined()) held.push_back(std::move(base));
+    if (origin.defined()) held.push_back(std::move(origin));
+    return true;
+  }
+};
+
+}  // namespace
+
+PyObject* may_rest(saves::Queue& queue) {
+  Look look;
+  bool known = true, others = false;
+  {
+    Locked locked;
+    queue.each([&](saves::Save* save) { known = known && look.at(save); });
+    for (const auto& [storage, memory] : look.memory) others = others || memory.has_others();
+  }
+  if (!known) return Py_NewRef(Py_None);
+  for (const at::Tensor& leaf : look.leaves) {
+    if (leaf.is_leaf() && has_hooks(leaf)) return must(PyUnicode_FromString("hook")).release();
+  }
+  return PyBool_FromLong(!others);
+}
+
+}  // namespace unclobber::pause

@@ -1,0 +1,340 @@
+"""How the native core sees saves and writes: nothing lies on torch's stack, and Python is asked late.
+
+Where none is built, these are skipped. What they compare with is the core in Python, or plain torch.
+"""
+
+import gc
+import os
+import threading
+import weakref
+
+import pytest
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.checkpoint import checkpoint
+
+import unclobber
+from unclobber.hooks import backward, kernels, saves
+from unclobber.native import core, place
+from unclobber.session.session import Session
+from unclobber.torch_internals import compat
+
+FILE = place.compiled()
+pytestmark = [
+    pytest.mark.skipif(not FILE.exists(), reason="no native core: unclobber build-native"),
+    pytest.mark.skipif(not compat.HANDS_OUT_DATA, reason="hooks are pushed on this torch"),
+]
+PYTHON = core.Loaded(None, "it is compared with")
+
+
+@pytest.fixture(scope="module")
+def native():
+    """One module for the process, whichever core it runs."""
+    return core.loaded().module or core.load(FILE)
+
+
+@pytest.fixture(autouse=True)
+def runs_natively(native, monkeypatch):
+    monkeypatch.delenv(core.SWITCH, raising=False)
+    monkeypatch.setattr(core, "loaded", lambda: core.Loaded(native, ""))
+
+
+def overwritten(value=1.0):
+    w = torch.full((3,), value, requires_grad=True)
+    y = w.exp()
+    y.add_(1)
+    return w, y
+
+
+def run(program, context):
+    """The gradients of a program, and the codes of what was found."""
+    with context() as watched:
+        w, y = program()
+        y.sum().backward()
+    return w.grad.tolist(), [finding.code for finding in watched.findings]
+
+
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return 3 * x * x * grad
+
+
+def of_a_function():
+    w = torch.full((3,), 2.0, requires_grad=True)
+    y = w * 1
+    z = Cube.apply(y)
+    y.mul_(5)
+    return w, z
+
+
+def of_views():
+    w = torch.arange(6.0).reshape(2, 3).requires_grad_()
+    y = w * 2
+    z = (y[0] * y[1]).sum()
+    y[0].zero_()
+    return w, z
+
+
+def under_program_hooks():
+    with saved_tensors_hooks(lambda t: t, lambda t: t):
+        return overwritten()
+
+
+def past_program_hooks():
+    with saved_tensors_hooks(lambda t: t, lambda t: t):
+        pass
+    return overwritten()
+
+
+def checkpointed():
+    w = torch.ones(3, requires_grad=True)
+    y = w * 2
+    z = checkpoint(lambda v: v.exp().sin(), y, use_reentrant=False)
+    y.add_(1)
+    return w, z
+
+
+def twice():
+    w = torch.full((3,), 2.0, requires_grad=True)
+    y = w * 1
+    z = y**3
+    (first,) = torch.autograd.grad(z.sum(), w, create_graph=True)
+    y.add_(1)
+    return w, first
+
+
+def in_foreach():
+    w = torch.ones(3, requires_grad=True)
+    y = w * 1
+    z = y.exp() * y
+    with torch.no_grad():
+        torch._foreach_mul_([y], 3.0)
+    return w, z
+
+
+def of_batch_norm():
+    w = torch.arange(6.0).reshape(3, 2).requires_grad_()
+    norm = torch.nn.BatchNorm1d(2)
+    first, second = norm(w * 1), norm(w * 2)
+    return w, first * second
+
+
+def of_numpy():
+    memory = torch.ones(3).numpy()
+    one, other = torch.from_numpy(memory), torch.from_numpy(memory)
+    w = torch.full((3,), 2.0, requires_grad=True)
+    z = w * one
+    other.add_(1)
+    return w, z
+
+
+def swapped():
+    w = torch.full((3,), 2.0, requires_grad=True)
+    x = torch.ones(3)
+    z = w * x
+    x.data = torch.full((3,), 7.0)
+    return w, z
+
+
+PROGRAMS = [
+    overwritten, of_a_function, of_views, under_program_hooks, past_program_hooks, checkpointed, twice,
+    in_foreach, of_batch_norm, of_numpy, swapped,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_the_same_as_in_python(program, monkeypatch):
+    """Gradients and findings under guard."""
+    ours = run(program, unclobber.guard)
+    monkeypatch.setattr(core, "loaded", lambda: PYTHON)
+    assert run(program, unclobber.guard) == ours
+
+
+def test_nothing_is_pushed():
+    with Session():
+        assert compat.top_hooks() is None
+        with saved_tensors_hooks(lambda t: t, lambda t: t):
+            assert compat.top_hooks() is not None
+
+
+def test_saves_are_made_objects_on_demand(native):
+    """None is made for a step whose writes come after backward."""
+    with Session() as session:
+        w = torch.ones(3, requires_grad=True)
+        loss = (w.exp() * w).sum()
+        assert len(session.ledger.pending) == 3
+        before = len([one for one in gc.get_objects() if type(one).__name__ == "SavedTensor"])
+        loss.backward()
+        with torch.no_grad():
+            w.add_(1)
+        after = len([one for one in gc.get_objects() if type(one).__name__ == "SavedTensor"])
+        assert (len(session.ledger.pending), session.ledger.save_count, after) == (0, 3, before)
+
+
+def test_what_a_node_keeps(native):
+    """``_raw_saved_*`` gives the one SavedTensor of the save, whoever asks first."""
+    with Session() as session:
+        w = torch.ones(3, requires_grad=True)
+        y = w.exp()
+        ((role, kept),) = compat.raw_saved(y.grad_fn)
+        assert role == "result"
+        assert kept in [ref() for ref in session.ledger.pending]
+        assert kept.origin() is y
+        assert compat.use_count(kept.alias) == 1
+        y.sum().backward()
+        assert backward.marker.note_of(y.grad_fn)[0] is kept.stack
+
+
+def test_sessions_in_sessions():
+    """The innermost sees what is saved; hooks that are left in another order lie over none."""
+    hooks = saved_tensors_hooks(lambda t: t, lambda t: t)
+    with Session() as outer, Session("audit") as audit, Session() as inner:
+        y = torch.ones(1, requires_grad=True).exp()
+        assert [len(one.ledger.pending) for one in (outer, audit, inner)] == [0, 0, 1]
+    del y
+    hooks.__enter__()
+    with Session() as session:
+        hooks.__exit__()
+        kept = [torch.ones(1, requires_grad=True).exp()]
+        with saved_tensors_hooks(lambda t: t, lambda t: t):
+            kept.append(torch.ones(1, requires_grad=True).exp())
+        assert len(session.ledger.pending) == 1 + 1  # what inner hooks keep is one of Python's
+
+
+def test_a_session_ends_before_its_graph():
+    """What is written then is refused, and other graphs are plain again."""
+    with unclobber.guard():
+        w, y = torch.ones(3, requires_grad=True), None
+        y = w.exp()
+    with torch.no_grad():
+        y.add_(1)
+    with pytest.raises(unclobber.InplaceError):
+        y.sum().backward()
+    z = w.exp()
+    assert not isinstance(next(iter(compat.raw_saved(z.grad_fn)))[1], saves.SavedTensor)
+
+
+def test_threads_at_once():
+    """Sixteen threads save, write and run backward in one session."""
+    found = []
+
+    def work(value):
+        for _ in range(20):
+            w, y = overwritten(value)
+            y.sum().backward()
+            found.append(torch.equal(w.grad, w.detach().exp()))
+
+    with unclobber.guard() as guarded:
+        threads = [threading.Thread(target=work, args=(float(n % 3),)) for n in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found == [True] * 320
+    assert {finding.code for finding in guarded.conflicts} == {"UC101"}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_goes_on():
+    """Forked while another thread saves without end: the child has a copy of graph and session."""
+    stop = threading.Event()
+
+    def save():
+        w = torch.ones(2, requires_grad=True)
+        while not stop.is_set():
+            w.exp()
+
+    with unclobber.guard():
+        w, y = overwritten()
+        thread = threading.Thread(target=save)
+        thread.start()
+        try:
+            for _ in range(3):
+                child = os.fork()
+                if child == 0:
+                    y.sum().backward()
+                    os._exit(0 if torch.equal(w.grad, w.detach().exp()) else 1)
+                assert os.waitpid(child, 0)[1] == 0
+        finally:
+            stop.set()
+            thread.join()
+
+
+def test_nothing_is_kept(native):
+    """Sessions, tensors, stacks and code of the program's go when the program lets go of them."""
+    kept = []
+
+    def once():
+        space = {}
+        exec("def program(x):\n    return (x.exp() * x).sum()", space)
+        with unclobber.guard():
+            session = saves.innermost()._ledger
+            x = torch.ones(3, requires_grad=True)
+            loss = space["program"](x)
+            loss.backward()
+            x.data.add_(1)
+        kept.extend(map(weakref.ref, (session, x, space["program"].__code__)))
+
+    for _ in range(5):
+        once()
+    native.forget()
+    gc.collect()
+    assert [ref() for ref in kept] == [None] * len(kept)
+    assert native.known()[1] == 0
+
+
+def test_notes_are_bounded(native):
+    """A backward of its own for each of many nodes that live on."""
+    ends = []
+    with Session():
+        x = torch.ones(1, requires_grad=True)
+        for _ in range(5000):
+            y = x.exp()
+            y.backward(retain_graph=True)
+            ends.append(y)
+        assert native.known()[1] <= 256
+        assert backward.marker.note_of(ends[-1].grad_fn)[1].nth > 0
+    assert native.known()[0] < 5000
+
+
+def test_writes_that_concern_nobody(monkeypatch):
+    """Python is asked of a write only where somebody else holds its memory."""
+    with Session() as session:
+        told = []
+        before_write = session.ledger.before_write
+        session.ledger.before_write = lambda *args: told.append(args[1]) or before_write(*args)
+        w = torch.ones(3, requires_grad=True)
+        y = w.exp()
+        apart = torch.ones(3)
+        apart.mul_(2)
+        apart.add_(apart)
+        torch.add(apart, 1, out=apart)
+        assert told == []
+        with torch.no_grad():
+            y.mul_(2)
+        assert told == ["mul_"]
+        part = apart[:2]
+        part.mul_(2)
+        assert told == ["mul_", "mul_"]
+    assert kernels.listeners.now == ()
+
+
+def test_what_a_listener_raises():
+    """The operation does not run, and is seen the next time."""
+    x = torch.ones(3)
+    for _ in range(2):
+        with unclobber.freeze(x), pytest.raises(unclobber.InplaceError):
+            x.mul_(2)
+    assert x.tolist() == [1, 1, 1]
+    with Session(), pytest.raises(RuntimeError, match="size"):
+        x.mul_(torch.ones(2))
+    x.mul_(2)
+    assert x.tolist() == [2, 2, 2]
