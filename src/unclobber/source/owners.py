@@ -152,7 +152,7 @@ def object_name(wanted: object, frames: Sequence[FrameType] | None = None) -> st
 class _Settled(NamedTuple):
     """The modules of the collector's oldest generation, as long as nothing joins it."""
 
-    collections: tuple[int, int, int]
+    collections: tuple[int, int]
     modules: tuple[weakref.ref[torch.nn.Module], ...]
 
 
@@ -184,11 +184,12 @@ def _live_modules() -> dict[int, torch.nn.Module]:
 def _oldest(classes: set[type]) -> list[torch.nn.Module]:
     """The modules in the oldest generation, looked for only where something may have joined it.
 
-    That is what a collection of the one before it or of all does, and ``gc.unfreeze``; from Python 3.14 on,
-    which collects by and by, every collection.
+    That is what a collection of the one before it or of all does; from Python 3.14 on, which collects by and
+    by, every collection. What ``gc.unfreeze`` brings back is found after the next one: to ask how much is
+    frozen takes as long as a look.
     """
     _, younger, all_of_them = (each["collections"] for each in gc.get_stats())
-    now = (younger, all_of_them, gc.get_freeze_count())
+    now = younger, all_of_them
     if sys.version_info < (3, 14) and _settled and _settled[0].collections == now:
         return [module for kept in _settled[0].modules if (module := kept()) is not None]
     found = _sifted(2, classes)

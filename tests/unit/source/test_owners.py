@@ -275,18 +275,6 @@ def test_a_collection_in_the_midst_of_a_look_leaves_nothing_alive(monkeypatch):
     assert len(kept) == 200
 
 
-def test_modules_that_a_freeze_held_back():
-    """``gc.unfreeze`` puts them back without a collection."""
-    frozen = Generator()
-    gc.collect()
-    gc.freeze()
-    try:
-        owner_name(frozen.fc.weight, here())
-    finally:
-        gc.unfreeze()
-    assert owner_name(frozen.fc.weight, here()) == "frozen.fc.weight"
-
-
 def test_the_programs_own_locals_dict_is_left_alone():
     """``locals()`` hands out the very dict that we look into."""
     h = torch.rand(2)
