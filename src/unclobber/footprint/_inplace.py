@@ -17,7 +17,7 @@ from . import _places
 from ._facts import InPlaceCandidate, InPlaceUse
 from ._functions import in_place_form
 from ._timeline import BytesOverTime, end_of
-from ._trace import Operand, Operation, PackedSave, Trace
+from ._trace import Operand, Operation, PackedSave, Trace, modules_of
 
 Span = tuple[int, int, int]
 """First tick, last tick, bytes."""
@@ -250,7 +250,7 @@ def _candidate(
         place=_places.place(first.stack),
         operation=f"{first.function}_",
         operand="self" if chances[0].operand == 0 else "other",
-        modules=tuple(dict.fromkeys(c.operation.module for c in chances if c.operation.module is not None)),
+        modules=modules_of(chance.operation for chance in chances),
         times=len(chances),
         bytes=sum(size for _, _, size in spans),
         peak_drop=max(totals) - highest(totals, line.first, spans, sign=-1),

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from ..source import Stack
 from ._facts import Kind
 from ._names import HeldName
+
+
+class KnowsModule(Protocol):
+    """Says in which module the program was, or is."""
+
+    @property
+    def module(self) -> str | None: ...
+
+
+def modules_of(ones: Iterable[KnowsModule]) -> tuple[str, ...]:
+    """Each module once, in order."""
+    return tuple(dict.fromkeys(one.module for one in ones if one.module is not None))
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,17 +20,10 @@ from . import _places
 from ._facts import MemoryReport, Trial
 from ._functions import REVERSED, asks_in_place, in_place_form, name_of
 from ._timeline import timeline
-from ._trace import Trace
+from ._trace import KnowsModule, Trace
 from .recorder import MemoryRecorder
 
 Key = tuple[object, ...]
-
-
-class KnowsModule(Protocol):
-    """Says in which module the program is."""
-
-    @property
-    def module(self) -> str | None: ...
 
 
 class InPlaceMode(TorchFunctionMode):

@@ -7,7 +7,8 @@ saved-tensor hooks see what backward keeps; one tick is one dispatched operation
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -143,10 +144,14 @@ class MemoryRecorder(compat.TorchDispatchMode):
             self._done = True
             self._refs.clear()  # what is freed from now on is of no interest
 
-    def hush(self, quiet: bool) -> bool:
-        """Leave out what is computed from now on, or go on; whether it was left out before."""
-        self._quiet, before = quiet, self._quiet
-        return before
+    @contextmanager
+    def unseen(self) -> Iterator[None]:
+        """Leave out what is computed inside."""
+        self._quiet, before = True, self._quiet
+        try:
+            yield
+        finally:
+            self._quiet = before
 
     # --- operations -----------------------------------------------------------------------------------
     def __torch_dispatch__(

@@ -333,27 +333,33 @@ def _ways_up(
 
 
 # --- variables ---------------------------------------------------------------------------------
-def _search(wanted: Sequence[object], frames: Sequence[FrameType] | None) -> dict[int, str]:
-    """The best name that leads to each wanted object, by id; those that nothing leads to are left out."""
-    ids = {id(one) for one in wanted}
-    found: dict[int, str] = {}
+def _reachable(frames: Sequence[FrameType] | None, deepest: int) -> Iterator[tuple[str, Any]]:
+    """What variables lead to, as the program would write it: scope by scope, by the fewest steps first."""
     looked_at = 0
     for starts in _scopes(frames):
         seen: set[int] = set()
         level: list[tuple[str, Any]] = list(starts.items())
         starts.clear()
-        for depth in range(_DEEPEST + 1):
+        for depth in range(deepest + 1):
             following: list[tuple[str, Any]] = []
             for name, value in level:
                 looked_at += 1
-                if id(value) in ids:
-                    best = found.get(id(value))
-                    if best is None or _Path(name, "", ()).rank < _Path(best, "", ()).rank:
-                        found[id(value)] = name
-                if depth < _DEEPEST and looked_at < _MOST and id(value) not in seen:
+                yield name, value
+                if depth < deepest and looked_at < _MOST and id(value) not in seen:
                     seen.add(id(value))
                     following.extend(_parts(name, value))
             level = following
+
+
+def _search(wanted: Sequence[object], frames: Sequence[FrameType] | None) -> dict[int, str]:
+    """The best name that leads to each wanted object, by id; those that nothing leads to are left out."""
+    ids = {id(one) for one in wanted}
+    found: dict[int, str] = {}
+    for name, value in _reachable(frames, _DEEPEST):
+        if id(value) in ids:
+            best = found.get(id(value))
+            if best is None or _Path(name, "", ()).rank < _Path(best, "", ()).rank:
+                found[id(value)] = name
     return found
 
 
@@ -367,23 +373,11 @@ def named_tensors(deepest: int = 5) -> list[tuple[str, torch.Tensor]]:
         a list or an object goes before a variable of its own, which is soon another's.
     """
     found: dict[int, tuple[str, torch.Tensor]] = {}
-    looked_at = 0
-    for starts in _scopes(None):
-        seen: set[int] = set()
-        level: list[tuple[str, Any]] = list(starts.items())
-        starts.clear()
-        for _ in range(deepest + 1):
-            following: list[tuple[str, Any]] = []
-            for name, value in level:
-                looked_at += 1
-                if _is_tensor(value):
-                    known = found.get(id(value))
-                    if known is None or (known[0].isidentifier() and not name.isidentifier()):
-                        found[id(value)] = name, value
-                elif looked_at < _MOST and id(value) not in seen:
-                    seen.add(id(value))
-                    following.extend(_parts(name, value))
-            level = following
+    for name, value in _reachable(None, deepest):
+        if _is_tensor(value):
+            known = found.get(id(value))
+            if known is None or (known[0].isidentifier() and not name.isidentifier()):
+                found[id(value)] = name, value
     return list(found.values())
 
 

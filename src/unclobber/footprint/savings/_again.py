@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
-from torch.overrides import TorchFunctionMode
 
 from ...source import frames
 from ...torch_internals import compat
 from .. import _places
-from .._functions import name_of
 from ..recorder import MemoryRecorder
 from ._calls import Site
 from ._option import Dropped
+from ._sites import SitesMode
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class _Recipe:
     offset: int
 
 
-class KeepLess(TorchFunctionMode):
+class KeepLess(SitesMode):
     """Notes the calls at some places and keeps their operands where backward would keep their results.
 
     It is entered as a mode; ``hooks`` are entered as well, over those of a recorder.
@@ -81,9 +80,8 @@ class KeepLess(TorchFunctionMode):
         dropped: Iterable[Dropped],
         recorder: MemoryRecorder | None = None,
     ) -> None:
-        super().__init__()
         self._again, self._same = frozenset(again), frozenset(same)
-        self._names = {name for _, name in self._again | self._same}
+        super().__init__(self._again | self._same, recorder)
         self._dropped = frozenset((one.place, one.shape) for one in dropped)
         self._made: dict[int, _Made] = {}
         """By storage."""
@@ -92,24 +90,14 @@ class KeepLess(TorchFunctionMode):
         self._running: _Running | None = None
         self._first: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
         """By function, arguments and place in the result: what the hooks below returned for the first one."""
-        self._recorder = recorder
         self._pack: Callable[[Tensor], Any] = Tensor.detach if recorder is None else recorder.pack
         self._unpack: Callable[[Any], Tensor] = _itself if recorder is None else recorder.unpack
         self.hooks = saved_tensors_hooks(self._keep, compat.recognizable(self._given_back))
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
-        name = name_of(func)
-        if name not in self._names:
+    def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if site is None:
             return func(*args, **kwargs)
-        site = (_places.key(frames.of_program()), name)
-        told = _told(name, (args, kwargs)) if site in self._same else None
+        told = _identity(site[1], (args, kwargs)) if site in self._same else None
         self._running = None if told is None else _Running(told)
         try:
             out = func(*args, **kwargs)
@@ -131,17 +119,14 @@ class KeepLess(TorchFunctionMode):
         tensors = [leaf for leaf in compat.tree_leaves(arguments) if isinstance(leaf, Tensor)]
         if key is None or key in [compat.storage_key_or_none(one) for one in tensors]:
             return
-        storage = out.untyped_storage()
-
-        def freed(_: Any) -> None:
-            self._made.pop(key, None)
-
+        with self.unseen():
+            detached = compat.tree_map(_detached, arguments)
         self._made[key] = _Made(
             func,
-            self._quietly(lambda: compat.tree_map(_detached, arguments)),
+            detached,
             out._version,
             tuple(one._version for one in tensors),
-            weakref.ref(storage, freed),
+            weakref.ref(out.untyped_storage(), lambda _: self._made.pop(key, None)),
         )
 
     def _keep(self, tensor: Tensor) -> Any:
@@ -193,18 +178,9 @@ class KeepLess(TorchFunctionMode):
             result: Tensor = made.function(*args, **kwargs)
             return result.as_strided(held.size, held.strides, held.offset)
 
-    def _quietly(self, make: Callable[[], Any]) -> Any:
-        if self._recorder is None:
-            return make()
-        quiet = self._recorder.hush(True)
-        try:
-            return make()
-        finally:
-            self._recorder.hush(quiet)
 
-
-def _told(name: str, arguments: Any) -> tuple[Any, ...]:
-    """The same for two calls with the same arguments."""
+def _identity(name: str, arguments: Any) -> tuple[Any, ...]:
+    """What two calls have in common that have the same arguments."""
     return name, *(
         (
             compat.storage_key_or_none(leaf),
@@ -235,46 +211,3 @@ def _detached(leaf: Any) -> Any:
 def _itself(held: Any) -> Tensor:
     tensor: Tensor = held
     return tensor
-
-
-class NarrowMode(TorchFunctionMode):
-    """Gives some calls no wider floating-point numbers than their differentiable operand has.
-
-    Args:
-        sites: Which calls.
-    """
-
-    def __init__(self, sites: Iterable[Site]) -> None:
-        super().__init__()
-        self._sites = frozenset(sites)
-        self._names = {name for _, name in self._sites}
-
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
-        name = name_of(func)
-        if name in self._names and (_places.key(frames.of_program()), name) in self._sites:
-            tensors = [leaf for leaf in compat.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-            narrow = [one for one in tensors if one.requires_grad]
-            if narrow:
-                return self._narrowed(func, args, kwargs, narrow[0], single=len(tensors) == 1)
-        return func(*args, **kwargs)
-
-    @staticmethod
-    def _narrowed(
-        func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], operand: Tensor, *, single: bool
-    ) -> Any:
-        if single:  # a conversion, which is left out
-            return operand
-
-        def converted(leaf: Any) -> Any:
-            wide = isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.itemsize > operand.itemsize
-            return leaf.to(operand.dtype) if wide else leaf
-
-        args, kwargs = compat.tree_map(converted, (args, kwargs))
-        return func(*args, **kwargs)

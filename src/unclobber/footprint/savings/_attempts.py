@@ -18,9 +18,10 @@ from .._timeline import timeline
 from .._trace import Trace
 from .._trial import InPlaceMode, difference, rounding
 from ..recorder import EnoughError, MemoryRecorder
-from ._again import KeepLess, NarrowMode
+from ._again import KeepLess
 from ._cache import NoCache
 from ._checkpoints import Checkpointer
+from ._narrow import NarrowMode
 from ._option import Option
 from ._release import ReleaseMode
 from ._substitute import FormulaMode

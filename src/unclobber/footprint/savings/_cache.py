@@ -10,7 +10,7 @@ import torch
 
 from .. import _places
 from .._facts import Change
-from .._trace import Storage, Trace
+from .._trace import Storage, Trace, modules_of
 from ._option import Option, died
 
 _FILE = "transformers/cache_utils.py"
@@ -25,7 +25,7 @@ def caches(trace: Trace) -> Iterable[Option]:
             title="keys and values are cached (use_cache), as for generating",
             write="model(…, use_cache=False), or model.config.use_cache = False",
             place=_places.place(made[0].stack),
-            modules=tuple(dict.fromkeys(one.module for one in made if one.module is not None)),
+            modules=modules_of(made),
             times=len(made),
             predicted=0,
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from .. import _places
 from .._facts import Change, Sort
 from .._timeline import LASTING, kept_spans
-from .._trace import FunctionCall, Operand, Operation, Storage, Trace
+from .._trace import FunctionCall, Operand, Operation, Storage, Trace, modules_of
 from . import _edits
 from ._calls import ForwardCalls, Site
 from ._option import Option, Span
@@ -56,7 +56,7 @@ def copies(trace: Trace) -> Iterable[Option]:
             title=title,
             write=write,
             place=_places.place(maker.stack),
-            modules=tuple(dict.fromkeys(c.kept.module for c in chains if c.kept.module is not None)),
+            modules=modules_of(chain.kept for chain in chains),
             times=len(chains),
             predicted=0,
             edits=_edits.of_conversion(converts.stack) if plain else (),

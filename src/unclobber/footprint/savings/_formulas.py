@@ -13,11 +13,9 @@ from torch import Tensor
 from .. import _places
 from .._trace import Trace
 from . import _fused
+from ._calls import Site
 from ._regions import POINTWISE, PRODUCTS, REDUCTIONS, TELLING, VIEWS, Flow, Part
 from ._replay import Replay
-
-Site = tuple[tuple[object, ...], str]
-"""A place in the source and the torch function that is called there."""
 
 _SOFTMAX = ("_softmax", "_safe_softmax")
 

@@ -9,7 +9,7 @@ from .. import _places
 from .._facts import Change
 from .._names import HeldName
 from .._timeline import BytesOverTime, kept_spans
-from .._trace import Storage, Trace
+from .._trace import Storage, Trace, modules_of
 from ._calls import ForwardCalls
 from ._option import Option, Release, Span, died
 
@@ -109,7 +109,7 @@ def _by_place(trace: Trace, storages: list[Storage], *, graph: bool) -> Option:
         if graph
         else "del the name before backward, where it is last used",
         place=_places.place(storages[0].stack),
-        modules=tuple(dict.fromkeys(one.module for one in storages if one.module is not None)),
+        modules=modules_of(storages),
         times=len(storages),
         predicted=0,
         why_untried="no variable of the running functions leads to it",

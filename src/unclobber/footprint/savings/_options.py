@@ -10,7 +10,7 @@ from ...model.text import plural
 from .. import _places
 from .._facts import Change, MemoryReport
 from .._timeline import BytesOverTime, kept_spans, timeline
-from .._trace import ModuleCall, Trace
+from .._trace import ModuleCall, Trace, modules_of
 from . import _checkpoints, _edits, _formulas
 from ._cache import caches
 from ._copies import copies
@@ -200,4 +200,4 @@ def _spelled(formula: Formula) -> str:
 
 
 def _modules(formula: Formula) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(m for part in formula.parts if (m := part.operations[-1].module) is not None))
+    return modules_of(part.operations[-1] for part in formula.parts)

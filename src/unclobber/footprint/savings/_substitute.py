@@ -6,22 +6,20 @@ of torch's own function on what came in. The graph is then that of the changed p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
-from ...source import frames
 from ...torch_internals import compat
-from .. import _places
-from .._functions import name_of
 from ..recorder import MemoryRecorder
-from ._formulas import Formula, Site
+from ._calls import Site
+from ._formulas import Formula
+from ._sites import SitesMode
 
 
-class FormulaMode(TorchFunctionMode):
+class FormulaMode(SitesMode):
     """Puts torch's own functions for written-out formulas.
 
     Args:
@@ -30,35 +28,22 @@ class FormulaMode(TorchFunctionMode):
     """
 
     def __init__(self, formulas: Iterable[Formula], recorder: MemoryRecorder | None = None) -> None:
-        super().__init__()
-        self._recorder = recorder
-        self._sites: dict[Site, tuple[Formula, int]] = {}
+        self._steps: dict[Site, tuple[Formula, int]] = {
+            site: (formula, at) for formula in formulas for at, site in enumerate(formula.sites)
+        }
+        super().__init__(self._steps, recorder)
         self._inputs: dict[int, dict[int, Tensor]] = {}
         """By the formula's identity: what has come in so far."""
         self._busy = False
         """While it calls itself what it puts in: entered twice, it must not see that."""
         self.replaced = 0
-        for formula in formulas:
-            self._sites.update((site, (formula, at)) for at, site in enumerate(formula.sites))
-        self._names = frozenset(name for _, name in self._sites)
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
-        name = name_of(func)
-        found = None
-        if name in self._names and not self._busy:
-            found = self._sites.get((_places.key(frames.of_program()), name))
-        if found is None:
+    def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if site is None or self._busy:
             return func(*args, **kwargs)
         self._busy = True
         try:
-            return self._replaced(*found, func, args, kwargs)
+            return self._replaced(*self._steps[site], func, args, kwargs)
         finally:
             self._busy = False
 
@@ -86,15 +71,9 @@ class FormulaMode(TorchFunctionMode):
 
     def _without_memory(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a call returns, as tensors that have shapes and no memory."""
-        recorder = self._recorder
-        quiet = recorder.hush(True) if recorder is not None else False
-        try:
-            with torch.no_grad():
-                bare = compat.tree_map(_meta, (args, kwargs))
-                return func(*bare[0], **bare[1])
-        finally:
-            if recorder is not None:
-                recorder.hush(quiet)
+        with self.unseen(), torch.no_grad():
+            bare = compat.tree_map(_meta, (args, kwargs))
+            return func(*bare[0], **bare[1])
 
 
 def _meta(leaf: Any) -> Any:

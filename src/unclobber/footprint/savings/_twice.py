@@ -9,7 +9,7 @@ from ...torch_internals import compat
 from .. import _places
 from .._facts import Change
 from .._timeline import kept_spans
-from .._trace import Operand, Operation, Trace
+from .._trace import Operand, Operation, Trace, modules_of
 from ._calls import ForwardCalls, Site
 from ._option import Option, Span
 from ._regions import POINTWISE, PRODUCTS, REDUCTIONS
@@ -30,7 +30,7 @@ def computed_twice(trace: Trace) -> Iterable[Option]:
             continue
         if written & {*one.reads, *one.makes}:
             continue
-        known = first.setdefault(_told(one), one)
+        known = first.setdefault(_computation(one), one)
         here, there = calls.of(one), calls.of(known)
         if known is one or here is None or there is None:
             continue
@@ -45,14 +45,14 @@ def computed_twice(trace: Trace) -> Iterable[Option]:
             title=f"{name} of the same tensors is computed a second time, and kept twice",
             write="compute it once, and use the result in both places",
             place=_places.place(operation.stack),
-            modules=tuple(dict.fromkeys(one.module for one, _ in members if one.module is not None)),
+            modules=modules_of(one for one, _ in members),
             times=len(members),
             predicted=0,
         )
         yield Option(change, tuple(s for _, spans in members for s in spans), same=(here_, there_))
 
 
-def _told(operation: Operation) -> tuple[Any, ...]:
+def _computation(operation: Operation) -> tuple[Any, ...]:
     leaves = [
         leaf.value if isinstance(leaf, Operand) else repr(leaf)
         for leaf in compat.tree_leaves(operation.arguments)

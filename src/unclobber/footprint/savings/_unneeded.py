@@ -21,13 +21,13 @@ def unneeded(trace: Trace) -> Iterable[Option]:
         here = save.node is not None and save.tick > trace.start
         if here and trace.storages[save.storage].kind == "activation":
             by_storage.setdefault(save.storage, []).append(save)
-    read = {_told(save) for save in trace.saves if save.needed is not None}
+    read = {_line_and_shape(save) for save in trace.saves if save.needed is not None}
     groups: dict[tuple[object, ...], list[list[PackedSave]]] = {}
     for saves in by_storage.values():
         if all(save.needed is None for save in saves):
             groups.setdefault(_places.key(saves[0].stack), []).append(saves)
     for members in groups.values():
-        every = {_told(save) for saves in members for save in saves}
+        every = {_line_and_shape(save) for saves in members for save in saves}
         alone = not every & read
         change = Change(
             sort="unneeded",
@@ -51,5 +51,5 @@ def unneeded(trace: Trace) -> Iterable[Option]:
         yield Option(change, spans, dropped=tuple(Dropped(*one) for one in every) if alone else ())
 
 
-def _told(save: PackedSave) -> tuple[tuple[object, ...], tuple[int, ...]]:
+def _line_and_shape(save: PackedSave) -> tuple[tuple[object, ...], tuple[int, ...]]:
     return _places.key(save.stack), save.shape

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from .. import _places
 from .._facts import Change
 from .._timeline import kept_spans
-from .._trace import Operand, Operation, Trace
+from .._trace import Operand, Operation, Trace, modules_of
 from ._calls import ForwardCalls, Site
 from ._option import Option, Span, died
 from ._regions import operands
@@ -38,7 +38,7 @@ def widened(trace: Trace) -> Iterable[Option]:
             title=f"{dtype} becomes float64 here, and what follows is kept as float64",
             write=instead,
             place=_places.place(first.stack),
-            modules=tuple(dict.fromkeys(one.module for one, _ in members if one.module is not None)),
+            modules=modules_of(one for one, _ in members),
             times=len(members),
             predicted=0,
         )

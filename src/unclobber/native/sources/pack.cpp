@@ -3,44 +3,44 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <structmember.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include "callable.h"
 #include "records.h"
+#include "saves.h"
 #include "stacks.h"
 
 namespace unclobber::pack {
 
 namespace {
 
-struct Pack {
-  PyObject_HEAD
-  vectorcallfunc call;
-  PyObject* dict;
-  PyObject* weakrefs;
+struct Pack : callable::Object {
+  static constexpr const char* name = "Pack";
+  static constexpr const char* full_name = "_unclobber_native.Pack";
+  static constexpr const char* doc = "Pack(ledger, sees): the pack hook of one thread of a session.";
+  static constexpr const char* expected = "one tensor is expected";
+
   PyObject* ledger;
   PyObject* queue;   // ledger.pending
   PyObject* append;  // of the queue
-  char sees;         // whether an operation that saves opens its thread's eyes to writes
+  bool sees;         // whether an operation that saves opens its thread's eyes to writes
+
+  void begin(PyObject* args);
+  PyObject* called(PyObject* object);
+  std::array<PyObject**, 3> references() { return {&ledger, &queue, &append}; }
 };
 
 PyObject* name_detach = nullptr;
 PyObject* name_limit = nullptr;
 PyObject* name_prune = nullptr;
 
-Pack* of(PyObject* self) { return reinterpret_cast<Pack*>(self); }
-
-// Strided memory of its own, no class and no transform of the program's: what torch's own detach() would be
-// asked for nothing else.
+// saves::is_usual, and of one of torch's own two classes: what its own detach() would be asked for nothing else.
 bool is_usual(PyObject* object, const at::Tensor& tensor) {
   if (Py_TYPE(object) != reinterpret_cast<PyTypeObject*>(THPVariableClass) &&
       Py_TYPE(object) != reinterpret_cast<PyTypeObject*>(ParameterClass)) {
     return false;
   }
-  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  const auto keys = impl->key_set();
-  return impl->has_storage() && impl->layout() == c10::kStrided && !impl->is_inference() &&
-         !keys.has_any(c10::functorch_transforms_ks | c10::python_ks);
+  return saves::is_usual(tensor);
 }
 
 Owned alias_of(PyObject* object, const at::Tensor& tensor, bool usual) {
@@ -48,10 +48,10 @@ Owned alias_of(PyObject* object, const at::Tensor& tensor, bool usual) {
   return must(PyObject_CallMethodNoArgs(object, name_detach));
 }
 
-Owned stack_now(Pack* self) {
+Owned stack_now(bool sees) {
   bool fresh = false;
   stacks::Operation* operation = stacks::current(&fresh);
-  if (fresh && self->sees) c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Fake, true);
+  if (fresh && sees) c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Fake, true);
   try {
     Owned stack = Owned::borrowed(operation->tuple());
     operation->leave();
@@ -62,18 +62,18 @@ Owned stack_now(Pack* self) {
   }
 }
 
-void queue_up(Pack* self, PyObject* record) {
+void queue_up(const Pack& pack, PyObject* record) {
   Owned reference = must(PyWeakref_NewRef(record, nullptr));
-  must(PyObject_CallOneArg(self->append, reference.get()));
-  const Py_ssize_t queued = PyObject_Size(self->queue);
+  must(PyObject_CallOneArg(pack.append, reference.get()));
+  const Py_ssize_t queued = PyObject_Size(pack.queue);
   must(queued < 0 ? -1 : 0);
-  Owned limit = must(PyObject_GetAttr(self->ledger, name_limit));
+  Owned limit = must(PyObject_GetAttr(pack.ledger, name_limit));
   const Py_ssize_t most = PyLong_AsSsize_t(limit.get());
   if (most == -1 && PyErr_Occurred()) throw python_error();
-  if (queued > most) must(PyObject_CallMethodNoArgs(self->ledger, name_prune));
+  if (queued > most) must(PyObject_CallMethodNoArgs(pack.ledger, name_prune));
 }
 
-PyObject* packed(Pack* self, PyObject* object) {
+PyObject* Pack::called(PyObject* object) {
   if (!THPVariable_Check(object)) {
     PyErr_SetString(PyExc_TypeError, "not a tensor");
     throw python_error();
@@ -94,85 +94,22 @@ PyObject* packed(Pack* self, PyObject* object) {
                                           : must(PyObject_GetAttrString(object, "_base"));
   if (base.get() != Py_None) base = must(PyWeakref_NewRef(base.get(), nullptr));
   records::set(record.get(), records::kBase, std::move(base));
-  records::set(record.get(), records::kStack, stack_now(self));
+  records::set(record.get(), records::kStack, stack_now(sees));
   records::set(record.get(), records::kEntry, Owned::borrowed(Py_None));
-  queue_up(self, record.get());
+  queue_up(*this, record.get());
   return record.release();
 }
 
-PyObject* called(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
-  if (PyVectorcall_NARGS(flags) != 1 || (names != nullptr && PyTuple_GET_SIZE(names) != 0)) {
-    PyErr_SetString(PyExc_TypeError, "one tensor is expected");
-    return nullptr;
-  }
-  return guarded([&] { return packed(of(self), args[0]); }, static_cast<PyObject*>(nullptr));
+void Pack::begin(PyObject* args) {
+  PyObject* given;
+  int opens;
+  if (!PyArg_ParseTuple(args, "Op", &given, &opens)) throw python_error();
+  Owned pending = must(PyObject_GetAttrString(given, "pending"));
+  append = must(PyObject_GetAttrString(pending.get(), "append")).release();
+  queue = pending.release();
+  ledger = Py_NewRef(given);
+  sees = opens != 0;
 }
-
-int traverse(PyObject* self, visitproc visit, void* arg) {
-  Pack* p = of(self);
-  Py_VISIT(Py_TYPE(self));
-  for (PyObject* one : {p->dict, p->ledger, p->queue, p->append}) {
-    Py_VISIT(one);
-  }
-  return 0;
-}
-
-int clear(PyObject* self) {
-  Pack* p = of(self);
-  for (PyObject** one : {&p->dict, &p->ledger, &p->queue, &p->append}) {
-    Py_CLEAR(*one);
-  }
-  return 0;
-}
-
-void dealloc(PyObject* self) {
-  PyTypeObject* type = Py_TYPE(self);
-  PyObject_GC_UnTrack(self);
-  if (of(self)->weakrefs != nullptr) PyObject_ClearWeakRefs(self);
-  clear(self);
-  type->tp_free(self);
-  Py_DECREF(type);
-}
-
-// Pack(ledger, sees)
-PyObject* make(PyTypeObject* type, PyObject* args, PyObject*) {
-  PyObject* ledger;
-  int sees;
-  if (!PyArg_ParseTuple(args, "Op", &ledger, &sees)) return nullptr;
-  return guarded(
-      [&] {
-        Owned queue = must(PyObject_GetAttrString(ledger, "pending"));
-        Owned append = must(PyObject_GetAttrString(queue.get(), "append"));
-        Owned self = must(type->tp_alloc(type, 0));
-        Pack* p = of(self.get());
-        p->call = called;
-        p->ledger = Py_NewRef(ledger);
-        p->queue = queue.release();
-        p->append = append.release();
-        p->sees = static_cast<char>(sees);
-        return self.release();
-      },
-      static_cast<PyObject*>(nullptr));
-}
-
-PyMemberDef members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Pack, call), READONLY, nullptr},
-    {"__dictoffset__", T_PYSSIZET, offsetof(Pack, dict), READONLY, nullptr},
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(Pack, weakrefs), READONLY, nullptr},
-    {nullptr, 0, 0, 0, nullptr},
-};
-PyType_Slot slots[] = {
-    {Py_tp_doc, const_cast<char*>("The pack hook of one thread of a session.")},
-    {Py_tp_new, reinterpret_cast<void*>(make)},
-    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
-    {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
-    {Py_tp_clear, reinterpret_cast<void*>(clear)},
-    {Py_tp_members, members},
-    {0, nullptr},
-};
-PyType_Spec spec = {"_unclobber_native.Pack", sizeof(Pack), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, slots};
 
 }  // namespace
 
@@ -180,8 +117,7 @@ void add_to(PyObject* module) {
   name_detach = must(PyUnicode_InternFromString("detach")).release();
   name_limit = must(PyUnicode_InternFromString("pending_limit")).release();
   name_prune = must(PyUnicode_InternFromString("prune")).release();
-  Owned type = must(PyType_FromSpec(&spec));
-  must(PyModule_AddObjectRef(module, "Pack", type.get()));
+  callable::Class<Pack>::add_to(module);
 }
 
 }  // namespace unclobber::pack

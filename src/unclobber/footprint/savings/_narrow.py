@@ -1,0 +1,41 @@
+"""Run a program in which some calls get no wider numbers than they need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from ...torch_internals import compat
+from ._calls import Site
+from ._sites import SitesMode
+
+
+class NarrowMode(SitesMode):
+    """Gives some calls no wider floating-point numbers than their differentiable operand has.
+
+    Args:
+        sites: Which calls.
+    """
+
+    def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if site is not None:
+            tensors = [leaf for leaf in compat.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+            narrow = [one for one in tensors if one.requires_grad]
+            if narrow:
+                return self._narrowed(func, args, kwargs, narrow[0], single=len(tensors) == 1)
+        return func(*args, **kwargs)
+
+    @staticmethod
+    def _narrowed(
+        func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], operand: Tensor, *, single: bool
+    ) -> Any:
+        if single:  # a conversion, which is left out
+            return operand
+
+        def converted(leaf: Any) -> Any:
+            wide = isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.itemsize > operand.itemsize
+            return leaf.to(operand.dtype) if wide else leaf
+
+        args, kwargs = compat.tree_map(converted, (args, kwargs))
+        return func(*args, **kwargs)
