@@ -82,6 +82,28 @@ def test_nothing_is_registered_again(monkeypatch):
     assert len(step().conflicts) == 1
 
 
+def shown_warnings(context):
+    """How often a warning of one line is shown that is in each of five contexts, entered once before."""
+    namespace = {"warnings": warnings, "context": context, "__name__": "a_program"}
+    code = compile("with context():\n    warnings.warn('of the program', stacklevel=1)", "a_program.py", "exec")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        exec(code, namespace)
+        before = len(caught)
+        for _ in range(5):
+            exec(code, namespace)
+        return before, len(caught) - before
+
+
+@pytest.mark.parametrize("context", [unclobber.guard, unclobber.watch], ids=["guard", "watch"])
+def test_a_warning_of_the_program_is_not_shown_again(context):
+    assert shown_warnings(context) == (1, 0)
+
+
+def test_shown_warnings_notices_filters_that_change():
+    assert shown_warnings(warnings.catch_warnings) == (1, 5)
+
+
 def kernel_below(name):
     """What the dispatcher would run of an operation for a tensor in memory below autograd, as text."""
     table = torch._C._dispatch_dump(name)

@@ -8,6 +8,7 @@ away, by itself, and the next session registers it anew.
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -43,7 +44,10 @@ class Override:
     def wake(self) -> None:
         """Begin to see writes."""
         if self._handle is None:
-            self._handle = compat.register(self._name, self._key, self.kernel)
+            # Only here: it has Python forget which of the program's warnings were shown already.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # torch warns of a kernel over another's
+                self._handle = compat.register(self._name, self._key, self.kernel)
         self._left = _RUNS_ASLEEP
         self.asleep = False
 

@@ -24,10 +24,8 @@ can take the Python one's place.
 
 from __future__ import annotations
 
-import contextlib
 import threading
-import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -163,9 +161,8 @@ class Kernels:
                 self._registered[""] = compat.fall_through_by_default()
             self._look()
             self._make()
-            with _overriding_is_meant():
-                for override in self._overrides.values():
-                    override.wake()
+            for override in self._overrides.values():
+                override.wake()
         except BaseException:
             self.take_away()
             raise
@@ -225,8 +222,7 @@ class Kernels:
         if isinstance(kernel, Override):
             self._overrides[name] = kernel
             if self._awake:
-                with _overriding_is_meant():
-                    kernel.wake()
+                kernel.wake()
         elif isinstance(kernel, NativeKernel):
             if name not in self._registered:
                 self._registered[name] = kernel.register(self._native, name)
@@ -244,14 +240,6 @@ class Kernels:
         if (handle := self._registered.pop(name, None)) is not None:
             handle.reset()
         self._table.pop(name, None)
-
-
-@contextlib.contextmanager
-def _overriding_is_meant() -> Iterator[None]:
-    """Without torch's warning of a kernel over another's."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 _kernels = Kernels()

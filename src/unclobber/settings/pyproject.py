@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NoReturn
 
 from ._project import ProjectSettings
@@ -25,21 +26,22 @@ def settings_for(folder: str) -> ProjectSettings:
     Raises:
         SettingsError: It has a wrong key, a value of a wrong type or an unknown code, or it is no TOML.
     """
-    folder = os.path.abspath(folder)
-    while True:
-        path = os.path.join(folder, NAME)
+    for path in _upward(os.path.abspath(folder)):
         try:
             found = os.stat(path)
         except OSError:
-            pass
-        else:
-            settings = _read(path, found.st_mtime_ns, found.st_size)
-            if settings is not None:
-                return settings
-        above = os.path.dirname(folder)
-        if above == folder:
-            return ProjectSettings()
-        folder = above
+            continue
+        settings = _read(path, found.st_mtime_ns, found.st_size)
+        if settings is not None:
+            return settings
+    return ProjectSettings()
+
+
+@lru_cache(maxsize=64)
+def _upward(folder: str) -> tuple[str, ...]:
+    """Where a pyproject.toml may lie; each context asks for them when it is entered."""
+    here = Path(folder)
+    return tuple(str(one / NAME) for one in (here, *here.parents))
 
 
 @lru_cache(maxsize=64)
