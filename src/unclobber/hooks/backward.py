@@ -23,10 +23,7 @@ from ..torch_internals.patches import Patches
 class BackwardCall:
     """One running call. Dropped when it returns."""
 
-    __slots__ = (
-        "creates_graph", "fresh_from", "gradients", "inputs", "keeps_graph", "nth", "outer", "paused",
-        "roots", "stack",
-    )  # fmt: skip
+    __slots__ = ("_call", "fresh_from", "keeps_graph", "nth", "outer", "paused", "roots", "stack")
 
     def __init__(self, nth: int, stack: Stack, call: EngineCall) -> None:
         self.nth = nth
@@ -36,18 +33,28 @@ class BackwardCall:
         """The mark of the call in whose midst it was made."""
         self.roots = call.roots
         """The tensors (or gradient edges) that backward starts from."""
-        self.gradients = call.gradients
-        """Their gradients, as backward was given them."""
-        self.inputs = call.inputs
-        """The tensors whose gradients alone are asked for; empty where it is all leaves'."""
         self.fresh_from: int | None = None
         """Nodes from this sequence number on can't have been in the graph of an earlier call; None
         where other threads, which count for themselves, made calls, too."""
         self.keeps_graph = call.keeps_graph
-        self.creates_graph = call.creates_graph
-        """Whether backward itself is recorded."""
         self.paused = False
         """Whether its writes go unseen because no Python of the user's runs in it."""
+        self._call = call
+
+    @property
+    def gradients(self) -> tuple[Any, ...]:
+        """The roots' gradients, as backward was given them."""
+        return self._call.gradients
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """The tensors whose gradients alone are asked for; empty where it is all leaves'."""
+        return self._call.inputs
+
+    @property
+    def creates_graph(self) -> bool:
+        """Whether backward itself is recorded."""
+        return self._call.creates_graph
 
 
 class BackwardMark(NamedTuple):
@@ -228,9 +235,9 @@ class _EngineCalls:
         _thread.made = (since, made + 1)
         _thread.calls.append(running)
         self.running.append(running)
-        alone = all(other in _thread.calls for other in self.running)
+        alone = len(self.running) == len(_thread.calls)
         mark = BackwardMark(
-            nth, running.stack, running.keeps_graph, bool(running.inputs), compat.next_sequence_number()
+            nth, running.stack, running.keeps_graph, bool(call.inputs), compat.next_sequence_number()
         )
         running.outer = marker.now
         marker.set(mark if alone else None)

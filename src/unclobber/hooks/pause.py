@@ -23,6 +23,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from ..native import core
 from ..record import SavedTensor, ViewWrites
 from ..source import frames
 from ..torch_internals import compat
@@ -179,16 +180,23 @@ def _pause_in_steps(patches: Patches, anything_alive: Callable[[], bool], view_w
     def before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         # With a closure the step runs forward and backward itself, and saves while it does.
         # Accelerate hands every step a closure, which is None.
-        closure = any(given is not None for given in (*args[1:], *kwargs.values()))
+        closure = (len(args) > 1 or kwargs) and any(one is not None for one in (*args[1:], *kwargs.values()))
         paused.now = not closure and compat.sees_writes() and not anything_alive()
         if paused.now:
-            paused.stack, paused.before = frames.of_program(), view_writes.counters(optimizer)
+            paused.stack, paused.before = frames.of_program(), _counters(optimizer)
             compat.ignore_writes()
 
     def after_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if getattr(paused, "now", False):
             compat.see_writes()
-            view_writes.note_step(optimizer, paused.stack, paused.before)
+            view_writes.note_step(optimizer, paused.stack, paused.before, _counters(optimizer))
 
     patches.when_awake(lambda: register_optimizer_step_pre_hook(before_step).remove)
     patches.when_awake(lambda: register_optimizer_step_post_hook(after_step).remove)
+
+
+def _counters(optimizer: torch.optim.Optimizer) -> list[int]:
+    """The version counters of all its parameters, which each step is asked for twice."""
+    parameters = [one for group in optimizer.param_groups for one in group["params"]]
+    native = core.loaded().module
+    return [one._version for one in parameters] if native is None else native.versions(parameters)

@@ -55,14 +55,18 @@ class ViewWrites:
         if len(self._recent) > _MOST:
             del self._recent[next(iter(self._recent))]
 
-    @staticmethod
-    def counters(optimizer: torch.optim.Optimizer) -> list[int]:
-        """Version counters of an optimizer's parameters, as ``note_step`` wants those of before."""
-        return [parameter._version for group in optimizer.param_groups for parameter in group["params"]]
+    def note_step(
+        self, optimizer: torch.optim.Optimizer, stack: Stack, before: list[int], after: list[int]
+    ) -> None:
+        """An optimizer has made a step in which its writes were not observed.
 
-    def note_step(self, optimizer: torch.optim.Optimizer, stack: Stack, before: list[int]) -> None:
-        """An optimizer has made a step in which its writes were not observed."""
-        self._steps[optimizer] = OptimizerStep(stack, before, self.counters(optimizer))
+        Args:
+            optimizer: Which.
+            stack: Where it made the step.
+            before: The version counters of all its parameters, in order, as they were.
+            after: As they are now.
+        """
+        self._steps[optimizer] = OptimizerStep(stack, before, after)
 
     def last(self, view: torch.Tensor) -> ViewWrite | None:
         """The newest write to the memory of ``view``; None where unknown, or a later one went unseen."""

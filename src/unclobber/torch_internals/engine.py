@@ -126,7 +126,7 @@ class Engine:
             call.done = True
             return call.answer
         finally:
-            _end(call, *begun)
+            _end(call, begun)
 
     def subscription(self, subscriber: Subscriber) -> Callable[[], None]:
         """:meth:`subscribe`, and what ends it."""
@@ -138,14 +138,15 @@ class Engine:
         return [state for _, state in frame.f_locals.get("begun", ())] if frame.f_code is CODE else []
 
 
-def _end(call: EngineCall, *begun: tuple[Subscriber, Any]) -> None:
+def _end(call: EngineCall, begun: list[tuple[Subscriber, Any]]) -> None:
     """The newest subscriber, which has begun first, comes last, whatever the others raise."""
-    if begun:
-        subscriber, state = begun[-1]
+    for place in range(len(begun) - 1, -1, -1):
+        subscriber, state = begun[place]
         try:
             subscriber.end(state, call)
-        finally:
-            _end(call, *begun[:-1])
+        except BaseException:
+            _end(call, begun[:place])
+            raise
 
 
 CODE = Engine._run.__code__

@@ -85,7 +85,8 @@ class Hooking final : public Engine {
     own.thread_on_exception(task, node, error);
   }
   std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
-    if (here.empty()) {
+    const std::vector<Entered>& mine = here;  // a thread's own variables are dear to find
+    if (mine.empty()) {
       if (sessions.load(std::memory_order_relaxed) == 1 && is_engines()) {
         const auto& state = at::SavedTensorDefaultHooks::get_tls_state();
         if (state.stack.empty() && !state.is_tracing && !state.disabled_error_message) {
@@ -94,7 +95,7 @@ class Hooking final : public Engine {
       }
       return own.get_default_saved_variable_hooks();
     }
-    const Entered& last = here.back();
+    const Entered& last = mine.back();
     const auto& state = at::SavedTensorDefaultHooks::get_tls_state();
     if (state.stack.size() > last.below) return own.get_default_saved_variable_hooks();
     if (state.is_tracing || state.disabled_error_message) return nullptr;

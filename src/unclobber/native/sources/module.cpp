@@ -8,6 +8,8 @@
 #include "unpack.h"
 #include "writes.h"
 
+#include <torch/csrc/autograd/python_variable.h>
+
 namespace {
 
 using namespace unclobber;
@@ -24,6 +26,23 @@ PyObject* newest(PyObject*, PyObject*) {
   stacks::Operation* operation = stacks::newest();
   if (operation == nullptr) return must(Py_BuildValue("(i())", -1)).release();
   return must(Py_BuildValue("(KO)", static_cast<unsigned long long>(operation->node), operation->tuple())).release();
+}
+
+PyObject* versions(PyObject*, PyObject* tensors) {
+  if (!PyList_CheckExact(tensors)) {
+    PyErr_SetString(PyExc_TypeError, "a list of tensors is expected");
+    throw python_error();
+  }
+  const Py_ssize_t count = PyList_GET_SIZE(tensors);
+  Owned list = must(PyList_New(count));
+  for (Py_ssize_t i = 0; i < count; i++) {
+    PyObject* tensor = PyList_GET_ITEM(tensors, i);
+    const bool plain = THPVariable_CheckExact(tensor) && !THPVariable_Unpack(tensor).is_inference();
+    Owned version = plain ? must(PyLong_FromLongLong(THPVariable_Unpack(tensor)._version()))
+                          : must(PyObject_GetAttrString(tensor, "_version"));
+    PyList_SET_ITEM(list.get(), i, version.release());
+  }
+  return list.release();
 }
 
 PyObject* forget(PyObject*, PyObject*) {
@@ -50,6 +69,7 @@ PyMethodDef methods[] = {
     {"note_of", entry<notes::note_of>, METH_O, "note_of(node): (stack, mark) of who asked last, or None"},
     {"listen", entry<writes::listen>, METH_VARARGS, "listen(listeners, told, settle): who is told of writes"},
     {"lay", entry<writes::lay>, METH_VARARGS, "lay(name, overload, packet, written, plain, bumps): a Kernel"},
+    {"versions", entry<versions>, METH_O, "versions(tensors): the version counter of each in a list"},
     {"forget", entry<forget>, METH_NOARGS, "forget(): all notes, and stacks that nobody uses"},
     {"known", entry<known>, METH_NOARGS, "known(): how many stacks and notes are kept"},
     {nullptr, nullptr, 0, nullptr},

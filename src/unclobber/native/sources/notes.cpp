@@ -9,8 +9,12 @@
 #include <torch/csrc/autograd/python_function.h>
 
 #include <algorithm>
+#include <functional>
 #include <list>
 #include <unordered_map>
+#include <vector>
+
+#include "pool.h"
 
 namespace unclobber::notes {
 
@@ -35,11 +39,14 @@ struct Note {
 };
 
 // All under `Locked`, the oldest first.
-std::list<Note>& notes() {
-  static auto* all = new std::list<Note>;
+using Notes = std::list<Note, Recycling<Note>>;
+Notes& notes() {
+  static auto* all = new Notes;
   return *all;
 }
-using ByNode = std::unordered_map<const Node*, std::list<Note>::iterator>;
+using Known = std::pair<const Node* const, Notes::iterator>;
+using ByNode =
+    std::unordered_map<const Node*, Notes::iterator, std::hash<const Node*>, std::equal_to<>, Recycling<Known>>;
 ByNode& by_node() {
   static auto* all = new ByNode;
   return *all;
@@ -166,16 +173,19 @@ PyObject* note_of(PyObject*, PyObject* object) {
 }
 
 void forget() {
-  std::list<Note> forgotten;
+  std::vector<stacks::Operation*> forgotten;
   {
     Locked locked;
-    forgotten.swap(notes());
+    for (Note& note : notes()) {
+      forgotten.push_back(note.operation);
+      leave(note.mark);
+    }
+    notes().clear();
     by_node().clear();
-    for (Note& note : forgotten) leave(note.mark);
     limit = kAtLeast;
     since = 0;
   }
-  for (Note& note : forgotten) note.operation->leave();
+  for (stacks::Operation* operation : forgotten) operation->leave();
 }
 
 size_t known() {

@@ -63,18 +63,15 @@ size_t owners_of(const Impl& tensor) {
 
 struct Look {
   std::unordered_map<c10::StorageImpl*, Memory> memory;
-  std::vector<at::Tensor> leaves;
-  std::vector<Impl> held;  // so that none dies under our lock
+  std::vector<Impl> wanting;  // those that need a gradient: leaves among them may have hooks
+  std::vector<Impl> held;     // so that none dies under our lock
 
   // False where only Python can tell.
   bool at(saves::Save* save) {
     if (save->entry != nullptr || !save->alias.defined() || save->storage == nullptr) return false;
     if (save->requires_grad) {
       Impl tensor = (save->is_view ? save->base : save->origin).lock();
-      if (tensor.defined()) {
-        held.push_back(tensor);
-        leaves.emplace_back(std::move(tensor));
-      }
+      if (tensor.defined()) wanting.push_back(std::move(tensor));
       return true;
     }
     if (c10::raw::intrusive_ptr::use_count(save->storage) == 1) return true;
@@ -104,12 +101,14 @@ PyObject* may_rest(saves::Queue& queue) {
   bool known = true, others = false;
   {
     Locked locked;
+    look.wanting.reserve(queue.size());
     queue.each([&](saves::Save* save) { known = known && look.at(save); });
     for (const auto& [storage, memory] : look.memory) others = others || memory.has_others();
   }
   if (!known) return Py_NewRef(Py_None);
-  for (const at::Tensor& leaf : look.leaves) {
-    if (leaf.is_leaf() && has_hooks(leaf)) return must(PyUnicode_FromString("hook")).release();
+  for (Impl& one : look.wanting) {
+    const at::Tensor tensor(std::move(one));
+    if (tensor.is_leaf() && has_hooks(tensor)) return must(PyUnicode_FromString("hook")).release();
   }
   return PyBool_FromLong(!others);
 }

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <new>
+#include <utility>
 
 namespace unclobber {
 
@@ -12,21 +13,26 @@ class Pooled {
  public:
 #ifndef UNCLOBBER_NO_POOLS  // a sanitizer is to see each of them
   static void* operator new(std::size_t size) {
-    Free* found = free_.first;
+    List& mine = free_;
+    Free* found = mine.first;
     if (found == nullptr || size != sizeof(T)) return ::operator new(size);
-    free_.first = found->next;
-    free_.count--;
+    mine.first = found->next;
+    mine.count--;
     return found;
   }
   static void operator delete(void* memory, std::size_t size) {
-    static thread_local Ending ending;
-    (void)&ending;
-    if (free_.ended || free_.count >= kMost || size != sizeof(T)) {
+    List& mine = free_;
+    if (!mine.ends) {
+      static thread_local Ending ending;
+      (void)&ending;
+      mine.ends = true;
+    }
+    if (mine.ended || mine.count >= kMost || size != sizeof(T)) {
       ::operator delete(memory);
       return;
     }
-    free_.first = new (memory) Free{free_.first};
-    free_.count++;
+    mine.first = new (memory) Free{mine.first};
+    mine.count++;
   }
 
  private:
@@ -36,7 +42,8 @@ class Pooled {
   struct List {
     Free* first;
     std::size_t count;
-    bool ended;  // the thread ends: what is freed from now on goes back at once
+    bool ends;   // somebody sees to it that the list is given back when the thread ends
+    bool ended;  // it has: what is freed from now on goes back at once
   };
   struct Ending {
     ~Ending() {
@@ -49,8 +56,40 @@ class Pooled {
     }
   };
   static constexpr std::size_t kMost = 4096;
-  static inline thread_local List free_{nullptr, 0, false};
+  static inline thread_local List free_{nullptr, 0, false, false};
 #endif
+};
+
+// The same for what a container of the standard library makes, one by one; all under `Locked`, in any thread.
+template <typename T>
+class Recycling {
+ public:
+  using value_type = T;
+  Recycling() = default;
+  template <typename Other>
+  Recycling(const Recycling<Other>&) {}
+
+  T* allocate(std::size_t count) {
+    if (count != 1 || freed_ == nullptr) return static_cast<T*>(::operator new(count * sizeof(T)));
+    return reinterpret_cast<T*>(std::exchange(freed_, freed_->next));
+  }
+  void deallocate(T* memory, std::size_t count) {
+#ifndef UNCLOBBER_NO_POOLS
+    if (count == 1) {
+      freed_ = new (memory) Freed{freed_};
+      return;
+    }
+#endif
+    ::operator delete(memory);
+  }
+  bool operator==(const Recycling&) const { return true; }
+
+ private:
+  struct Freed {
+    Freed* next;
+  };
+  static_assert(sizeof(T) >= sizeof(Freed));
+  static inline Freed* freed_ = nullptr;
 };
 
 }  // namespace unclobber

@@ -75,9 +75,9 @@ Stack* add(uint64_t hash, const unclobber_frame* frames, int count) {
 }
 
 // The stack of these frames, with a use for the caller.
-Stack* the(const unclobber_frame* frames, int count) {
+Stack* the(Recent& mine, const unclobber_frame* frames, int count) {
   const uint64_t hash = hash_of(frames, count);
-  Stack*& slot = recent.slot_of(hash);
+  Stack*& slot = mine.slot_of(hash);
   if (slot != nullptr && slot->hash == hash && is(slot, frames, count)) {
     slot->uses.fetch_add(1, std::memory_order_relaxed);
     return slot;
@@ -124,14 +124,14 @@ bool all_librarys(Stack* stack) {
 
 // The innermost 32 frames; down to the program's first one where all of those are a library's. NULL where they
 // are those of the newest operation, and `node` is its number, too: an operation saves several tensors.
-Stack* walked(uint64_t node) {
+Stack* walked(Recent& mine, uint64_t node) {
   unclobber_frame frames[kUsual + kDeepest];
   int more = 0;
   PyThreadState* thread = PyGILState_GetThisThreadState();
   int count = unclobber_walk(thread, frames, kUsual, &more);
-  const Operation* last = recent.newest;
+  const Operation* last = mine.newest;
   if (!more && last != nullptr && last->node == node && is(last->stack, frames, count)) return nullptr;
-  Stack* stack = the(frames, count);
+  Stack* stack = the(mine, frames, count);
   if (!more || is_library == nullptr) return stack;
   try {
     if (!all_librarys(stack)) return stack;
@@ -145,7 +145,7 @@ Stack* walked(uint64_t node) {
     throw;
   }
   stack->uses.fetch_sub(1, std::memory_order_release);
-  return the(frames, count);
+  return the(mine, frames, count);
 }
 
 }  // namespace
@@ -174,8 +174,9 @@ PyObject* Operation::tuple() {
 
 Operation* current(bool* fresh) {
   const uint64_t node = at::sequence_number::peek();
-  Stack* stack = walked(node);
-  Operation* last = recent.newest;
+  Recent& mine = recent;  // a thread's own variables are dear to find
+  Stack* stack = walked(mine, node);
+  Operation* last = mine.newest;
   *fresh = stack != nullptr && (last == nullptr || last->stack != stack || last->node != node);
   if (*fresh) {
     Operation* made = nullptr;
@@ -186,7 +187,7 @@ Operation* current(bool* fresh) {
       throw;
     }
     if (last != nullptr) last->leave();
-    recent.newest = last = made;
+    mine.newest = last = made;
   } else if (stack != nullptr) {
     stack->uses.fetch_sub(1, std::memory_order_release);
   }
