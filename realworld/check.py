@@ -11,8 +11,11 @@ import linecache
 import sys
 import time
 import warnings
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -21,6 +24,10 @@ import torch
 from torch import nn
 
 import unclobber
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+
+from measure import NATIVE, PYTHON, WithCore
 
 ROUNDS, STEPS = 7, 3
 
@@ -148,14 +155,21 @@ def guarded_step(package: ModuleType) -> dict[str, Any]:
 
 
 def cost(package: ModuleType) -> dict[str, float]:
-    """Milliseconds of CPU time a step, plain and watched in turns; the least of all rounds."""
+    """Milliseconds of CPU time a step, plain and watched by each core in turns; the least of all rounds."""
     train, _ = steps.of(package)
     model, optimizer = fresh(package)
     train(model, optimizer)
-    least = {"plain": float("inf"), "watched": float("inf")}
+    watch = partial(unclobber.watch, strict=True)
+    modes: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+        "plain": nullcontext,
+        "python": partial(WithCore, watch, PYTHON),
+    }
+    if NATIVE.module is not None:
+        modes["native"] = partial(WithCore, watch, NATIVE)
+    least = dict.fromkeys(modes, float("inf"))
     for _ in range(ROUNDS):
-        for mode in least:
-            with unclobber.watch(strict=True) if mode == "watched" else nullcontext():
+        for mode, context in modes.items():
+            with context():
                 train(model, optimizer)
                 for _ in range(STEPS):
                     start = time.thread_time()

@@ -7,6 +7,7 @@ writes nothing.
 from __future__ import annotations
 
 import json
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -27,8 +28,8 @@ writes this.
 
 - **saves**: tensors that autograd saved in one training step under `watch(strict=True)`. No finding, and
   gradients and weights equal to plain torch's to the last bit.
-- **plain, watched**: CPU milliseconds of a training step, the least of 21 in turns; for Lightning of a whole
-  `fit` of 20 steps.
+- **plain, Python, native**: CPU milliseconds of a training step, plain and watched by each of the two cores,
+  the least of 21 in turns; for Lightning of a whole `fit` of 20 steps.
 - **guarded**: the gradients when the optimizer steps between two losses under `guard()`, beside those without
   the step; Lightning's are not compared.
 """
@@ -46,16 +47,28 @@ def check(name: str) -> dict[str, Any]:
 
 def figures(all_seen: list[dict[str, Any]]) -> list[str]:
     lines = [
-        "| package | version | parameters | saves | plain | watched | ratio | findings | guarded |",
+        "| package | version | parameters | saves | plain | Python | native | findings | guarded |",
         "|---|---|---:|---:|---:|---:|---:|---|---|",
     ]
+    ratios: dict[str, list[float]] = {"python": [], "native": []}
     for seen in all_seen:
-        plain, watched = seen["plain_ms"], seen["watched_ms"]
+        cells = []
+        for core, found in ratios.items():
+            if f"{core}_ms" not in seen:
+                cells.append("not built")
+                continue
+            found.append(seen[f"{core}_ms"] / seen["plain_ms"])
+            cells.append(f"{seen[f'{core}_ms']:.2f} ({found[-1]:.2f}x)")
         lines.append(
             f"| {seen['package']} | {seen['version']} | {seen['parameters']:,} | {seen['saves']} "
-            f"| {plain:.2f} | {watched:.2f} | {watched / plain:.2f}x | none | {seen['guarded'] or '–'} |"
+            f"| {seen['plain_ms']:.2f} | {' | '.join(cells)} | none | {seen['guarded'] or '–'} |"
         )
-    return lines
+    told = [
+        f"{core} {statistics.median(found):.2f}x, {max(found):.2f}x at most"
+        for core, found in ratios.items()
+        if found
+    ]
+    return [*lines, "", f"Medians of the ratios: {'; '.join(told)}."]
 
 
 def stories(all_seen: list[dict[str, Any]]) -> list[str]:

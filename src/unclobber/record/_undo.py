@@ -267,17 +267,27 @@ class UndoLog:
         return self._copied(value) if buffer.nbytes > 2 * self.region.nbytes else value
 
 
-def _narrowed(region: Region) -> list[int]:
+def _narrowed(region: Region) -> tuple[int, ...]:
     """Strides that go through memory as the region's do, with gaps of one element where it has any.
 
-    Kernels ask which dimensions are expanded, which lies inside which, and which follow without a gap.
+    Kernels ask which dimensions are expanded, which lies inside which, and which follow without a gap; of
+    dimensions of size one, too, whose strides nothing else depends on.
     """
-    strides = [0] * len(region.sizes)
+    if region.dense:
+        return region.strides
+    sizes: dict[int, int] = {}
+    for stride, size in zip(region.strides, region.sizes, strict=True):
+        sizes[stride] = max(size, sizes.get(stride, 1))
+    new = {0: 0}
+    last = 0  # the largest so far
     end = there = 1  # where the next dimension begins if there is no gap: here, and in the region
-    for dim in sorted(range(len(strides)), key=lambda dim: region.strides[dim]):
-        size, stride = region.sizes[dim], region.strides[dim]
-        if stride == 0:
-            continue
-        strides[dim] = end if stride == there else end + 1
-        end, there = strides[dim] * size, stride * size
-    return strides
+    for stride in sorted(sizes.keys() - {0}):
+        if stride == there and end > last:
+            new[stride] = end
+        else:
+            inside = stride < there and sizes[stride] == 1
+            new[stride] = max(1 if inside else end, last) + 1
+        last = new[stride]
+        if sizes[stride] > 1:
+            end, there = last * sizes[stride], stride * sizes[stride]
+    return tuple(new[stride] for stride in region.strides)
