@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch.optim.optimizer import (
@@ -33,17 +33,22 @@ from . import backward
 from . import saves as _saves
 
 
+class LiveSaves(Protocol):
+    """Gives the saves that are alive."""
+
+    def __call__(self, *, queued: bool = True) -> list[SavedTensor]: ...
+
+
 class PauseInBackward:
     """Stops observing writes in backward where no Python of the program's runs and no gradient is saved.
 
     Args:
-        live_saves: All of them. The hooks of leaves among them may be older than the session.
-        may_rest: What the native core says to the same question: ``record.SaveQueue.may_rest``.
+        live_saves: All of them, or those that are not in a queue. The hooks of leaves among them may be older
+            than the session.
+        may_rest: What the native core says to the same question, of its queue: ``record.SaveQueue.may_rest``.
     """
 
-    def __init__(
-        self, live_saves: Callable[[], list[SavedTensor]], may_rest: Callable[[], bool | str | None]
-    ) -> None:
+    def __init__(self, live_saves: LiveSaves, may_rest: Callable[[], bool | str | None]) -> None:
         self._live_saves = live_saves
         self._may_rest = may_rest
         self._hooks_known = False
@@ -54,11 +59,21 @@ class PauseInBackward:
         if self._hooks_known or _saves.always_observed():
             return False
         answer = self._may_rest()
+        if answer == "hook":
+            self._hooks_known = True
+            return False
         if answer is not None:
-            self._hooks_known = answer == "hook"
-            return answer is True
+            others = self._live_saves(queued=False)
+            if not others:
+                return bool(answer)
+            # Memory that saves of both kinds share is another holder's to either: then all are looked at.
+            if answer and self._may_rest_for(others):
+                return True
+        return not self._hooks_known and self._may_rest_for(self._live_saves())
+
+    def _may_rest_for(self, saves: Iterable[SavedTensor]) -> bool:
         shared = []
-        for saved in self._live_saves():
+        for saved in saves:
             if saved.requires_grad:
                 tensor = (saved.base or saved.origin)()
                 if tensor is not None and not compat.has_history(tensor) and _has_hooks(tensor):
@@ -96,7 +111,7 @@ class PauseInBackward:
 def install(
     patches: Patches,
     anything_alive: Callable[[], bool],
-    live_saves: Callable[[], list[SavedTensor]],
+    live_saves: LiveSaves,
     may_rest: Callable[[], bool | str | None],
     view_writes: ViewWrites,
 ) -> None:
@@ -105,8 +120,8 @@ def install(
     Args:
         patches: Its sleep ends all pauses.
         anything_alive: Whether any save is alive.
-        live_saves: All of them.
-        may_rest: What the native core says for all of them: ``record.SaveQueue.may_rest``.
+        live_saves: All of them, or those that are not in a queue.
+        may_rest: What the native core says for its queue: ``record.SaveQueue.may_rest``.
         view_writes: Told of steps whose writes were not observed.
     """
     pause = PauseInBackward(live_saves, may_rest)

@@ -529,9 +529,9 @@ class Ledger:
                     to = self.file(new, event.stack)
                 saved.entry.swap = Swap(event, to)
 
-    def saves(self) -> list[SavedTensor]:
-        """All live saves, of storages that were written to or not."""
-        refs = list(itertools.chain(self.pending.copy(), *list(self.watched.values())))
+    def saves(self, *, queued: bool = True) -> list[SavedTensor]:
+        """All live saves, of storages that were written to or not; perhaps without those in the queue."""
+        refs = list(itertools.chain(self.pending.copy() if queued else (), *list(self.watched.values())))
         alive = [saved for ref in refs if (saved := ref()) is not None]
         if 2 * len(alive) < len(refs):  # asked at each backward: the dead must not add up
             self.prune()
@@ -556,7 +556,7 @@ class Ledger:
 
     def may_rest(self) -> Any:
         """The queue's own answer to whether backward may run unobserved: ``SaveQueue.may_rest``."""
-        return None if self.watched or self.logs else self.pending.may_rest()
+        return self.pending.may_rest()
 
     def file(self, tensor: torch.Tensor, stack: frames.Stack) -> SavedTensor:
         """Keep an eye on ``tensor`` as if an operation had saved it now, until the result is dropped."""

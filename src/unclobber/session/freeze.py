@@ -153,7 +153,7 @@ class _Keeper(Listener):
         """Whether an optimizer's step must be looked at."""
         return bool(self.watched)
 
-    def saves(self) -> Iterable[SavedTensor]:
+    def saves(self, *, queued: bool = True) -> Iterable[SavedTensor]:
         return ()
 
 

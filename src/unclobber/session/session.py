@@ -541,7 +541,7 @@ class Watcher(kernels.Listener, Protocol):
     def before_replay(self) -> None: ...
     def before_export(self) -> None: ...
     def anything_alive(self) -> bool: ...
-    def saves(self) -> Iterable[SavedTensor]: ...
+    def saves(self, *, queued: bool = True) -> Iterable[SavedTensor]: ...
 
 
 class _Installation:
@@ -629,12 +629,12 @@ class _Installation:
         kernels.take_away()
 
     def _may_rest(self) -> Any:
-        """What the native core knows of all live saves; None where each must be looked at."""
+        """What the native core knows of the saves in its queue; None where each must be looked at."""
         only = self._ledgers[0] if len(self._ledgers) == 1 else None
         return only.may_rest() if isinstance(only, Ledger) else None
 
-    def _saves(self) -> list[SavedTensor]:
-        return list(itertools.chain.from_iterable(ledger.saves() for ledger in self._ledgers))
+    def _saves(self, *, queued: bool = True) -> list[SavedTensor]:
+        return list(itertools.chain.from_iterable(ledger.saves(queued=queued) for ledger in self._ledgers))
 
     def _before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
         for ledger in self._ledgers:
