@@ -79,9 +79,13 @@ demo: $(STAMP)  ## Watch a training script fail: torch's message, then ours
 bench: $(STAMP)  ## Measure what watching costs; writes benchmarks/RESULTS.md
 	$(PY) benchmarks/bench.py
 
+# `check` runs nothing, on no core.
+WITHOUT_CORE := tests/check tests/sweeps/test_check_reads_everything.py
+
 sweep: $(STAMP)  ## Run torch's whole databases, random programs, sanitizers, on both cores (long)
 	UNCLOBBER_NATIVE=1 $(PY) -m pytest -n $(WORKERS) -m sweep $(PYTEST_ARGS)
-	UNCLOBBER_NATIVE=0 $(PY) -m pytest -n $(WORKERS) -m "sweep or not sweep" $(PYTEST_ARGS)
+	UNCLOBBER_NATIVE=0 $(PY) -m pytest -n $(WORKERS) -m "sweep or not sweep" \
+	  $(addprefix --ignore=,$(WITHOUT_CORE)) $(PYTEST_ARGS)
 	$(PY) tools/sanitize.py address
 	$(PY) tools/sanitize.py thread
 

@@ -60,6 +60,22 @@ def test_other_graphs_are_not_its_own():
     assert len(findings) == 4
 
 
+def test_what_lies_behind_a_freed_graph():
+    """There torch refuses to go on, and never asks for what softmax saved (random scripts 1926, 2460)."""
+    x, w, _ = leaves()
+
+    def program():
+        y = (x @ w).softmax(-1)
+        z = w.abs()
+        z.sum().backward()
+        loss = z.sum() + (y * y.detach()).sum() + (y.prod() + w.sin()).mean()
+        y.add_(1)
+        loss.backward()
+
+    findings, _ = told(program)
+    assert [(f.saved.operation, f.ahead) for f in findings] == [("prod", False), ("mul", True)]
+
+
 def test_what_backward_is_not_asked_for():
     """``autograd.grad`` of one leaf runs only the nodes on the way to it."""
     x, w, v = leaves()
