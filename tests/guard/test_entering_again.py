@@ -191,7 +191,7 @@ def test_asleep_nothing_is_kept():
 
 
 def growth_of_hundreds(step):
-    """Bytes of Python's memory and objects that stay after a hundred steps, three times in a row."""
+    """Bytes of Python's memory and objects that stay after a hundred steps, six times in a row."""
 
     def hundred():
         for _ in range(100):
@@ -201,16 +201,16 @@ def growth_of_hundreds(step):
 
     tracemalloc.start()
     try:
-        each = [hundred() for _ in range(4)]
+        each = [hundred() for _ in range(7)]
     finally:
         tracemalloc.stop()
     return [(after[0] - before[0], after[1] - before[1]) for before, after in itertools.pairwise(each)]
 
 
 def test_a_hundred_entries_leave_nothing():
-    """Neither objects nor memory of Python's: a dict that grows now and then does so in one hundred."""
+    """Neither objects nor memory of Python's: what is kept by address grows less each time, and ends."""
     found = growth_of_hundreds(quiet_step)
-    assert min(grown for grown, _ in found) < 20_000, found  # 3 kB an entry would be 300,000
+    assert min(grown for grown, _ in found) < 60_000, found  # 3 kB an entry would be 300,000
     assert min(objects for _, objects in found) < 50, found
 
 

@@ -42,7 +42,10 @@ def test_sweep(part, record_property):
 
 def smallest(script: Script) -> str:
     """A smaller script with the first fault of this one, and what is wrong in it."""
-    first = judge(script).faults[0]
+    faults = judge(script).faults
+    if not faults:
+        return f"seed {script.seed}: nothing is wrong when it is run once more\n{script}"
+    first = faults[0]
 
     def still(smaller: Script) -> bool:
         return any(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import torch
 
@@ -74,6 +76,36 @@ def test_what_lies_behind_a_freed_graph():
 
     findings, _ = told(program)
     assert [(f.saved.operation, f.ahead) for f in findings] == [("prod", False), ("mul", True)]
+
+
+def test_while_another_thread_runs_backward():
+    """What this backward has freed itself, before the other began, is no end to it."""
+    x, w, v = leaves()
+    begun, over = threading.Event(), threading.Event()
+    other = torch.ones(3, requires_grad=True).exp()
+
+    def wait(_):
+        begun.set()
+        over.wait(30)
+
+    other.register_hook(wait)
+    thread = threading.Thread(target=lambda: other.sum().backward())
+
+    def begin(_):
+        thread.start()
+        begun.wait(30)
+
+    def program():
+        loss = both(x, w, v)
+        loss.register_hook(begin)
+        loss.exp().backward()
+
+    try:
+        findings, _ = told(program)
+    finally:
+        over.set()
+        thread.join()
+    assert [f.ahead for f in findings] == [False, True, True, True]
 
 
 def test_what_backward_is_not_asked_for():

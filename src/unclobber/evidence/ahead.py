@@ -44,7 +44,7 @@ def refused_too(first: SavedTensor, ledger: Ledger) -> Iterator[Awaited]:
     running = compat.current_node()
     nodes = [node for key, node in every.items() if key in wanted and (node is running or not _has_run(node))]
     for node in sorted(nodes, key=compat.sequence_number, reverse=True):
-        if _is_freed(node):
+        if _is_freed(node, call):
             return  # there torch refuses to go on
         if not isinstance(node, torch.autograd.function.BackwardCFunction):
             for _, kept in compat.raw_saved(node):
@@ -65,9 +65,9 @@ def _has_run(node: Any) -> bool:
     return told is not None and told[1] is not None and told[1] is backward.marker.now
 
 
-def _is_freed(node: Any) -> bool:
-    """Whether an earlier backward has run a node and let go of what it saved."""
+def _is_freed(node: Any, call: backward.BackwardCall) -> bool:
+    """Whether a backward before this one has run a node and let go of what it saved."""
     told = backward.marker.note_of(node)
-    if told is None or told[1] is None or told[1] is backward.marker.now:
+    if told is None or told[1] is None or told[1].nth >= call.nth:
         return False
     return any(compat.is_freed(node, name) for name in compat.raw_attributes(node))
