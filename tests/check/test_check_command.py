@@ -272,3 +272,33 @@ def test_neither_torch_nor_the_file_is_imported(folder):
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.splitlines()[-1] == "1 False True"
+
+
+def test_every_run_tells_the_same(tmp_path):
+    """Of several that saved a tensor the same one, whatever Python's hashes of texts are."""
+    path = tmp_path / "several.py"
+    path.write_text(
+        dedent(
+            """\
+            import torch
+
+
+            def f(x, index):
+                y = x.exp()
+                a = y.gather(0, index)
+                b = y.sigmoid() * y
+                c = y.sqrt() + y.log() + y.sin() + y.cos() + y.tanh()
+                y.add_(1)
+                return a, b, c
+            """
+        )
+    )
+    command = [sys.executable, "-m", "unclobber", "check", "--all", "--format", "json", str(path)]
+    told = set()
+    for seed in "0123":
+        run = subprocess.run(
+            command, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": seed}
+        )
+        (finding,) = json.loads(run.stdout)["findings"]
+        told.add((finding["saved"]["operation"], finding["saved"]["line"]))
+    assert len(told) == 1

@@ -130,7 +130,7 @@ class Core(Interpreter):
             return
         key = (found.rule, found.spot.line)
         known = self.suspicions.get(key)
-        if known is None or known.level < level or (known.level == level and known.needed is None):
+        if known is None or (known.level, known.needed is not None) < (level, found.needed is not None):
             self.suspicions[key] = replace(found, level=level)
 
     def _quiet(self, found: Suspicion) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ._values import Grad, SourceSpot, Value, join
 
@@ -127,15 +127,18 @@ def merge(a: FlowState, b: FlowState) -> FlowState:
     if b.dead:
         return a
     found = a.copy()
+    # Most entries are the very same: both ways come from where they parted.
     for mine, others in ((found.names, b.names), (found.attributes, b.attributes)):
         for key, value in others.items():
-            mine[key] = join(mine[key], value) if key in mine else value
-    for place, kept in b.kept.items():
-        found.kept[place] = found.kept.get(place, frozenset()) | kept
-    for place, held in b.held.items():
-        found.held[place] = found.held.get(place, frozenset()) | held
+            known = mine.get(key)
+            if known is not value:
+                mine[key] = value if known is None else join(known, value)
+    _unite(found.kept, b.kept)
+    _unite(found.held, b.held)
     for place, value in b.grown.items():
-        found.grown[place] = both(found.grown[place], value) if place in found.grown else value
+        known = found.grown.get(place)
+        if known is not value:
+            found.grown[place] = value if known is None else both(known, value)
     found.written = {key: value for key, value in found.written.items() if b.written.get(key) == value}
     found.freed = {key: value for key, value in found.freed.items() if key in b.freed}
     found.pending.update(b.pending)
@@ -143,3 +146,11 @@ def merge(a: FlowState, b: FlowState) -> FlowState:
     found.steps = tuple(dict.fromkeys(found.steps + b.steps))
     found.guards = a.guards & b.guards
     return found
+
+
+def _unite(mine: dict[int, Any], others: dict[int, Any]) -> None:
+    """Add the sets of one state to those of another."""
+    for place, kept in others.items():
+        known = mine.get(place)
+        if known is not kept:
+            mine[place] = kept if known is None else known | kept

@@ -100,7 +100,10 @@ class Writes(Core):
     ) -> None:
         alone = len(value.places) == 1
         for place in value.places:
-            for kept in state.kept.get(place, ()):
+            # In order, so that every run tells the same one.
+            for kept in sorted(
+                state.kept.get(place, ()), key=lambda one: (one.spot, one.operation, one.role)
+            ):
                 if any((text, not holds) in kept.guards for text, holds in state.guards):
                     continue  # the other branch of the same condition
                 level = min(kept.grad + 1, HIGH) - (not sure) - 2 * (not alone)
