@@ -34,15 +34,6 @@ PyObject* name_detach = nullptr;
 PyObject* name_limit = nullptr;
 PyObject* name_prune = nullptr;
 
-// saves::is_usual, and of one of torch's own two classes: what its own detach() would be asked for nothing else.
-bool is_usual(PyObject* object, const at::Tensor& tensor) {
-  if (Py_TYPE(object) != reinterpret_cast<PyTypeObject*>(THPVariableClass) &&
-      Py_TYPE(object) != reinterpret_cast<PyTypeObject*>(ParameterClass)) {
-    return false;
-  }
-  return saves::is_usual(tensor);
-}
-
 Owned alias_of(PyObject* object, const at::Tensor& tensor, bool usual) {
   if (usual) return must(THPVariable_Wrap(tensor.tensor_data()));
   return must(PyObject_CallMethodNoArgs(object, name_detach));
@@ -79,7 +70,7 @@ PyObject* Pack::called(PyObject* object) {
     throw python_error();
   }
   const at::Tensor& tensor = THPVariable_Unpack(object);
-  const bool usual = is_usual(object, tensor);
+  const bool usual = saves::is_usual(tensor);
   Owned record = records::make();
   records::set(record.get(), records::kAlias, alias_of(object, tensor, usual));
   if (usual) {
