@@ -328,7 +328,9 @@ class Session:
     def _note(
         self, standing: Standing, *, repaired: bool, again: bool = False, node: Any = None
     ) -> Finding | None:
-        """Judge, and keep the finding unless the same three places are known already.
+        """Judge, and keep the finding unless the same is known of the same places already.
+
+        One line may save two tensors, of which torch sees only one overwritten: these are two findings.
 
         Args:
             again: Make it anew all the same, for an error that is about to be raised.
@@ -339,7 +341,7 @@ class Session:
         def key() -> Any:
             last = self.ledger.last_write(standing.saved)
             written = None if last is None else sites.user_place(last.stack)
-            return sites.user_place(standing.saved.stack), written
+            return refused, sites.user_place(standing.saved.stack), written
 
         def make() -> Finding | None:
             finding = judge(
