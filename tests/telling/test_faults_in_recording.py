@@ -53,7 +53,7 @@ def test_every_part_of_the_record_is_asked(called):
         "unclobber.record.ledger:Ledger._sort_pending", "unclobber.record.ledger:Ledger._file",
         "unclobber.record.ledger:Ledger._enter", "unclobber.record.ledger:Ledger.standing",
         "unclobber.record._storage:StorageLog.preserve", "unclobber.record._storage:StorageLog.add",
-        "unclobber.record._region:region_of", "unclobber.source.frames:capture",
+        "unclobber.record._region:region_of", "unclobber.source.frames:of_program",
         "unclobber.record._write_event:WriteEvent.__init__",
     }  # fmt: skip
 

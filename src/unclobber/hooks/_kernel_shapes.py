@@ -7,6 +7,7 @@ in peace.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 from collections.abc import Callable, Container, Mapping
@@ -42,6 +43,8 @@ Run = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 _BUILDING_BLOCKS = frozenset(
     ("copy_", "fill_", "zero_", "resize_", "as_strided_", "uniform_", "normal_", "bernoulli_")
 )
+_CHANGING_SIZES = frozenset(("resize_", "as_strided_"))
+"""Those of them whose kernels in torch do more than to run the operation and to count it."""
 _BUILDING_BLOCKS_WITH_OUT = frozenset(("aten::sum.IntList_out", "aten::mean.out"))
 
 # Frequent operations that write nothing but temporaries of their own, several times: not worth seeing.
@@ -109,11 +112,14 @@ class NativeKernel(NamedTuple):
     """Whether it is ``x.op_(…)``."""
     bumps: bool
     """Whether the counter of each moves by one afterwards; False: look what happens."""
+    is_block: bool = False
+    """Whether it lies over torch's own kernel instead."""
 
-    def register(self, native: Any, name: str) -> Any:
-        """Let it lie at our key for an operation, by its full name, until ``reset()`` of what is returned."""
+    def register(self, native: Any, name: str, override: Override | None = None) -> Any:
+        """Let it lie at its key for an operation, by its full name, until ``reset()`` of what is returned."""
         base, _, overload = name.partition(".")
-        return native.lay(base, overload, *self)
+        arguments = (base, overload, self.packet, self.written, self.plain, self.bumps)
+        return native.lay(*arguments) if override is None else native.lay(*arguments, override.ran_asleep)
 
 
 def kernel_for(
@@ -129,7 +135,7 @@ def kernel_for(
         name: The operation.
         listeners: Whom to tell.
         lock: Held while one over torch's is registered or taken away.
-        schemas: Those of torch's mutating operations, where the native core has their kernels at our key.
+        schemas: Those of torch's mutating operations, where the native core has their kernels.
     """
     namespace, _, rest = name.partition("::")
     packet = rest.partition(".")[0]
@@ -165,17 +171,28 @@ def kernel_for(
         # `torch.library.custom_op` has a kernel there that bumps first and writes then: be before it
         original = compat.torchs_kernel(op, name, written.tensors)
         if original is not None:
-            override = Override(name, compat.VERSION_KEY, lock)
             told = _general_kernel(op, packet, listeners, written, bumps=is_torchs(name), original=original)
-            override.kernel = _asleep_or(override, original, told)
-            return override
+            return _override(name, compat.VERSION_KEY, lock, lambda mine: _asleep_or(mine, original, told))
     if written.positions == (0,) and not written.names and has and is_tensor(op._schema, 0):
         if packet in _BUILDING_BLOCKS:
-            override = Override(name, compat.VERSION_KEY, lock)
-            override.kernel = _overriding_kernel(op, name, packet, listeners, override)
-            return override
+            make = functools.partial(_overriding_kernel, op, name, packet, listeners)
+            return _override(name, compat.VERSION_KEY, lock, make)
         return _plain_kernel(op, packet, listeners)
     return _general_kernel(op, packet, listeners, written, bumps=has)
+
+
+def _override(
+    name: str, key: str, lock: threading.RLock, make: Callable[[Override], Callable[..., Any]]
+) -> Override:
+    """A kernel in Python over the one that an operation, by its full name, has at a dispatch key."""
+    kernels: list[Callable[..., Any]] = []
+
+    def lay(override: Override) -> Any:
+        if not kernels:
+            kernels.append(make(override))
+        return compat.register(name, key, kernels[0])
+
+    return Override(lock, lay)
 
 
 def _native_kernel(name: str, packet: str, schema: Any, has: bool) -> NativeKernel | None:
@@ -194,7 +211,8 @@ def _native_kernel(name: str, packet: str, schema: Any, has: bool) -> NativeKern
         return None
     written = written_by(schema, "aten", packet)
     if written.positions == (0,) and not written.names and has and is_tensor(schema, 0):
-        return None if packet in _BUILDING_BLOCKS else NativeKernel(packet, (0,), True, True)
+        is_block = packet in _BUILDING_BLOCKS
+        return None if packet in _CHANGING_SIZES else NativeKernel(packet, (0,), True, True, is_block)
     names = [argument.name for argument in schema.arguments] if written.names else []
     return NativeKernel(packet, (*written.positions, *map(names.index, written.names)), False, has)
 
@@ -447,17 +465,18 @@ def write_back_kernel(key: str, listeners: Listeners, lock: threading.RLock) -> 
     redispatch = compat.redispatcher(torch.ops.aten.copy_.default)
     after = compat.keys_after(key)
     written = WrittenArguments((0,), ())
-    override = Override("aten::copy_", key, lock)
 
-    def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if override.asleep:
-            override.ran_asleep()
-        elif compat.sees_writes():
-            tell(listeners.now, "copy_", True, written, (target, *args), kwargs)
-        return redispatch(keyset & after, target, *args, **kwargs)
+    def make(override: Override) -> Callable[..., Any]:
+        def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            if override.asleep:
+                override.ran_asleep()
+            elif compat.sees_writes():
+                tell(listeners.now, "copy_", True, written, (target, *args), kwargs)
+            return redispatch(keyset & after, target, *args, **kwargs)
 
-    override.kernel = kernel
-    return override
+        return kernel
+
+    return _override("aten::copy_", key, lock, make)
 
 
 def undeclared_kernel(

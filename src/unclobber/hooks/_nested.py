@@ -62,6 +62,14 @@ class Found(NamedTuple):
     """Every way to it, for tuples that lie at several places are several."""
 
 
+def may_hold(value: Any) -> bool:
+    """Whether a tensor can lie in ``value`` now or later; a tuple of sizes and flags has none ever."""
+    kind = type(value)
+    return kind not in ATOMS and not (
+        kind is tuple and len(value) <= MOST and ATOMS.issuperset(map(type, value))
+    )
+
+
 def tensors_of(ctx: Any, names: Iterable[str]) -> list[Found]:
     """The tensors that lie in some attributes of ``ctx``, each once, nearest first.
 

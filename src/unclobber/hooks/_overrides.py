@@ -12,8 +12,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from ..torch_internals import compat
-
 _RUNS_ASLEEP = 32
 """So many runs cost about as much as registering a kernel anew."""
 
@@ -22,23 +20,21 @@ class Override:
     """One kernel over another's.
 
     Args:
-        name: The operation's full name.
-        key: The dispatch key.
         lock: Held while it is registered or taken away.
+        lay: Registers a kernel that asks this for ``asleep`` and calls ``ran_asleep``, and returns what has a
+            ``reset()`` to take it away.
     """
 
-    __slots__ = ("_handle", "_key", "_left", "_lock", "_name", "asleep", "kernel")
+    __slots__ = ("_handle", "_lay", "_left", "_lock", "_taken_away", "asleep")
 
-    def __init__(self, name: str, key: str, lock: threading.RLock) -> None:
-        self.kernel: Callable[..., Any] | None = None
-        """What is registered. Asks ``asleep`` and calls ``ran_asleep``."""
+    def __init__(self, lock: threading.RLock, lay: Callable[[Override], Any]) -> None:
         self.asleep = True
         """Whether it is to do no more than what it lies over. torch may come to a kernel in Python that was
         taken away, too: with a dispatch mode it runs the one of an operation that was registered last."""
-        self._name = name
-        self._key = key
+        self._lay = lay
         self._lock = lock
         self._handle: Any = None
+        self._taken_away: Any = None
         self._left = 0
 
     def wake(self) -> None:
@@ -47,7 +43,7 @@ class Override:
             # Only here: it has Python forget which of the program's warnings were shown already.
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # torch warns of a kernel over another's
-                self._handle = compat.register(self._name, self._key, self.kernel)
+                self._handle = self._lay(self)
         self._left = _RUNS_ASLEEP
         self.asleep = False
 
@@ -60,7 +56,7 @@ class Override:
         self.asleep = True
         if self._handle is not None:
             self._handle.reset()
-            self._handle = None
+            self._handle, self._taken_away = None, self._handle  # kept: it may be what runs this
 
     def ran_asleep(self) -> None:
         """The program has called the operation while nobody listens."""

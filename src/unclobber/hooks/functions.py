@@ -99,7 +99,7 @@ class _Forward:
         if name == "dirty_tensors":
             self.dirty = tuple(value)
             self.log.leave(self.dirty)
-        elif type(value) not in _nested.ATOMS and name in ctx.__dict__:
+        elif _nested.may_hold(value) and name in ctx.__dict__:
             self.attributes.setdefault(id(ctx), (ctx, {}))[1][name] = frames.of_program()
 
     def _finish(self, result: Any) -> None:
@@ -119,8 +119,8 @@ class _Forward:
                     Stashed(self.conflicts, one, file(one.tensor, stacks[one.attribute])) for one in found
                 ]
         if self.log.writes and self.recorded:
-            name, stack = self.function.__name__, frames.of_program()
-            unmarked.note(self.conflicts, name, self.args, self.dirty, self.log, outputs, stack)
+            name = self.function.__name__
+            unmarked.note(self.conflicts, name, self.args, self.dirty, self.log, outputs)
 
     def writes_to_dirty(self) -> list[FollowedWrite]:
         """The writes to the one tensor that was marked dirty; none where it isn't one."""
@@ -236,19 +236,21 @@ def _run_backward(original: Callable[..., Any], patches: Patches) -> Callable[..
     def run_backward(ctx: Any, *gradients: Any) -> Any:
         if not patches.awake or compat.is_compilers_function(type(ctx)):
             return original(ctx, *gradients)
-        stale = [
-            (stashed, standing)
-            for stashed in ctx.__dict__.get(_STASH, ())
-            if (standing := stashed.conflicts.stale(stashed.saved, "ctx")) is not None
-        ]
         hooks = saves.innermost()
         conflicts = None if hooks is None else hooks.conflicts
-
-        def run(*values: Any) -> Any:
-            if conflicts is None:
-                return original(ctx, *values)
-            return _gradients.watched(conflicts, lambda *g: original(ctx, *g), values)
-
+        run: Callable[..., Any] = functools.partial(original, ctx)
+        if conflicts is not None:
+            run = functools.partial(_gradients.watched, conflicts, run)
+        stashes = ctx.__dict__.get(_STASH, ())
+        stale = (
+            []
+            if not stashes
+            else [
+                (stashed, standing)
+                for stashed in stashes
+                if (standing := stashed.conflicts.stale(stashed.saved, "ctx")) is not None
+            ]
+        )
         return _run_with_stale(ctx, stale, run, gradients) if stale else run(*gradients)
 
     return run_backward

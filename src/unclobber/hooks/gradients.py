@@ -92,7 +92,7 @@ def _watched_module_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
     return watched_hook
 
 
-def watched(conflicts: Conflicts, backward: Callable[..., Any], gradients: tuple[Any, ...]) -> Any:
+def watched(conflicts: Conflicts, backward: Callable[..., Any], *gradients: Any) -> Any:
     """Run a custom Function's backward; writes to a shared incoming gradient are told."""
     shared = _shared(gradients, unshared_counts().function)
     _thread.handed.append(gradients)
@@ -146,7 +146,9 @@ def _shared(gradients: Iterable[Any], alone: int | None) -> list[_SharedGradient
             continue
         if alone is None or held_by_function is None:
             found.append(_SharedGradient(gradient, False))
-        elif compat.use_count(gradient) > alone + _held(gradient, held_by_function):
+            continue
+        waits = compat.use_count(gradient) - alone
+        if waits > 0 and waits > _held(gradient, held_by_function):
             found.append(_SharedGradient(gradient, True))
         elif _lies_in_shared(gradient, held_by_function):
             found.append(_SharedGradient(gradient, not _is_a_part(gradient)))

@@ -24,6 +24,7 @@ can take the Python one's place.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -31,6 +32,7 @@ from typing import Any
 import torch
 
 from ..native import core
+from ..source import frames
 from ..torch_internals import compat, libraries
 from ._kernel_shapes import (
     Listener,
@@ -178,6 +180,7 @@ class Kernels:
             self._table.clear()
             self._hears = hears
         self._native = native
+        frames.walked_by(native)
 
     def _sleep(self) -> None:
         self._awake = False
@@ -223,6 +226,10 @@ class Kernels:
             self._overrides[name] = kernel
             if self._awake:
                 kernel.wake()
+        elif isinstance(kernel, NativeKernel) and kernel.is_block:
+            if name not in self._overrides:
+                lay = functools.partial(kernel.register, self._native, name)
+                self._register(name, Override(self._lock, lay))
         elif isinstance(kernel, NativeKernel):
             if name not in self._registered:
                 self._registered[name] = kernel.register(self._native, name)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from ..record import LARGEST_COPY, differing
-from ..source import Stack
+from ..source import frames
 from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall, engine
 from ..torch_internals.patches import Patches
@@ -95,7 +95,7 @@ def _begin() -> Callable[[], None]:
 
 def may_matter(tensor: torch.Tensor) -> bool:
     """Whether the old values of a Function's input are to be kept until ``forward`` has ended."""
-    return tensor.requires_grad and tensor.numel() * tensor.itemsize <= LARGEST_COPY
+    return _is_computed(tensor) and tensor.numel() * tensor.itemsize <= LARGEST_COPY
 
 
 def note(
@@ -104,8 +104,7 @@ def note(
     args: tuple[Any, ...],
     dirty: Sequence[torch.Tensor],
     log: WriteLog,
-    result: Any,
-    stack: Stack,
+    outputs: tuple[Any, ...],
 ) -> None:
     """A ``forward`` has returned that wrote to its inputs.
 
@@ -115,16 +114,15 @@ def note(
         args: What it was applied to.
         dirty: What it has marked.
         log: Its writes to ``args``, with what was there before.
-        result: What ``apply`` returns.
-        stack: Where it was applied.
+        outputs: What ``apply`` returns.
     """
-    inputs = [(position, arg) for position, arg in enumerate(args) if isinstance(arg, torch.Tensor)]
-    marked = {storage_of(arg) for _, arg in inputs if any(arg is one for one in dirty)}
-    outputs = result if isinstance(result, tuple) else (result,)
-    for position, tensor in inputs:
+    marked = {storage_of(arg) for arg in args if any(arg is one for one in dirty)}
+    for position, tensor in enumerate(args):
+        if not isinstance(tensor, torch.Tensor) or not _is_computed(tensor):
+            continue
         key = storage_of(tensor)
         writes = [write for write in log.writes if write.key == key]
-        if not writes or key in marked or all(write.shifts for write in writes) or not _is_computed(tensor):
+        if not writes or key in marked or all(write.shifts for write in writes):
             continue
         marked.add(key)  # one finding for one memory
         where = _where(tensor, writes[0].before)
@@ -132,7 +130,14 @@ def note(
             continue
         returned = any(_is_same(output, tensor) for output in outputs)
         conflict = InputOverwritten(
-            function, position, tuple(tensor.shape), tensor.dtype, tensor._version, writes, stack, returned
+            function,
+            position,
+            tuple(tensor.shape),
+            tensor.dtype,
+            tensor._version,
+            writes,
+            frames.of_program(),
+            returned,
         )
         one = Unmarked(conflicts, conflict, _base(tensor), where)
         metadata: Any = compat.grad_fn(_base(tensor)).metadata

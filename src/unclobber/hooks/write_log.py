@@ -45,7 +45,7 @@ class WriteLog:
         self, tensors: list[torch.Tensor], *, keep: Callable[[torch.Tensor], bool] | None = None
     ) -> None:
         self.writes: list[FollowedWrite] = []
-        self._tensors = {key: t for t in tensors if (key := storage_of(t)) is not None}
+        self._tensors = {key: t for t in tensors if (key := compat.storage_address(t)) is not None}
         self._keep = keep
         self._settled: set[int] = set()
         """Storages that have been written to, or left."""
@@ -62,7 +62,7 @@ class WriteLog:
         if self._keep is not None and key not in self._settled:
             self._settled.add(key)
             tensor = self._tensors[key]
-            if self._keep(tensor):
+            if compat.is_plain(tensor) and self._keep(tensor):
                 with torch.no_grad(), compat.unseen_by_torch():
                     before = tensor.clone()
         self.writes.append(FollowedWrite(key, operation, stack, before, shifts))
@@ -110,9 +110,9 @@ class _Follower(Listener):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:
-        key = storage_of(tensor)
+        key = compat.storage_address(tensor)
         logs = () if key is None else self.watched.get(key, ())
-        if key is None or not logs:
+        if key is None or not logs or not compat.is_plain(tensor):
             return
         stack = frames.of_program()
         shifts = _shifts(operation, args)
@@ -130,7 +130,7 @@ def _shifts(operation: str, args: tuple[Any, ...]) -> bool:
     return (
         operation == "copy_"
         and isinstance(other, torch.Tensor)
-        and compat.storage_key_or_none(other) == compat.storage_key_or_none(target)
+        and compat.storage_address(other) == compat.storage_address(target)
         and other.storage_offset() == target.storage_offset()
         and other.shape == target.shape
         and other.stride() == target.stride()

@@ -53,7 +53,7 @@ def load(file: Path) -> Any:
         raise ImportError(f"{file} is no extension module")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.setup(SavedTensor, sites.is_library)
+    module.setup(SavedTensor, sites.is_library, frames.OURS)
     frames.noted_elsewhere(module.newest)
     return module
 

@@ -40,7 +40,7 @@ class SaveQueue(Protocol):
     def prune(self) -> int:
         """Forget references that are dead; how many they were."""
 
-    def take(self, key: int | None) -> deque[Ref]:
+    def take(self, key: int | None) -> deque[Ref] | tuple[()]:
         """References to what is saved of a storage, and perhaps to others, which leave; to all if None.
 
         It may be the queue itself, which is then to be emptied.

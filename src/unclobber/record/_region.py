@@ -6,6 +6,7 @@ byte, and so do a row and a column block. The test here is exact.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import NamedTuple
 
@@ -96,14 +97,16 @@ def _runs(region: Region) -> list[tuple[int, int]]:
     return merged
 
 
+@functools.lru_cache(maxsize=1024)  # a program's writes and saves lie where they lay one step before
 def _by_digits(a: Region, b: Region) -> bool | None:
     """Compare digit ranges where all strides form one mixed-radix system; None where they don't.
 
     Each byte address is then a number whose digits run over independent ranges, and the regions
     meet exactly if every digit's ranges meet.
     """
-    runs_a, runs_b = dict(_runs(a)), dict(_runs(b))
-    if len(runs_a) != len(_runs(a)) or len(runs_b) != len(_runs(b)):
+    steps_a, steps_b = _runs(a), _runs(b)
+    runs_a, runs_b = dict(steps_a), dict(steps_b)
+    if len(runs_a) != len(steps_a) or len(runs_b) != len(steps_b):
         return None  # two dimensions of one stride: a self-overlapping view
     radices = sorted(runs_a.keys() | runs_b.keys())
     if any(big % small for small, big in itertools.pairwise(radices)):

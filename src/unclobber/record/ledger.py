@@ -173,7 +173,7 @@ class Ledger:
                 self._sort_pending(key)
             overlap_at = None
             if self.on_self_overlap is not None and overlaps_itself(operation, tensor, key, args, kwargs):
-                overlap_at = frames.capture(3)
+                overlap_at = frames.of_program()
         except Exception as error:
             self._not_recorded(tensor, error)
             return None
@@ -187,7 +187,7 @@ class Ledger:
                 elsewhere = self._elsewhere(tensor, key, storage)
             if log is None and not by_views and not elsewhere:
                 return None
-            stack = frames.capture(3)
+            stack = frames.of_program()
             if by_views:
                 self.view_writes.note(tensor, _version(tensor), operation, stack)
             if log is None and not elsewhere:

@@ -36,8 +36,14 @@ def overlaps_itself(
         args: Its arguments.
         kwargs: Its keyword arguments.
     """
-    shared = [arg for arg in args if isinstance(arg, torch.Tensor) and arg is not target]
-    shared = [arg for arg in shared if compat.storage_key_or_none(arg) == key and _meets(arg, target)]
+    shared = [
+        arg
+        for arg in args
+        if arg is not target
+        and isinstance(arg, torch.Tensor)
+        and compat.storage_address(arg) == key
+        and _meets(arg, target)
+    ]
     if not shared or operation.rstrip("_") in _RANDOM:
         return False
     if kwargs.get("out") is target:

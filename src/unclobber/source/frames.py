@@ -21,7 +21,8 @@ from ..torch_internals.engine import CODE
 from ._stack import Stack as Stack
 from ._stack import spot as spot
 
-_OURS = PACKAGE + os.sep
+OURS = PACKAGE + os.sep
+"""What the files of this package begin with."""
 
 
 class _Newest(threading.local):
@@ -44,6 +45,19 @@ def newest_save() -> tuple[int, Stack]:
 def noted_elsewhere(ask: Callable[[], tuple[int, Stack]]) -> None:
     """From now on ``ask`` knows of saves, too."""
     _Newest.elsewhere = ask
+
+
+class _Compiled:
+    of_program: Callable[[], Stack] | None = None
+    """The native core's, while that runs."""
+
+
+_compiled = _Compiled()
+
+
+def walked_by(native: Any) -> None:
+    """From now on the native core walks the frames; None: the Python core."""
+    _compiled.of_program = None if native is None else native.of_program
 
 
 _USUAL = 25
@@ -96,11 +110,13 @@ def capture(depth: int = 1) -> Stack:
 def of_program() -> Stack:
     """The stack from the innermost frame outside of this package on; empty where there is none.
 
-    Slower than :func:`capture`, which is for what happens at every save and write.
+    Slower than :func:`capture`, which is for what happens at every save. The native core has one of its own.
     """
+    if _compiled.of_program is not None:
+        return _compiled.of_program()
     frame: FrameType | None = sys._getframe(1)
     depth = 2
-    while frame is not None and frame.f_code.co_filename.startswith(_OURS):
+    while frame is not None and frame.f_code.co_filename.startswith(OURS):
         depth, frame = depth + 1, frame.f_back
     return () if frame is None else capture(depth)
 

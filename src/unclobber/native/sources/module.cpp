@@ -15,10 +15,10 @@ namespace {
 using namespace unclobber;
 
 PyObject* setup(PyObject*, PyObject* arguments) {
-  PyObject *saved_tensor, *is_library;
-  if (!PyArg_ParseTuple(arguments, "OO", &saved_tensor, &is_library)) throw python_error();
+  PyObject *saved_tensor, *is_library, *ours;
+  if (!PyArg_ParseTuple(arguments, "OOU", &saved_tensor, &is_library, &ours)) throw python_error();
   records::learn(saved_tensor);
-  stacks::learn(is_library);
+  stacks::learn(is_library, ours);
   return Py_NewRef(Py_None);
 }
 
@@ -58,17 +58,18 @@ PyObject* known(PyObject*, PyObject*) {
 }
 
 PyMethodDef methods[] = {
-    {"setup", entry<setup>, METH_VARARGS, "setup(SavedTensor, is_library)"},
+    {"setup", entry<setup>, METH_VARARGS, "setup(SavedTensor, is_library, ours)"},
     {"hook", entry<engine::hook>, METH_O, "hook(on): whether torch's engine asks ours; False where it can't be"},
     {"enter", entry<engine::enter>, METH_VARARGS, "enter(queue, sees): this thread saves for it from now on"},
     {"leave", entry<engine::leave>, METH_O, "leave(queue): no more"},
     {"is_innermost", entry<engine::is_innermost>, METH_O, "is_innermost(queue): whether this thread saves for it"},
     {"pushes", entry<engine::pushes>, METH_NOARGS, "pushes(): the program is about to push hooks in this thread"},
+    {"of_program", entry<stacks::of_program>, METH_NOARGS, "of_program(): the stack outside of this package"},
     {"newest", entry<newest>, METH_NOARGS, "newest(): the number of the node after this thread's last save, its stack"},
     {"mark", entry<notes::mark>, METH_O, "mark(mark): which backward asks from now on"},
     {"note_of", entry<notes::note_of>, METH_O, "note_of(node): (stack, mark) of who asked last, or None"},
     {"listen", entry<writes::listen>, METH_VARARGS, "listen(listeners, told, settle): who is told of writes"},
-    {"lay", entry<writes::lay>, METH_VARARGS, "lay(name, overload, packet, written, plain, bumps): a Kernel"},
+    {"lay", entry<writes::lay>, METH_VARARGS, "lay(name, overload, packet, written, plain, bumps[, asleep]): a Kernel"},
     {"versions", entry<versions>, METH_O, "versions(tensors): the version counter of each in a list"},
     {"forget", entry<forget>, METH_NOARGS, "forget(): all notes, and stacks that nobody uses"},
     {"known", entry<known>, METH_NOARGS, "known(): how many stacks and notes are kept"},

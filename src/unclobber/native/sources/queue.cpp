@@ -123,6 +123,7 @@ PyObject* take(PyObject* self, PyObject* key) {
     Locked locked;
     queue_of(self).take(static_cast<c10::StorageImpl*>(storage), taken);
   }
+  if (taken.empty()) return PyTuple_New(0);  // as for most writes, and there is one such tuple
   return must(PyObject_CallOneArg(deque, references_to(in_use(taken)).get())).release();
 }
 
@@ -267,7 +268,7 @@ PyMethodDef methods[] = {
     {"extend", entry<extend>, METH_O, "extend(refs)"},
     {"pop", entry<pop>, METH_NOARGS, "pop(): a reference to the newest"},
     {"popleft", entry<popleft>, METH_NOARGS, "popleft(): a reference to the oldest"},
-    {"take", entry<take>, METH_O, "take(key): references to those of one storage, and to those that only Python can sort; None: to all"},
+    {"take", entry<take>, METH_O, "take(key): references to those of one storage, and to those that only Python can sort; None: to all; () for none"},
     {"take_own", entry<take_own>, METH_O, "take_own(tensors): what the running operation has just saved of them"},
     {"put_back", entry<extend>, METH_O, "put_back(refs): what is left of a take()"},
     {"copy", entry<copy>, METH_NOARGS, "copy(): references to all"},

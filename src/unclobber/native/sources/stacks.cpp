@@ -22,6 +22,7 @@ Table& table() {
 }
 size_t limit = kFirstSweep;
 PyObject* is_library = nullptr;
+PyObject* ours = nullptr;
 
 uint64_t hash_of(const unclobber_frame* frames, int count) {
   uint64_t hash = 0x9E3779B97F4A7C15ull ^ static_cast<uint64_t>(count);
@@ -122,6 +123,14 @@ bool all_librarys(Stack* stack) {
   return known == 1;
 }
 
+// How many of `total` frames, all of which but the innermost 32 are a library's, belong to a stack: down to the
+// program's first one. The interpreter's lock is held.
+int down_to_program(const unclobber_frame* frames, int total) {
+  int count = kUsual;
+  while (count < total && is_librarys(frames[count].code)) count++;
+  return std::min(count + 1, total);
+}
+
 // The innermost 32 frames; down to the program's first one where all of those are a library's. NULL where they
 // are those of the newest operation, and `node` is its number, too: an operation saves several tensors.
 Stack* walked(Recent& mine, uint64_t node) {
@@ -136,10 +145,7 @@ Stack* walked(Recent& mine, uint64_t node) {
   try {
     if (!all_librarys(stack)) return stack;
     const int total = unclobber_walk(thread, frames, kUsual + kDeepest, &more);
-    with_gil([&] {
-      for (count = kUsual; count < total && is_librarys(frames[count].code);) count++;
-    });
-    count = std::min(count + 1, total);
+    count = with_gil([&] { return down_to_program(frames, total); });
   } catch (...) {
     stack->uses.fetch_sub(1, std::memory_order_release);
     throw;
@@ -147,6 +153,28 @@ Stack* walked(Recent& mine, uint64_t node) {
   stack->uses.fetch_sub(1, std::memory_order_release);
   return the(mine, frames, count);
 }
+
+// (code, lasti, code, lasti, ...)
+Owned tuple_of(const unclobber_frame* frames, int count) {
+  Owned made = must(PyTuple_New(2 * static_cast<Py_ssize_t>(count)));
+  for (int i = 0; i < count; i++) {
+    PyTuple_SET_ITEM(made.get(), 2 * i, Py_NewRef(frames[i].code));
+    PyTuple_SET_ITEM(made.get(), 2 * i + 1, must(PyLong_FromLong(frames[i].at)).release());
+  }
+  return made;
+}
+
+bool all_librarys(const unclobber_frame* frames, int count) {
+  return std::all_of(frames, frames + count, [](const unclobber_frame& one) { return is_librarys(one.code); });
+}
+
+// Whether a frame runs code of this package's own.
+bool is_ours(const unclobber_frame& frame) {
+  PyObject* file = reinterpret_cast<PyCodeObject*>(frame.code)->co_filename;
+  return ours != nullptr && PyUnicode_Tailmatch(file, ours, 0, PY_SSIZE_T_MAX, -1) == 1;
+}
+
+constexpr int kAboveProgram = 64;  // frames of this package's own, over the program's
 
 }  // namespace
 
@@ -162,11 +190,7 @@ Operation::~Operation() {
 PyObject* Operation::tuple() {
   PyObject* known = tuple_.load(std::memory_order_acquire);
   if (known != nullptr) return known;
-  Owned made = must(PyTuple_New(2 * static_cast<Py_ssize_t>(stack->count)));
-  for (int i = 0; i < stack->count; i++) {
-    PyTuple_SET_ITEM(made.get(), 2 * i, Py_NewRef(stack->frames[i].code));
-    PyTuple_SET_ITEM(made.get(), 2 * i + 1, must(PyLong_FromLong(stack->frames[i].at)).release());
-  }
+  Owned made = tuple_of(stack->frames, stack->count);
   // another thread may have been quicker, where making these objects let it run
   if (tuple_.compare_exchange_strong(known, made.get(), std::memory_order_acq_rel)) return made.release();
   return known;
@@ -197,9 +221,21 @@ Operation* current(bool* fresh) {
 
 Operation* newest() { return recent.newest; }
 
-void learn(PyObject* library) {
-  Py_INCREF(library);
-  Py_XDECREF(std::exchange(is_library, library));
+void learn(PyObject* library, PyObject* package) {
+  Py_XDECREF(std::exchange(is_library, Py_NewRef(library)));
+  Py_XDECREF(std::exchange(ours, Py_NewRef(package)));
+}
+
+PyObject* of_program(PyObject*, PyObject*) {
+  unclobber_frame all[kAboveProgram + kUsual + kDeepest];
+  int more = 0, above = 0;
+  const int walked = unclobber_walk(PyThreadState_Get(), all, kAboveProgram + kUsual + kDeepest, &more);
+  while (above < walked && is_ours(all[above])) above++;
+  const unclobber_frame* frames = all + above;
+  const int total = std::min(walked - above, kUsual + kDeepest);
+  int count = std::min(total, kUsual);
+  if (total > kUsual && all_librarys(frames, count)) count = down_to_program(frames, total);
+  return tuple_of(frames, count).release();
 }
 
 void sweep(bool all) {

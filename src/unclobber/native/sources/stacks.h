@@ -45,8 +45,11 @@ Operation* current(bool* fresh);
 // That of the last save of this thread; NULL where there is none. Borrowed.
 Operation* newest();
 
-// is_library(code): as in `unclobber.source.sites`.
-void learn(PyObject* is_library);
+// is_library(code): as in `unclobber.source.sites`. Files of this package begin with `ours`.
+void learn(PyObject* is_library, PyObject* ours);
+
+// of_program(): what `unclobber.source.frames.of_program` does.
+PyObject* of_program(PyObject* module, PyObject* nothing);
 
 // Forget what nobody uses if much was added, or `all` of it and what this thread remembers, too. The
 // interpreter's lock is held.

@@ -2,8 +2,10 @@
 // that Python must look at. A kernel in Python takes some microseconds for each operation.
 #include "writes.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
 #include <pybind11/pybind11.h>
 #include <structmember.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -156,44 +158,17 @@ struct Call {
   }
 };
 
-class Writes final : public c10::OperatorKernel {
+// One operation: what it writes, and how listeners are told of it.
+class Told {
  public:
-  Writes(PyObject* packet, std::vector<size_t> written, bool plain, bool bumps)
-      : packet_(Py_NewRef(packet)), written_(std::move(written)), plain_(plain), bumps_(bumps) {}
-  ~Writes() override { drop_later(packet_); }
+  Told(PyObject* packet, std::vector<size_t> written, bool plain, bool bumps)
+      : bumps(bumps), packet_(Py_NewRef(packet)), written_(std::move(written)), plain_(plain) {}
+  ~Told() { drop_later(packet_); }
+  Told(const Told&) = delete;
+  Told& operator=(const Told&) = delete;
 
-  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
-    const auto now = listening();
-    PyObject* marks = nullptr;  // owned
-    if (now != nullptr) tell(*now, op, *stack, &marks);
-    const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey);
-    see(false);
-    try {
-      op.redispatchBoxed(below, stack);
-    } catch (...) {
-      end(now.get(), marks);
-      throw;
-    }
-    end(now.get(), marks);
-  }
-
- private:
-  template <typename F>
-  void each_written(const Stack& stack, size_t first, F&& look) const {
-    for (size_t position : written_) {
-      const c10::IValue& value = stack[first + position];
-      if (value.isTensor()) {
-        if (value.toTensor().defined()) look(value.toTensor());
-      } else if (value.isTensorList()) {
-        for (const at::Tensor& tensor : value.toTensorVector()) look(tensor);
-      } else if (value.isList()) {
-        for (const c10::IValue& item : value.toListRef()) {
-          if (item.isTensor() && item.toTensor().defined()) look(item.toTensor());
-        }
-      }
-    }
-  }
-
+  // Tell of the call on `stack`. Where it is not known what the operation counts, `marks` becomes a list, owned,
+  // of what is to be settled when it has run.
   void tell(const Listeners& now, const c10::OperatorHandle& op, const Stack& stack, PyObject** marks) const {
     const size_t first = stack.size() - op.schema().arguments().size();
     std::unique_ptr<Call> call;
@@ -203,9 +178,9 @@ class Writes final : public c10::OperatorKernel {
         Owned tensor = must(THPVariable_Wrap(target));
         if (call == nullptr) call = std::make_unique<Call>(op.schema(), stack, first);
         Owned mark = must(PyObject_CallFunctionObjArgs(now.told, one.listener, tensor.get(), packet_,
-                                                       bumps_ ? Py_True : Py_False, call->args.get(),
+                                                       bumps ? Py_True : Py_False, call->args.get(),
                                                        call->kwargs.get(), nullptr));
-        if (bumps_ || mark.get() == Py_None) return;
+        if (bumps || mark.get() == Py_None) return;
         if (*marks == nullptr) *marks = must(PyList_New(0)).release();
         must(PyList_Append(*marks, mark.get()));
       });
@@ -229,6 +204,51 @@ class Writes final : public c10::OperatorKernel {
     }
   }
 
+  const bool bumps;
+
+ private:
+  template <typename F>
+  void each_written(const Stack& stack, size_t first, F&& look) const {
+    for (size_t position : written_) {
+      const c10::IValue& value = stack[first + position];
+      if (value.isTensor()) {
+        if (value.toTensor().defined()) look(value.toTensor());
+      } else if (value.isTensorList()) {
+        for (const at::Tensor& tensor : value.toTensorVector()) look(tensor);
+      } else if (value.isList()) {
+        for (const c10::IValue& item : value.toListRef()) {
+          if (item.isTensor() && item.toTensor().defined()) look(item.toTensor());
+        }
+      }
+    }
+  }
+
+  PyObject* packet_;
+  std::vector<size_t> written_;
+  bool plain_;
+};
+
+// The kernel at our key.
+class Writes final : public c10::OperatorKernel {
+ public:
+  explicit Writes(std::unique_ptr<const Told> told) : told_(std::move(told)) {}
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+    const auto now = listening();
+    PyObject* marks = nullptr;  // owned
+    if (now != nullptr) told_->tell(*now, op, *stack, &marks);
+    const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey);
+    see(false);
+    try {
+      op.redispatchBoxed(below, stack);
+    } catch (...) {
+      end(now.get(), marks);
+      throw;
+    }
+    end(now.get(), marks);
+  }
+
+ private:
   // The operation has run, or failed: look again while anybody listens, and count what has moved.
   void end(const Listeners* now, PyObject* marks) const {
     if (anybody.load(std::memory_order_relaxed)) see(true);
@@ -239,10 +259,43 @@ class Writes final : public c10::OperatorKernel {
     });
   }
 
-  PyObject* packet_;
-  std::vector<size_t> written_;
-  bool plain_;
-  bool bumps_;
+  std::unique_ptr<const Told> told_;
+};
+
+// The kernel of a building block, `x.op_(...)`, over torch's own at its key, which it does the work of: it runs
+// the operation below, and moves the counter (torch/csrc/autograd/VariableTypeManual.cpp, `ADInplaceOrView::copy_`).
+class Over final : public c10::OperatorKernel {
+ public:
+  Over(std::unique_ptr<const Told> told, PyObject* asleep) : told_(std::move(told)), asleep_(Py_NewRef(asleep)) {}
+  ~Over() override { drop_later(asleep_); }
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+    PyObject* marks = nullptr;  // stays so: what it counts is known
+    if (const auto now = listening()) {
+      told_->tell(*now, op, *stack, &marks);
+    } else {
+      with_gil([&] { must(PyObject_CallNoArgs(asleep_)); });
+    }
+    const at::Tensor target = (*stack)[stack->size() - op.schema().arguments().size()].toTensor();
+    const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::ADInplaceOrView);
+    // into a lazily conjugate or negative tensor it is told already, where torch writes the tensor's memory
+    const bool lazy = keys.has(c10::DispatchKey::Conjugate) || keys.has(c10::DispatchKey::Negative);
+    const bool sees = lazy && c10::impl::tls_is_dispatch_key_included(kKey);
+    if (sees) see(false);
+    try {
+      at::AutoDispatchBelowADInplaceOrView below_this;
+      op.redispatchBoxed(below, stack);
+    } catch (...) {
+      if (sees) see(true);
+      throw;
+    }
+    if (sees) see(true);
+    target.unsafeGetTensorImpl()->bump_version();
+  }
+
+ private:
+  std::unique_ptr<const Told> told_;
+  PyObject* asleep_;
 };
 
 // --- what Python has of a registered kernel ------------------------------------------------------------
@@ -250,8 +303,18 @@ class Writes final : public c10::OperatorKernel {
 struct Object {
   PyObject_HEAD
   c10::RegistrationHandleRAII* handle;
+  c10::KernelFunction* kernel;  // it may be running when it is taken away, and ends with this object
 };
 PyTypeObject* type = nullptr;  // owned for the life of the process, as its module is
+
+// torch warns of a kernel over another's.
+class Silence final : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning&) override {}
+
+ private:
+  c10::WarningUtils::WarningHandlerGuard guard_{this};
+};
 
 void unregister(PyObject* self) {
   // the dispatcher takes a lock of its own, which a thread may hold that waits for the interpreter's
@@ -270,6 +333,8 @@ PyObject* reset(PyObject* self, PyObject*) {
 void dealloc(PyObject* self) {
   PyTypeObject* of = Py_TYPE(self);
   if (reinterpret_cast<Object*>(self)->handle != nullptr) unregister(self);
+  delete reinterpret_cast<Object*>(self)->kernel;
+  drop_now();
   of->tp_free(self);
   Py_DECREF(of);
 }
@@ -326,9 +391,10 @@ PyObject* listen(PyObject*, PyObject* arguments) {
 
 PyObject* lay(PyObject*, PyObject* arguments) {
   const char *name, *overload;
-  PyObject *packet, *written;
+  PyObject *packet, *written, *asleep = nullptr;
   int plain, bumps;
-  if (!PyArg_ParseTuple(arguments, "ssUO!pp", &name, &overload, &packet, &PyTuple_Type, &written, &plain, &bumps)) {
+  if (!PyArg_ParseTuple(arguments, "ssUO!pp|O", &name, &overload, &packet, &PyTuple_Type, &written, &plain, &bumps,
+                        &asleep)) {
     throw python_error();
   }
   const auto op = c10::Dispatcher::singleton().findSchema(c10::OperatorName(name, overload));
@@ -346,12 +412,17 @@ PyObject* lay(PyObject*, PyObject* arguments) {
     }
     positions.push_back(position);
   }
+  auto told = std::make_unique<const Told>(packet, std::move(positions), plain != 0, bumps != 0);
   Owned self = must(type->tp_alloc(type, 0));
-  auto kernel = std::make_unique<Writes>(packet, std::move(positions), plain != 0, bumps != 0);
-  reinterpret_cast<Object*>(self.get())->handle = new c10::RegistrationHandleRAII(
-      c10::Dispatcher::singleton().registerImpl(op->operator_name(), kKey,
-                                                c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)),
-                                                std::nullopt, nullptr, "unclobber"));
+  auto* object = reinterpret_cast<Object*>(self.get());
+  object->kernel = new c10::KernelFunction(
+      asleep == nullptr
+          ? c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Writes>(std::move(told)))
+          : c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Over>(std::move(told), asleep)));
+  Silence silence;
+  object->handle = new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerImpl(
+      op->operator_name(), asleep == nullptr ? kKey : c10::DispatchKey::ADInplaceOrView, *object->kernel, std::nullopt,
+      nullptr, "unclobber"));
   return self.release();
 }
 

@@ -107,9 +107,8 @@ def key_of_storage(storage: torch.UntypedStorage) -> int:
     return int(storage._cdata)
 
 
-def is_functorch_wrapper(tensor: torch.Tensor) -> bool:
-    """Whether ``tensor`` is a ``torch.func`` level wrapper, which has no memory of its own."""
-    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
+is_functorch_wrapper: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
+"""Whether a tensor is a ``torch.func`` level wrapper, which has no memory of its own."""
 
 
 def lent(tensor: torch.Tensor, memory: torch.Tensor) -> Callable[[], None]:
