@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..source import Stack
 from ..torch_internals import compat
 from . import _streams
 from ._extents import Extents
@@ -19,6 +20,11 @@ from .selection import Selection, physical_take
 
 _FIRST_PRUNE = 64
 _LONGEST_LOG = 256
+
+
+def _identity(stack: Stack) -> tuple[int, ...]:
+    """A key for a stack that somebody keeps: a code object's own hash takes in all that it consists of."""
+    return (*map(id, stack[::2]), *stack[1::2])
 
 
 class StorageLog:
@@ -38,16 +44,18 @@ class StorageLog:
         self._log_limit = _LONGEST_LOG
         self._saves: list[weakref.ref[SavedTensor]] = []
         self._saves_limit = _FIRST_PRUNE
-        self._times: dict[Any, tuple[int, int]] = {}
+        self._times: dict[Any, tuple[int, int, Stack]] = {}
+        """By a stack's ``_identity``: how often it has run, at which serial the last time, and itself."""
         self._undo_logs: weakref.WeakValueDictionary[Any, UndoLog] = weakref.WeakValueDictionary()
         self._by_extent: Extents[UndoLog] = Extents()
 
     def add(self, saved: SavedTensor) -> None:
         """Enter a save; nothing was written between it and now."""
         # Saves of one stack between the same two writes are one time that the line ran.
-        times, at = self._times.get(saved.stack, (0, -1))
+        ran = _identity(saved.stack)
+        times, at, _ = self._times.get(ran, (0, -1, ()))
         nth = times if at == self.serial else times + 1
-        self._times[saved.stack] = (nth, self.serial)
+        self._times[ran] = (nth, self.serial, saved.stack)
         moved = saved.alias._version != saved.version
         entry = saved.entry = LogEntry(self, self.serial, self.bumps, nth, moved)
         self._saves.append(weakref.ref(saved))
@@ -59,7 +67,7 @@ class StorageLog:
 
     def times(self, saved: SavedTensor) -> int:
         """How many versions of this storage the stack of ``saved`` has saved."""
-        return self._times.get(saved.stack, (1, 0))[0]
+        return self._times.get(_identity(saved.stack), (1,))[0]
 
     def saves(self) -> Iterator[SavedTensor]:
         """The live ones."""
