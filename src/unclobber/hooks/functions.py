@@ -71,8 +71,7 @@ class _Forward:
     def forward(self, run: Callable[..., Any], *args: Any) -> Any:
         """``forward`` in place of torch's call of it."""
         self.args = args if self.in_two else args[1:]
-        inputs = [arg for arg in self.args if isinstance(arg, torch.Tensor)]
-        self.log = WriteLog(inputs, keep=unmarked.may_matter)
+        self.log = WriteLog(self.args, keep=unmarked.may_matter)
         result = self._watched(run, args)
         if self.in_two:
             self.awaits, _thread.applying = "setup_context", self

@@ -7,7 +7,6 @@ copy of anything unless it is asked for.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -37,29 +36,39 @@ class WriteLog:
     """Follows tensors from ``with`` to the end of it; ``writes`` is the answer.
 
     Args:
-        tensors: What to follow. They must live as long as the block.
+        values: The tensors among these are followed. They must live as long as the block.
         keep: Which of them are to be copied just before their first write; asked then.
     """
 
-    def __init__(
-        self, tensors: list[torch.Tensor], *, keep: Callable[[torch.Tensor], bool] | None = None
-    ) -> None:
+    __slots__ = ("_keep", "_settled", "_tensors", "_values", "writes")
+
+    def __init__(self, values: Iterable[Any], *, keep: Callable[[torch.Tensor], bool] | None = None) -> None:
         self.writes: list[FollowedWrite] = []
-        self._tensors = {key: t for t in tensors if (key := compat.storage_address(t)) is not None}
+        self._values = values
+        self._tensors: dict[int, torch.Tensor] | None = None
         self._keep = keep
         self._settled: set[int] = set()
         """Storages that have been written to, or left."""
 
     def __enter__(self) -> WriteLog:
-        _follower.add(self._tensors, self)
+        _follower.watched.append(self)
         return self
 
     def __exit__(self, *error: object) -> None:
-        _follower.remove(self._tensors, self)
+        _follower.watched.remove(self)
+
+    def follows(self, key: int) -> bool:
+        """Whether one of the tensors has the storage of this identity. They are asked at the first write, as
+        most of them are never written to."""
+        if self._tensors is None:
+            tensors = [value for value in self._values if isinstance(value, torch.Tensor)]
+            self._tensors = {at: one for one in tensors if (at := compat.storage_address(one)) is not None}
+        return key in self._tensors
 
     def note(self, key: int, operation: str, stack: Stack, shifts: bool) -> None:
+        """The storage, which it follows, is about to be written to."""
         before = None
-        if self._keep is not None and key not in self._settled:
+        if self._tensors is not None and self._keep is not None and key not in self._settled:
             self._settled.add(key)
             tensor = self._tensors[key]
             if compat.is_plain(tensor) and self._keep(tensor):
@@ -85,22 +94,7 @@ class _Follower(Listener):
     def __init__(self) -> None:
         self.pending: tuple[Any, ...] = ()
         self.logs: dict[int, Any] = {}
-        self.watched: dict[int, tuple[WriteLog, ...]] = {}
-        self._lock = threading.Lock()
-
-    def add(self, keys: Any, log: WriteLog) -> None:
-        with self._lock:
-            for key in keys:
-                self.watched[key] = (*self.watched.get(key, ()), log)
-
-    def remove(self, keys: Any, log: WriteLog) -> None:
-        with self._lock:
-            for key in keys:
-                left = tuple(other for other in self.watched.get(key, ()) if other is not log)
-                if left:
-                    self.watched[key] = left
-                else:
-                    self.watched.pop(key, None)
+        self.watched: list[WriteLog] = []
 
     def before_write(
         self,
@@ -111,7 +105,7 @@ class _Follower(Listener):
         kwargs: dict[str, Any],
     ) -> None:
         key = compat.storage_address(tensor)
-        logs = () if key is None else self.watched.get(key, ())
+        logs = () if key is None else tuple(log for log in self.watched.copy() if log.follows(key))
         if key is None or not logs or not compat.is_plain(tensor):
             return
         stack = frames.of_program()

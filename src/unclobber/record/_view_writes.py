@@ -95,5 +95,6 @@ class ViewWrites:
 
 def concerns(tensor: torch.Tensor) -> bool:
     """Whether a write to ``tensor``, whose memory others hold, may be of interest: it may have views that
-    autograd follows, or be one."""
-    return tensor.requires_grad or tensor._base is not None
+    autograd follows, or be one, also by this very write."""
+    base = tensor._base
+    return tensor.requires_grad or (base is not None and (base.requires_grad or torch.is_grad_enabled()))

@@ -4,6 +4,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
 #include <pybind11/pybind11.h>
@@ -91,6 +92,12 @@ bool is_known(PyObject* container, PyObject* key) {
   return in == 1;
 }
 
+// Whether a view may miss a write to `target`: as `concerns` in unclobber/record/_view_writes.py.
+bool may_be_missed(const at::Tensor& target) {
+  if (target.requires_grad()) return true;
+  return target.is_view() && (c10::GradMode::is_enabled() || target._base().requires_grad());
+}
+
 // Whether the listener must be asked of a write to `target`: `Ledger.before_write` says nothing of all others.
 bool concerns(const Listener& one, const at::Tensor& target, bool plain, const Stack& stack, size_t first) {
   if (!any_kept(one) && !(plain && one.follows_views && target.requires_grad())) return false;
@@ -104,7 +111,7 @@ bool concerns(const Listener& one, const at::Tensor& target, bool plain, const S
     Locked locked;
     if (one.queue->has(storage)) return true;
   }
-  if (target.requires_grad() || target.is_view()) return true;  // a view may miss it
+  if (may_be_missed(target)) return true;
   for (size_t i = first; i < stack.size(); i++) {                // it may read what it overwrites
     if (!stack[i].isTensor()) continue;
     const at::Tensor& other = stack[i].toTensor();
