@@ -140,7 +140,7 @@ def _shared(gradients: Iterable[Any], alone: int | None) -> list[_SharedGradient
     if torch.is_grad_enabled():
         return []
     held_by_function = unshared_counts().held_by_function
-    found = []
+    found: list[_SharedGradient] = []
     for gradient in gradients:
         if not isinstance(gradient, torch.Tensor):
             continue
@@ -150,7 +150,7 @@ def _shared(gradients: Iterable[Any], alone: int | None) -> list[_SharedGradient
         waits = compat.use_count(gradient) - alone
         if waits > 0 and waits > _held(gradient, held_by_function):
             found.append(_SharedGradient(gradient, True))
-        elif _lies_in_shared(gradient, held_by_function):
+        elif gradient._base is not None and _lies_in_shared(gradient, held_by_function):
             found.append(_SharedGradient(gradient, not _is_a_part(gradient)))
     return found
 

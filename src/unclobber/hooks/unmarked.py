@@ -116,7 +116,7 @@ def note(
         log: Its writes to ``args``, with what was there before.
         outputs: What ``apply`` returns.
     """
-    marked = {storage_of(arg) for arg in args if any(arg is one for one in dirty)}
+    marked = {storage_of(one) for one in dirty if any(one is arg for arg in args)}
     for position, tensor in enumerate(args):
         if not isinstance(tensor, torch.Tensor) or not _is_computed(tensor):
             continue
@@ -152,7 +152,8 @@ def _base(tensor: torch.Tensor) -> torch.Tensor:
 
 def _is_computed(tensor: torch.Tensor) -> bool:
     """Whether its history is that of an operation, and can be asked for: a view's is made anew when it is."""
-    return tensor.requires_grad and _base(tensor).requires_grad and compat.has_history(_base(tensor))
+    base = _base(tensor)
+    return tensor.requires_grad and base.requires_grad and not base.is_leaf
 
 
 def _is_same(output: Any, tensor: torch.Tensor) -> bool:

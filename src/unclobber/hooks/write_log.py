@@ -7,7 +7,7 @@ copy of anything unless it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -40,12 +40,11 @@ class WriteLog:
         keep: Which of them are to be copied just before their first write; asked then.
     """
 
-    __slots__ = ("_keep", "_settled", "_tensors", "_values", "writes")
+    __slots__ = ("_keep", "_settled", "_values", "writes")
 
-    def __init__(self, values: Iterable[Any], *, keep: Callable[[torch.Tensor], bool] | None = None) -> None:
+    def __init__(self, values: Sequence[Any], *, keep: Callable[[torch.Tensor], bool] | None = None) -> None:
         self.writes: list[FollowedWrite] = []
         self._values = values
-        self._tensors: dict[int, torch.Tensor] | None = None
         self._keep = keep
         self._settled: set[int] = set()
         """Storages that have been written to, or left."""
@@ -57,23 +56,24 @@ class WriteLog:
     def __exit__(self, *error: object) -> None:
         _follower.watched.remove(self)
 
-    def follows(self, key: int) -> bool:
-        """Whether one of the tensors has the storage of this identity. They are asked at the first write, as
-        most of them are never written to."""
-        if self._tensors is None:
-            tensors = [value for value in self._values if isinstance(value, torch.Tensor)]
-            self._tensors = {at: one for one in tensors if (at := compat.storage_address(one)) is not None}
-        return key in self._tensors
+    def following(self, key: int) -> list[torch.Tensor]:
+        """Its tensors that have the storage of this identity."""
+        return [
+            value
+            for value in self._values
+            if isinstance(value, torch.Tensor) and compat.storage_address(value) == key
+        ]
 
-    def note(self, key: int, operation: str, stack: Stack, shifts: bool) -> None:
-        """The storage, which it follows, is about to be written to."""
+    def note(self, key: int, tensors: list[torch.Tensor], operation: str, stack: Stack, shifts: bool) -> None:
+        """The storage of ``tensors``, all that it follows there, is about to be written to."""
         before = None
-        if self._tensors is not None and self._keep is not None and key not in self._settled:
+        if self._keep is not None and key not in self._settled:
             self._settled.add(key)
-            tensor = self._tensors[key]
-            if compat.is_plain(tensor) and self._keep(tensor):
-                with torch.no_grad(), compat.unseen_by_torch():
-                    before = tensor.clone()
+            for tensor in tensors:
+                if self._keep(tensor) and compat.is_plain(tensor):
+                    with torch.no_grad(), compat.unseen_by_torch():
+                        before = tensor.clone()
+                    break
         self.writes.append(FollowedWrite(key, operation, stack, before, shifts))
 
     def leave(self, tensors: Iterable[torch.Tensor]) -> None:
@@ -105,13 +105,13 @@ class _Follower(Listener):
         kwargs: dict[str, Any],
     ) -> None:
         key = compat.storage_address(tensor)
-        logs = () if key is None else tuple(log for log in self.watched.copy() if log.follows(key))
-        if key is None or not logs or not compat.is_plain(tensor):
+        if key is None:
             return
-        stack = frames.of_program()
-        shifts = _shifts(operation, args)
-        for log in logs:
-            log.note(key, operation, stack, shifts)
+        stack: Stack | None = None
+        for log in self.watched.copy():
+            if tensors := log.following(key):
+                stack = stack or frames.of_program()
+                log.note(key, tensors, operation, stack, _shifts(operation, args))
 
 
 def _shifts(operation: str, args: tuple[Any, ...]) -> bool:
@@ -124,10 +124,10 @@ def _shifts(operation: str, args: tuple[Any, ...]) -> bool:
     return (
         operation == "copy_"
         and isinstance(other, torch.Tensor)
-        and compat.storage_address(other) == compat.storage_address(target)
+        and other.stride() == target.stride()
         and other.storage_offset() == target.storage_offset()
         and other.shape == target.shape
-        and other.stride() == target.stride()
+        and compat.storage_address(other) == compat.storage_address(target)
     )
 
 

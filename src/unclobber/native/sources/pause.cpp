@@ -28,30 +28,19 @@ bool has_hooks(const at::Tensor& leaf) {
 // Who is known to hold a memory: tensors, and how many owners each may have for that.
 struct Memory {
   struct Holder {
-    c10::TensorImpl* tensor;
-    size_t owners;   // as it is
-    size_t allowed;  // as it may be
+    size_t owners;       // as it is
+    size_t allowed = 1;  // as it may be
   };
   c10::StorageImpl* storage = nullptr;
-  std::vector<Holder> holders;
+  std::unordered_map<c10::TensorImpl*, Holder> holders;  // as many as there are saves of a parameter
 
-  Holder* find(c10::TensorImpl* tensor) {
-    for (Holder& holder : holders) {
-      if (holder.tensor == tensor) return &holder;
-    }
-    return nullptr;
-  }
-  Holder* add(c10::TensorImpl* tensor, size_t owners) {
-    Holder* known = find(tensor);
-    if (known != nullptr) return known;
-    holders.push_back({tensor, owners, 1});
-    return &holders.back();
-  }
+  bool has(c10::TensorImpl* tensor) const { return holders.count(tensor) != 0; }
+  Holder& add(c10::TensorImpl* tensor, size_t owners) { return holders.try_emplace(tensor, Holder{owners}).first->second; }
   bool has_others() const {
     size_t count = c10::raw::intrusive_ptr::use_count(storage);
     if (object_of(storage) != nullptr) count--;  // its Python object is nobody's tensor
-    return count > holders.size() || std::any_of(holders.begin(), holders.end(), [](const Holder& holder) {
-             return holder.owners > holder.allowed;
+    return count > holders.size() || std::any_of(holders.begin(), holders.end(), [](const auto& one) {
+             return one.second.owners > one.second.allowed;
            });
   }
 };
@@ -63,15 +52,16 @@ size_t owners_of(const Impl& tensor) {
 
 struct Look {
   std::unordered_map<c10::StorageImpl*, Memory> memory;
-  std::vector<Impl> wanting;  // those that need a gradient: leaves among them may have hooks
+  std::vector<Impl> leaves;   // that need a gradient: they may have hooks
   std::vector<Impl> held;     // so that none dies under our lock
 
   // False where only Python can tell.
   bool at(saves::Save* save) {
     if (save->entry != nullptr || !save->alias.defined() || save->storage == nullptr) return false;
     if (save->requires_grad) {
+      if (!save->is_leafs) return true;
       Impl tensor = (save->is_view ? save->base : save->origin).lock();
-      if (tensor.defined()) wanting.push_back(std::move(tensor));
+      if (tensor.defined()) leaves.push_back(std::move(tensor));
       return true;
     }
     if (c10::raw::intrusive_ptr::use_count(save->storage) == 1) return true;
@@ -83,9 +73,9 @@ struct Look {
     Impl origin = save->origin.lock();
     Impl base = save->is_view ? save->base.lock() : Impl();
     if (base.defined()) {
-      const bool new_view = origin.defined() && known.find(origin.get()) == nullptr;
-      Memory::Holder* holder = known.add(base.get(), owners_of(base));
-      if (new_view && origin.get() != base.get()) holder->allowed++;
+      const bool new_view = origin.defined() && !known.has(origin.get());
+      Memory::Holder& holder = known.add(base.get(), owners_of(base));
+      if (new_view && origin.get() != base.get()) holder.allowed++;
     }
     if (origin.defined()) known.add(origin.get(), owners_of(origin));
     if (base.defined()) held.push_back(std::move(base));
@@ -101,12 +91,11 @@ PyObject* may_rest(saves::Queue& queue) {
   bool known = true, others = false;
   {
     Locked locked;
-    look.wanting.reserve(queue.size());
     queue.each([&](saves::Save* save) { known = known && look.at(save); });
     for (const auto& [storage, memory] : look.memory) others = others || memory.has_others();
   }
   if (!known) return Py_NewRef(Py_None);
-  for (Impl& one : look.wanting) {
+  for (Impl& one : look.leaves) {
     const at::Tensor tensor(std::move(one));
     if (tensor.is_leaf() && has_hooks(tensor)) return must(PyUnicode_FromString("hook")).release();
   }

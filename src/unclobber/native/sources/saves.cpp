@@ -59,8 +59,12 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
     save->requires_grad = tensor.requires_grad();
     save->origin = WeakTensor(tensor.getIntrusivePtr());
     if (tensor.is_view()) {
+      const auto& base = tensor._base();
       save->is_view = true;
-      save->base = WeakTensor(tensor._base().getIntrusivePtr());
+      save->is_leafs = save->requires_grad && base.is_leaf();
+      save->base = WeakTensor(base.getIntrusivePtr());
+    } else {
+      save->is_leafs = save->requires_grad && tensor.is_leaf();
     }
     bool fresh = false;
     save->operation = stacks::current(&fresh);

@@ -55,6 +55,7 @@ struct Save : Link, Pooled<Save> {
   PyObject* entry = nullptr;
   int64_t version = 0;
   bool requires_grad = false;
+  bool is_leafs = false;  // whether it needs a gradient, and it or what it is a view of is a leaf
   bool is_view = false;
   bool queued = false;
 

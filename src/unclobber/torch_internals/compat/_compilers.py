@@ -69,8 +69,8 @@ def _began(record: Any) -> float:
 
 def is_compilers_function(function: Any) -> bool:
     """Whether a custom Function (its class, or its node's) is AOTAutograd's wrapper of compiled code."""
-    cls = getattr(function, "_forward_cls", function)
-    return str(cls.__module__).startswith("torch._functorch.")
+    module: str = getattr(function, "_forward_cls", function).__module__
+    return module.startswith("torch._functorch.")
 
 
 def runs_transform(function: CodeType) -> bool:

@@ -166,10 +166,13 @@ def context_home() -> Any:
     return torch.autograd.function.BackwardCFunction
 
 
+_NO_SETUP_CONTEXT = torch.autograd.Function.setup_context
+
+
 def has_setup_context(function: Any) -> bool:
     """Whether a custom Function has a ``setup_context`` of its own, which is given ``ctx`` instead of
     ``forward`` (public since 2.0)."""
-    return function.setup_context is not torch.autograd.Function.setup_context
+    return function.setup_context is not _NO_SETUP_CONTEXT
 
 
 NOT_RETURNED_SENTENCE = (

@@ -168,9 +168,8 @@ def exports() -> tuple[tuple[Any, str], ...]:
     return (torch.Tensor, "__dlpack__"), (torch.utils.dlpack, "to_dlpack"), (torch, "to_dlpack")
 
 
-def use_count(tensor: torch.Tensor) -> int:
-    """How many C++ owners the tensor has; Python names count once together."""
-    return int(tensor._use_count())  # type: ignore[attr-defined]
+use_count: Callable[[torch.Tensor], int] = torch._C.TensorBase._use_count  # type: ignore[attr-defined]
+"""How many C++ owners a tensor has; Python names count once together."""
 
 
 def references_by_torch(tensor: torch.Tensor) -> int:
