@@ -31,7 +31,7 @@ STATE = {
         "hooks.backward._thread", "hooks.fallback._thread", "hooks.functions._thread",
         "hooks.gradients._thread", "hooks.saves._threads",
         "hooks._stale_reads._active", "source.frames.newest", "evidence.reads._asking",
-        "record._undo._slab", "cli.ranks._termination._held", "report._cells._encoding",
+        "record._undo._slabs", "cli.ranks._termination._held", "report._cells._encoding",
         "torch_internals.compat._entries._pushed", "torch_internals.compat._kept._asking",
     },
     "read by the unpack hook at each saved tensor": {"hooks.backward.marker"},

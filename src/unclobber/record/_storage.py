@@ -32,6 +32,7 @@ class StorageLog:
 
     __slots__ = (
         "__weakref__", "_by_extent", "_log_limit", "_saves", "_saves_limit", "_times", "_undo_logs",
+        "_undo_logs_limit",
         "bumps", "serial", "writes",
     )  # fmt: skip
 
@@ -46,7 +47,8 @@ class StorageLog:
         self._saves_limit = _FIRST_PRUNE
         self._times: dict[Any, tuple[int, int, Stack]] = {}
         """By a stack's ``_identity``: how often it has run, at which serial the last time, and itself."""
-        self._undo_logs: weakref.WeakValueDictionary[Any, UndoLog] = weakref.WeakValueDictionary()
+        self._undo_logs: dict[Any, weakref.ref[UndoLog]] = {}
+        self._undo_logs_limit = _FIRST_PRUNE
         self._by_extent: Extents[UndoLog] = Extents()
 
     def add(self, saved: SavedTensor) -> None:
@@ -172,10 +174,15 @@ class StorageLog:
         if region is None:
             return
         key = (region, alias.dtype, compat.conj_neg_bits(alias))
-        undo_log = self._undo_logs.get(key)
+        ref = self._undo_logs.get(key)
+        undo_log = None if ref is None else ref()
         if undo_log is None:
-            undo_log = self._undo_logs[key] = UndoLog(alias, region)
+            undo_log = UndoLog(alias, region)
+            self._undo_logs[key] = weakref.ref(undo_log)
             self._by_extent.add(region.lo, region.hi, undo_log)
+            if len(self._undo_logs) > self._undo_logs_limit:
+                self._undo_logs = {key: ref for key, ref in self._undo_logs.items() if ref() is not None}
+                self._undo_logs_limit = 2 * len(self._undo_logs) + _FIRST_PRUNE
         entry.undo_log, entry.position = undo_log, undo_log.open(alias)
 
     def _hit(self, region: Region) -> list[UndoLog]:

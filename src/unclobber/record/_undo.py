@@ -12,7 +12,7 @@ putting the records back over it, newest first.
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -51,24 +51,40 @@ class Account:
             self.kept -= nbytes
 
 
-_slab = threading.local()
+class _Slab(NamedTuple):
+    """Memory for copies of one dtype."""
+
+    memory: torch.Tensor
+    used: int
+    """Its elements that are taken."""
+
+
+class _Slabs(threading.local):
+    def __init__(self) -> None:
+        self.of: dict[torch.dtype, _Slab] = {}
+
+
+_slabs = _Slabs()
 
 
 def keep(tensor: torch.Tensor) -> torch.Tensor:
     """A copy, any shape and dtype; expanded dimensions stay expanded, small CPU copies share slabs."""
     once = each_once(tensor)
-    nbytes = once.numel() * once.itemsize
-    room = (nbytes + _ALIGN - 1) & -_ALIGN
-    if room > _SMALL or tensor.device.type != "cpu":
-        return once.clone().expand(tensor.size())
-    slab: torch.Tensor | None = getattr(_slab, "memory", None)
-    if slab is None or _slab.used + room > SLAB:
-        slab = _slab.memory = torch.empty(SLAB, dtype=torch.uint8)
-        _slab.used = 0
-    start = _slab.used
-    _slab.used = start + room
-    place = slab[start : start + nbytes].view(once.dtype).view(once.size())
-    return place.copy_(once).expand(tensor.size())
+    item, count = once.itemsize, once.numel()
+    if count * item > _SMALL or tensor.device.type != "cpu":
+        place = once.clone()
+    else:
+        slab = _slabs.of.get(once.dtype)
+        room = -(-count * item // _ALIGN) * _ALIGN // item
+        if slab is None or slab.used + room > slab.memory.numel():
+            slab = _Slab(torch.empty(SLAB // item, dtype=once.dtype, device="cpu"), 0)
+        _slabs.of[once.dtype] = _Slab(slab.memory, slab.used + room)
+        if once.is_contiguous():
+            place = slab.memory.as_strided(once.size(), once.stride(), slab.used)
+        else:
+            place = slab.memory.narrow(0, slab.used, count).view(once.size())
+        place.copy_(once)
+    return place if once is tensor else place.expand(tensor.size())
 
 
 class OldValues:

@@ -154,9 +154,9 @@ def actor(depth: int = 1) -> weakref.ref[Any] | None:
         if frame is None:
             return None
         code = frame.f_code
-        if code in calls or code in steps:
+        if id(code) in calls or id(code) in steps:  # a code object's hash takes in all that it consists of
             owner = frame.f_locals.get("self")
-            if code in steps and _in_closure(frame, inside):
+            if id(code) in steps and _in_closure(frame, inside):
                 return None
             try:
                 return None if owner is None else weakref.ref(owner)
@@ -175,7 +175,7 @@ def _in_closure(step: FrameType, inside: list[CodeType]) -> bool:
     own = step.f_locals
     given = [*own.get("args", ())[1:], *own.get("kwargs", {}).values()]
     codes = [code_of(value) for value in given if callable(value)]
-    return any(code is None or code in inside for code in codes)
+    return any(code is None or any(code is one for one in inside) for code in codes)
 
 
 def code_of(function: Any) -> CodeType | None:
@@ -190,8 +190,8 @@ def code_of(function: Any) -> CodeType | None:
 
 
 @functools.cache
-def _calling_codes() -> tuple[frozenset[CodeType], frozenset[CodeType]]:
-    """Code objects of ``Module._call_impl`` and of the wrapper round every ``Optimizer.step``."""
+def _calling_codes() -> tuple[dict[int, CodeType], dict[int, CodeType]]:
+    """Code objects of ``Module._call_impl`` and of the wrapper round ``Optimizer.step``, by identity."""
     from torch.nn import Module
     from torch.optim import Optimizer
 
@@ -201,7 +201,8 @@ def _calling_codes() -> tuple[frozenset[CodeType], frozenset[CodeType]]:
             yield code
             yield from (const for const in code.co_consts if isinstance(const, CodeType))
 
-    return frozenset(named(Module, "_call_impl")), frozenset(named(Optimizer, "profile_hook_step"))
+    calls, steps = named(Module, "_call_impl"), named(Optimizer, "profile_hook_step")
+    return {id(code): code for code in calls}, {id(code): code for code in steps}
 
 
 def ran_below(stack: Stack) -> bool:

@@ -132,18 +132,22 @@ class unseen_by_torch:  # noqa: N801  (a context manager; a class costs a third 
 
     def __enter__(self) -> None:
         self._seen = sees_writes()
-        self._inference = torch.inference_mode(False)
+        self._inference = torch.inference_mode(False) if torch.is_inference_mode_enabled() else None
         self._below = below_adinplaceorview()
-        self._modes = without_modes()
-        self._inference.__enter__()
+        self._modes = without_modes() if dispatch_modes() else None
+        if self._inference is not None:
+            self._inference.__enter__()
         self._below.__enter__()
-        self._modes.__enter__()
+        if self._modes is not None:
+            self._modes.__enter__()
         ignore_writes()
 
     def __exit__(self, *error: Any) -> None:
-        self._modes.__exit__(*error)
+        if self._modes is not None:
+            self._modes.__exit__(*error)
         self._below.__exit__(*error)
-        self._inference.__exit__(*error)
+        if self._inference is not None:
+            self._inference.__exit__(*error)
         if self._seen:
             see_writes()
 
