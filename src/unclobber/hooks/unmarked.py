@@ -153,7 +153,7 @@ def _base(tensor: torch.Tensor) -> torch.Tensor:
 def _is_computed(tensor: torch.Tensor) -> bool:
     """Whether its history is that of an operation, and can be asked for: a view's is made anew when it is."""
     base = _base(tensor)
-    return tensor.requires_grad and base.requires_grad and not base.is_leaf
+    return tensor.requires_grad and base.requires_grad and compat.has_history(base)
 
 
 def _is_same(output: Any, tensor: torch.Tensor) -> bool:

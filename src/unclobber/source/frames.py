@@ -28,8 +28,15 @@ OURS = PACKAGE + os.sep
 class _Newest(threading.local):
     save: tuple[int, Stack] = (-1, ())
     """Of this thread's last save: the number of the node after its own, and its stack."""
-    elsewhere: ClassVar[Callable[[], tuple[int, Stack]] | None] = None
-    """Gives the same of the saves that were noted without Python, once there may be any."""
+
+
+class _Native:
+    """What the native core has of the functions here."""
+
+    newest_save: ClassVar[Callable[[], tuple[int, Stack]] | None] = None
+    """Knows of the saves that were noted without Python, once there may be any."""
+    of_program: ClassVar[Callable[[], Stack] | None] = None
+    """The same as that below; None while the Python core runs."""
 
 
 newest = _Newest()
@@ -37,27 +44,19 @@ newest = _Newest()
 
 def newest_save() -> tuple[int, Stack]:
     """Of this thread's last save, whoever noted it: the number of the node after its own, and its stack."""
-    if _Newest.elsewhere is None:
+    if _Native.newest_save is None:
         return newest.save
-    return max(newest.save, _Newest.elsewhere(), key=lambda save: save[0])
+    return max(newest.save, _Native.newest_save(), key=lambda save: save[0])
 
 
 def noted_elsewhere(ask: Callable[[], tuple[int, Stack]]) -> None:
     """From now on ``ask`` knows of saves, too."""
-    _Newest.elsewhere = ask
-
-
-class _Compiled:
-    of_program: Callable[[], Stack] | None = None
-    """The native core's, while that runs."""
-
-
-_compiled = _Compiled()
+    _Native.newest_save = ask
 
 
 def walked_by(native: Any) -> None:
-    """From now on the native core walks the frames; None: the Python core."""
-    _compiled.of_program = None if native is None else native.of_program
+    """From now on the native core walks the frames of :func:`of_program`; None: Python does."""
+    _Native.of_program = None if native is None else native.of_program
 
 
 _USUAL = 25
@@ -112,8 +111,8 @@ def of_program() -> Stack:
 
     Slower than :func:`capture`, which is for what happens at every save. The native core has one of its own.
     """
-    if _compiled.of_program is not None:
-        return _compiled.of_program()
+    if _Native.of_program is not None:
+        return _Native.of_program()
     frame: FrameType | None = sys._getframe(1)
     depth = 2
     while frame is not None and frame.f_code.co_filename.startswith(OURS):

@@ -65,7 +65,7 @@ def grad_fn(tensor: torch.Tensor) -> Any:
 def has_history(tensor: torch.Tensor) -> bool:
     """Whether autograd has recorded how ``tensor`` was made: whether it is no leaf."""
     if tensor._base is None:
-        return tensor.grad_fn is not None
+        return not tensor.is_leaf
     node, is_old = _looked_at(tensor)
     return node is not None or (is_old and _creation(tensor) not in _UNRECORDED)
 
