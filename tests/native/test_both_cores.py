@@ -4,6 +4,7 @@ import gc
 import threading
 import weakref
 from collections import deque
+from functools import partial
 
 import pytest
 import torch
@@ -355,3 +356,79 @@ def test_sessions_use_it(native, monkeypatch):
     first = overwrite.__code__.co_firstlineno
     story = caught.value.finding
     assert [site.line - first for site in (story.saved.site, story.writes[0].site)] == [2, 3]
+
+
+def called_from(file, depth, then):
+    """What ``then`` returns, called through so many frames of a file's code."""
+    for _ in range(depth):
+        namespace = {"then": then}
+        exec(compile("def through():\n    return then()", file, "exec"), namespace)
+        then = namespace["through"]
+    return then()
+
+
+LIBRARY, OURS = torch.__file__, frames.OURS + "hooks/kernels.py"
+
+
+@pytest.mark.parametrize(
+    "through",
+    [
+        [],
+        [(OURS, 1)],
+        [(OURS, 70)],
+        [("program.py", 40)],
+        [(LIBRARY, 40)],
+        [(LIBRARY, 240)],
+        [(LIBRARY, 40), (OURS, 3)],
+        [("program.py", 3), (LIBRARY, 50), (OURS, 5)],
+    ],
+    ids=str,
+)
+def test_the_stack_of_the_program(native, monkeypatch, through):
+    """Ours at the end are left out, and a library's are gone through down to the program."""
+    monkeypatch.setattr(frames._Native, "of_program", None)
+    found = []
+    for walk in (frames.of_program, native.of_program):
+        call = walk
+        for file, depth in reversed(through):
+            call = partial(called_from, file, depth, call)
+        found.append([code.co_filename for code in call()[::2]])
+    python, compiled = found
+    assert python
+    assert compiled == python
+
+
+def counters():
+    """The version counters after each building block, and what is in the memory then."""
+    torch.manual_seed(0)
+    x, z = torch.ones(2, 2), torch.ones(2, dtype=torch.complex64)
+    found = []
+    for write in (
+        lambda: x.copy_(torch.zeros(2)), lambda: x.copy_(torch.zeros(2, 2).T, non_blocking=True),
+        lambda: x.fill_(2), lambda: x.fill_(torch.tensor(3)), lambda: x.zero_(), lambda: x.uniform_(1, 2),
+        lambda: x.normal_(), lambda: x.bernoulli_(0.5), lambda: x.bernoulli_(x), lambda: x[0].fill_(7),
+        lambda: x.data.zero_(), lambda: torch._foreach_copy_([x], [x + 1]), lambda: z.conj().fill_(1j),
+        lambda: z.imag.copy_(torch.ones(2)), lambda: x.t_().zero_(), lambda: x.resize_(3),
+        lambda: x.resize_(3),
+    ):  # fmt: skip
+        write()
+        found.append((x._version, z._version, x.tolist() if x.numel() == 4 else x.shape, z.tolist()))
+    with pytest.raises(RuntimeError):
+        x.copy_(torch.ones(7))
+    with torch.inference_mode():
+        inside = torch.ones(2)
+        inside.fill_(2)
+    with pytest.raises(RuntimeError, match="inference"):
+        inside.fill_(1)
+    return [*found, x._version]
+
+
+def test_building_blocks_count_as_torch_does(native, monkeypatch):
+    """Also of lazily conjugate memory, of what fails, and once nobody listens."""
+    plain = counters()
+    monkeypatch.setattr(core, "loaded", lambda: core.Loaded(native, ""))
+    with unclobber.guard():
+        held = torch.ones(2, requires_grad=True).exp()  # so that somebody wants to know
+        assert counters() == plain
+        assert held.requires_grad
+    assert counters() == counters() == plain
