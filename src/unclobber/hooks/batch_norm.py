@@ -46,35 +46,35 @@ def _is_plain(buffers: list[Any], parameters: dict[str, Any]) -> bool:
     return True
 
 
+def _rests(module: Any, input: Any, classes: frozenset[Any], replaceable: frozenset[str]) -> bool:
+    """Whether nobody is told of what a module in training writes. The native core has another of this."""
+    if type(module) not in classes or type(input) is not torch.Tensor:
+        return False
+    written = [module._buffers.get(name) for name in _STATISTICS]
+    return (
+        _is_plain(written, module._parameters)
+        and replaceable.isdisjoint(module.__dict__)
+        and not compat.modes_run()
+        and not kernels.anyone_told_of(written)
+        and compat.sees_writes()
+    )
+
+
 def _looking_away(original: Callable[..., Any]) -> Callable[..., Any]:
-    functional, told = torch.nn.functional, kernels.anyone_told_of
-    compiling, modes_run = torch.compiler.is_compiling, compat.modes_run
-    sees, see, ignore = compat.sees_writes, compat.see_writes, compat.ignore_writes
-    torchs_own, replaceable, statistics, computes = _TORCHS_OWN, _REPLACEABLE, _STATISTICS, _COMPUTES
-    installed, plain, tensor = kernels.installed, _is_plain, torch.Tensor
+    functional, running, compiling = torch.nn.functional, kernels.running, torch.compiler.is_compiling
+    see, ignore = compat.see_writes, compat.ignore_writes
+    torchs_own, replaceable, computes, rests_in_python = _TORCHS_OWN, _REPLACEABLE, _COMPUTES, _rests
 
     def forward(self: Any, input: Any) -> Any:
-        if (
-            self.training
-            and installed()
-            and not compiling()
-            and type(self) in torchs_own
-            and type(input) is tensor
-        ):
-            written = [self._buffers.get(name) for name in statistics]
-            if (
-                plain(written, self._parameters)
-                and replaceable.isdisjoint(self.__dict__)
-                and functional.batch_norm is computes
-                and not modes_run()
-                and not told(written)
-                and sees()
-            ):
+        if self.training and running.awake and not compiling():
+            native = running.native
+            rests = rests_in_python if native is None else native.batch_norm_rests
+            if rests(self, input, torchs_own, replaceable) and functional.batch_norm is computes:
                 ignore()
                 try:
                     return original(self, input)
                 finally:
-                    if installed():
+                    if running.awake:
                         see()
         return original(self, input)
 

@@ -59,9 +59,9 @@ class Kernels:
     def __init__(self) -> None:
         self.listeners = Listeners()
         self._lock = threading.RLock()
-        self._awake = False
+        self.awake = False
         """Whether what is registered is listened to."""
-        self._native: Any = None
+        self.native: Any = None
         """The native core, if it has kernels in the table."""
         self._table: dict[str, Callable[..., Any] | Override | NativeKernel | None] = {}
         """The kernel of every operator name seen so far; None for those that write nothing."""
@@ -87,7 +87,7 @@ class Kernels:
     def listen(self, listener: Listener) -> None:
         """Notify ``listener`` of writes from now on; the first one ever registers kernels (150 ms)."""
         with self._lock:
-            if not self._awake:
+            if not self.awake:
                 self._wake()
             self._let_listen((*self.listeners.now, listener))
 
@@ -98,8 +98,8 @@ class Kernels:
 
     def _let_listen(self, listeners: tuple[Listener, ...]) -> None:
         self.listeners.now = listeners
-        if self._native is not None:
-            self._native.listen(listeners, told_natively, settled_natively)
+        if self.native is not None:
+            self.native.listen(listeners, told_natively, settled_natively)
 
     def unlisten(self, listener: Listener) -> None:
         """Stop; after the last one the kernels sleep."""
@@ -110,7 +110,7 @@ class Kernels:
 
     def installed(self) -> bool:
         """Whether our kernels are listened to now."""
-        return self._awake
+        return self.awake
 
     def take_away(self) -> None:
         """Leave the dispatcher as it was before anybody listened."""
@@ -136,7 +136,7 @@ class Kernels:
     def registered(self, namespace: str, name: str) -> None:
         """The program has just registered something for an operation, on which our kernel may depend."""
         if namespace in NAMESPACES_OF_TORCH:
-            self._complete = self._complete and self._awake  # looked at when somebody begins to listen
+            self._complete = self._complete and self.awake  # looked at when somebody begins to listen
             return
         with self._lock:
             if self._registering:
@@ -144,14 +144,14 @@ class Kernels:
             full = f"{namespace}::{name}"
             self._drop(full)
             self._to_be_made.add(full)
-            if self._awake:
+            if self.awake:
                 self._make()
 
     def loaded(self) -> None:
         """The program has just loaded a library: register kernels for the operations that came with it."""
         with self._lock:
             self._complete = False
-            if self._awake:
+            if self.awake:
                 self._look()
 
     # --- registering them ---------------------------------------------------------------------------------
@@ -168,22 +168,22 @@ class Kernels:
         except BaseException:
             self.take_away()
             raise
-        self._awake = True
+        self.awake = True
 
     def _choose(self, native: Any) -> None:
         """Have the kernels of the core that runs now; those of another are taken away."""
-        if native is self._native:
+        if native is self.native:
             return
         if self._table:
             hears = self._hears
             self.take_away()
             self._table.clear()
             self._hears = hears
-        self._native = native
+        self.native = native
         frames.walked_by(native)
 
     def _sleep(self) -> None:
-        self._awake = False
+        self.awake = False
         for override in self._overrides.values():
             override.sleep()
 
@@ -194,7 +194,7 @@ class Kernels:
             return
         names = set(compat.all_op_names())
         mutating = compat.mutating_schemas()
-        natively = None if self._native is None else mutating
+        natively = None if self.native is None else mutating
         for name in names - self._table.keys():
             if is_torchs(name):
                 needed = may_write(name, mutating)
@@ -224,15 +224,15 @@ class Kernels:
     def _register(self, name: str, kernel: Callable[..., Any] | Override | NativeKernel | None) -> None:
         if isinstance(kernel, Override):
             self._overrides[name] = kernel
-            if self._awake:
+            if self.awake:
                 kernel.wake()
         elif isinstance(kernel, NativeKernel) and kernel.is_block:
             if name not in self._overrides:
-                lay = functools.partial(kernel.register, self._native, name)
+                lay = functools.partial(kernel.register, self.native, name)
                 self._register(name, Override(self._lock, lay))
         elif isinstance(kernel, NativeKernel):
             if name not in self._registered:
-                self._registered[name] = kernel.register(self._native, name)
+                self._registered[name] = kernel.register(self.native, name)
         elif kernel is not None and name not in self._registered:
             self._registering = True
             try:
@@ -249,16 +249,16 @@ class Kernels:
         self._table.pop(name, None)
 
 
-_kernels = Kernels()
-listeners = _kernels.listeners
-listen = _kernels.listen
-listen_apart = _kernels.listen_apart
-unlisten = _kernels.unlisten
-installed = _kernels.installed
-take_away = _kernels.take_away
-hear = _kernels.hear
-registered = _kernels.registered
-loaded = _kernels.loaded
+running = Kernels()
+listeners = running.listeners
+listen = running.listen
+listen_apart = running.listen_apart
+unlisten = running.unlisten
+installed = running.installed
+take_away = running.take_away
+hear = running.hear
+registered = running.registered
+loaded = running.loaded
 caught = listeners.caught
 
 

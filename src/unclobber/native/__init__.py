@@ -10,7 +10,7 @@ its self-test, unless UNCLOBBER_NATIVE=0. What is in Python stays complete, and 
 - ``saves``: one saved tensor, and a session's queue of them; ``queue``: that queue as Python has it
 - ``engine``: torch's engine asks ours for the hooks of each save
 - ``notes``: who asked for what a node saved; ``pause``: whether backward may run unobserved
-- ``writes``: the kernels over torch's own mutating operations
+- ``writes``: the kernels over torch's own mutating operations; ``batch_norm``: whether one may run without
 - ``pack`` and ``unpack``, each a ``callable``: hooks that are pushed where the engine can't be asked
 - ``records``: the attributes of ``SavedTensor``; ``pool`` and ``common``: memory, locks, errors
 """

@@ -636,6 +636,8 @@ class _Installation:
         return only.may_rest() if isinstance(only, Ledger) else None
 
     def _saves(self, *, queued: bool = True) -> list[SavedTensor]:
+        if len(self._ledgers) == 1:  # in each backward, so that few calls count
+            return list(self._ledgers[0].saves(queued=queued))
         return list(itertools.chain.from_iterable(ledger.saves(queued=queued) for ledger in self._ledgers))
 
     def _before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
@@ -663,7 +665,10 @@ class _Installation:
             ledger.before_swap(tensor, new)
 
     def _anything_alive(self) -> bool:
-        return any(ledger.anything_alive() for ledger in self._ledgers)
+        for ledger in self._ledgers:  # noqa: SIM110  (asked in each step: a generator is two calls more)
+            if ledger.anything_alive():
+                return True
+        return False
 
 
 _installation = _Installation()

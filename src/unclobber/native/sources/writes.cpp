@@ -11,6 +11,7 @@
 #include <structmember.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <vector>
@@ -394,6 +395,15 @@ PyObject* listen(PyObject*, PyObject* arguments) {
   old.reset();
   drop_now();
   return Py_NewRef(Py_None);
+}
+
+bool follows_without_saves() {
+  const auto now = listening();
+  if (now == nullptr) return false;
+  return std::any_of(now->all.begin(), now->all.end(), [](const Listener& one) {
+    const bool waiting = one.queue != nullptr ? one.queue->size() != 0 : any_in(one.pending);
+    return !waiting && (any_in(one.watched) || any_in(one.logs));
+  });
 }
 
 PyObject* lay(PyObject*, PyObject* arguments) {
