@@ -4,6 +4,7 @@ import pytest
 import torch
 from _programs import Program, assert_told, watched
 
+import unclobber
 from unclobber.hooks import unmarked
 from unclobber.report import to_text
 from unclobber.torch_internals.engine import engine
@@ -240,3 +241,21 @@ def test_the_whole_story():
     program = written("Scale.apply(h)  # saved\n    z = h.sum()")
     (finding,) = watched(program).findings
     assert to_text(finding, width=80).replace(program.path, "PROGRAM") == STORY
+
+
+class MarksANumber(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(3)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+
+@pytest.mark.parametrize("context", [unclobber.watch, unclobber.guard], ids=["watch", "guard"])
+def test_torch_refuses_what_is_no_tensor(context):
+    """In its own words."""
+    with context(), pytest.raises(RuntimeError, match="mark_dirty can only accept variables"):
+        MarksANumber.apply(torch.ones(2, requires_grad=True))

@@ -96,7 +96,7 @@ class _Forward:
 
     def set(self, ctx: Any, name: str, value: Any) -> None:
         if name == "dirty_tensors":
-            self.dirty = tuple(value)
+            self.dirty = tuple(one for one in value if isinstance(one, torch.Tensor))  # torch refuses others
             self.log.leave(self.dirty)
         elif _nested.may_hold(value) and name in ctx.__dict__:
             self.attributes.setdefault(id(ctx), (ctx, {}))[1][name] = frames.of_program()
@@ -240,16 +240,11 @@ def _run_backward(original: Callable[..., Any], patches: Patches) -> Callable[..
         run: Callable[..., Any] = functools.partial(original, ctx)
         if conflicts is not None:
             run = functools.partial(_gradients.watched, conflicts, run)
-        stashes = ctx.__dict__.get(_STASH, ())
-        stale = (
-            []
-            if not stashes
-            else [
-                (stashed, standing)
-                for stashed in stashes
-                if (standing := stashed.conflicts.stale(stashed.saved, "ctx")) is not None
-            ]
-        )
+        stale = [
+            (stashed, standing)
+            for stashed in ctx.__dict__.get(_STASH, ())
+            if (standing := stashed.conflicts.stale(stashed.saved, "ctx")) is not None
+        ]
         return _run_with_stale(ctx, stale, run, gradients) if stale else run(*gradients)
 
     return run_backward

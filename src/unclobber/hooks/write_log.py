@@ -124,10 +124,10 @@ def _shifts(operation: str, args: tuple[Any, ...]) -> bool:
     return (
         operation == "copy_"
         and isinstance(other, torch.Tensor)
-        and other.stride() == target.stride()
+        and compat.storage_address(other) == compat.storage_address(target)
         and other.storage_offset() == target.storage_offset()
         and other.shape == target.shape
-        and compat.storage_address(other) == compat.storage_address(target)
+        and other.stride() == target.stride()
     )
 
 

@@ -76,7 +76,7 @@ def storage_address(tensor: torch.Tensor) -> int | None:
     """The address of the tensor's StorageImpl, for ``holders_at``; None for tensors without storage."""
     try:
         return int(_storage_address(tensor))
-    except RuntimeError:
+    except (RuntimeError, ValueError):
         return None
 
 
