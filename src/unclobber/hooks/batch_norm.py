@@ -46,11 +46,17 @@ def _is_plain(buffers: list[Any], parameters: dict[str, Any]) -> bool:
     return True
 
 
-def _rests(module: Any, input: Any, classes: frozenset[Any], replaceable: frozenset[str]) -> bool:
+def _rests(
+    module: Any,
+    input: Any,
+    classes: frozenset[Any],
+    statistics: tuple[str, ...],
+    replaceable: frozenset[str],
+) -> bool:
     """Whether nobody is told of what a module in training writes. The native core has another of this."""
     if type(module) not in classes or type(input) is not torch.Tensor:
         return False
-    written = [module._buffers.get(name) for name in _STATISTICS]
+    written = [module._buffers.get(name) for name in statistics]
     return (
         _is_plain(written, module._parameters)
         and replaceable.isdisjoint(module.__dict__)
@@ -63,13 +69,14 @@ def _rests(module: Any, input: Any, classes: frozenset[Any], replaceable: frozen
 def _looking_away(original: Callable[..., Any]) -> Callable[..., Any]:
     functional, running, compiling = torch.nn.functional, kernels.running, torch.compiler.is_compiling
     see, ignore = compat.see_writes, compat.ignore_writes
-    torchs_own, replaceable, computes, rests_in_python = _TORCHS_OWN, _REPLACEABLE, _COMPUTES, _rests
+    torchs_own, statistics, replaceable = _TORCHS_OWN, _STATISTICS, _REPLACEABLE
+    computes, rests_in_python = _COMPUTES, _rests
 
     def forward(self: Any, input: Any) -> Any:
         if self.training and running.awake and not compiling():
             native = running.native
             rests = rests_in_python if native is None else native.batch_norm_rests
-            if rests(self, input, torchs_own, replaceable) and functional.batch_norm is computes:
+            if rests(self, input, torchs_own, statistics, replaceable) and functional.batch_norm is computes:
                 ignore()
                 try:
                     return original(self, input)

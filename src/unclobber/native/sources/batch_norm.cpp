@@ -5,33 +5,27 @@
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include "saves.h"
 #include "writes.h"
 
 namespace unclobber::batch_norm {
 
 namespace {
 
-constexpr const char* kStatistics[] = {"running_mean", "running_var", "num_batches_tracked"};
-
-bool is_of(PyObject* object, PyObject* type) { return Py_TYPE(object) == reinterpret_cast<PyTypeObject*>(type); }
-
-// Borrowed; NULL where there is none.
-PyObject* item(PyObject* dict, const char* name) {
-  return dict != nullptr && PyDict_Check(dict) ? PyDict_GetItemString(dict, name) : nullptr;
-}
-
-// Whether it is memory that nothing else holds, as a save does by an alias.
+// Whether it is a tensor whose memory nothing else holds, as a save does by an alias.
 bool is_alone(PyObject* buffer) {
   if (buffer == nullptr || !is_of(buffer, THPVariableClass)) return false;
   const at::Tensor& tensor = THPVariable_Unpack(buffer);
-  if (!tensor.has_storage()) return false;
-  c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-  size_t holders = c10::raw::intrusive_ptr::use_count(storage);
-  if (object_of(storage) != nullptr) holders--;
-  return holders == 1;
+  return tensor.has_storage() && saves::holders_of(saves::storage_of(tensor)) == 1;
 }
 
-bool is_torchs(PyObject* self, PyObject* input, PyObject* classes, PyObject* replaceable) {
+// A dict among a module's attributes; NULL where it has none. Borrowed.
+PyObject* dict_in(PyObject* own, const char* name) {
+  PyObject* dict = PyDict_GetItemString(own, name);
+  return dict != nullptr && PyDict_Check(dict) ? dict : nullptr;
+}
+
+bool is_torchs(PyObject* self, PyObject* input, PyObject* classes, PyObject* statistics, PyObject* replaceable) {
   const int known = PySet_Contains(classes, reinterpret_cast<PyObject*>(Py_TYPE(self)));
   must(known);
   if (known == 0 || !is_of(input, THPVariableClass)) return false;
@@ -43,14 +37,16 @@ bool is_torchs(PyObject* self, PyObject* input, PyObject* classes, PyObject* rep
     if (replaced == 1) return false;
   }
   if (PyErr_Occurred() != nullptr) throw python_error();
-  PyObject *buffers = item(own.get(), "_buffers"), *parameters = item(own.get(), "_parameters");
-  if (parameters == nullptr || !PyDict_Check(parameters)) return false;
+  PyObject *buffers = dict_in(own.get(), "_buffers"), *parameters = dict_in(own.get(), "_parameters");
+  if (buffers == nullptr || parameters == nullptr) return false;
   PyObject *name, *parameter;
   for (Py_ssize_t at = 0; PyDict_Next(parameters, &at, &name, &parameter) != 0;) {
     if (parameter != Py_None && !is_of(parameter, ParameterClass)) return false;
   }
-  for (const char* statistic : kStatistics) {
-    if (!is_alone(item(buffers, statistic))) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(statistics); i++) {
+    PyObject* buffer = PyDict_GetItemWithError(buffers, PyTuple_GET_ITEM(statistics, i));
+    if (buffer == nullptr && PyErr_Occurred() != nullptr) throw python_error();
+    if (!is_alone(buffer)) return false;
   }
   return true;
 }
@@ -58,15 +54,15 @@ bool is_torchs(PyObject* self, PyObject* input, PyObject* classes, PyObject* rep
 }  // namespace
 
 PyObject* rests(PyObject*, PyObject* arguments) {
-  PyObject *self, *input, *classes, *replaceable;
-  if (!PyArg_ParseTuple(arguments, "OOO!O!", &self, &input, &PyFrozenSet_Type, &classes, &PyFrozenSet_Type,
-                        &replaceable)) {
+  PyObject *self, *input, *classes, *statistics, *replaceable;
+  if (!PyArg_ParseTuple(arguments, "OOO!O!O!", &self, &input, &PyFrozenSet_Type, &classes, &PyTuple_Type, &statistics,
+                        &PyFrozenSet_Type, &replaceable)) {
     throw python_error();
   }
   return PyBool_FromLong(c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Fake) &&
                          at::impl::PythonTorchFunctionTLS::stack_len() == 0 &&
                          c10::impl::TorchDispatchModeTLS::stack_len() == 0 && !writes::follows_without_saves() &&
-                         is_torchs(self, input, classes, replaceable));
+                         is_torchs(self, input, classes, statistics, replaceable));
 }
 
 }  // namespace unclobber::batch_norm

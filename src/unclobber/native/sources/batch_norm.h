@@ -4,7 +4,7 @@
 
 namespace unclobber::batch_norm {
 
-// batch_norm_rests(module, input, classes, replaceable): as `_rests` there, which it stands for.
+// batch_norm_rests(module, input, classes, statistics, replaceable): as `_rests` there, which it stands for.
 PyObject* rests(PyObject* module, PyObject* arguments);
 
 }  // namespace unclobber::batch_norm

@@ -116,6 +116,10 @@ PyObject* object_of(Impl* impl) {
   }
 }
 
+inline bool is_of(PyObject* object, PyObject* type) {
+  return Py_TYPE(object) == reinterpret_cast<PyTypeObject*>(type);
+}
+
 // Whether the interpreter's lock can be had: not by another thread once the process ends.
 bool can_take_gil();
 

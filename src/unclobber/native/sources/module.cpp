@@ -71,7 +71,7 @@ PyMethodDef methods[] = {
     {"note_of", entry<notes::note_of>, METH_O, "note_of(node): (stack, mark) of who asked last, or None"},
     {"listen", entry<writes::listen>, METH_VARARGS, "listen(listeners, told, settle): who is told of writes"},
     {"lay", entry<writes::lay>, METH_VARARGS, "lay(name, overload, packet, written, plain, bumps[, asleep]): a Kernel"},
-    {"batch_norm_rests", entry<batch_norm::rests>, METH_VARARGS, "batch_norm_rests(module, input, classes, names)"},
+    {"batch_norm_rests", entry<batch_norm::rests>, METH_VARARGS, "batch_norm_rests(module, input, classes, statistics, replaceable)"},
     {"versions", entry<versions>, METH_O, "versions(tensors): the version counter of each in a list"},
     {"forget", entry<forget>, METH_NOARGS, "forget(): all notes, and stacks that nobody uses"},
     {"known", entry<known>, METH_NOARGS, "known(): how many stacks and notes are kept"},

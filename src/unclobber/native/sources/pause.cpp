@@ -37,9 +37,7 @@ struct Memory {
   bool has(c10::TensorImpl* tensor) const { return holders.count(tensor) != 0; }
   Holder& add(c10::TensorImpl* tensor, size_t owners) { return holders.try_emplace(tensor, Holder{owners}).first->second; }
   bool has_others() const {
-    size_t count = c10::raw::intrusive_ptr::use_count(storage);
-    if (object_of(storage) != nullptr) count--;  // its Python object is nobody's tensor
-    return count > holders.size() || std::any_of(holders.begin(), holders.end(), [](const auto& one) {
+    return saves::holders_of(storage) > holders.size() || std::any_of(holders.begin(), holders.end(), [](const auto& one) {
              return one.second.owners > one.second.allowed;
            });
   }

@@ -53,7 +53,7 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
     auto save = std::make_unique<Save>();
     const bool usual = is_usual(tensor);
     save->alias = usual ? tensor.tensor_data() : detached_by_python(tensor);
-    auto* storage = usual ? tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() : nullptr;
+    auto* storage = usual ? storage_of(tensor) : nullptr;
     if (storage != nullptr && storage->resizable()) save->storage = storage;
     save->version = tensor._version();
     save->requires_grad = tensor.requires_grad();
@@ -123,8 +123,7 @@ bool is_usual(const at::Tensor& tensor) {
     return false;
   }
   PyObject* object = object_of(impl);
-  return object == nullptr || Py_TYPE(object) == reinterpret_cast<PyTypeObject*>(THPVariableClass) ||
-         Py_TYPE(object) == reinterpret_cast<PyTypeObject*>(ParameterClass);
+  return object == nullptr || is_of(object, THPVariableClass) || is_of(object, ParameterClass);
 }
 
 Save::Save() : origin(nothing()), base(nothing()) {}

@@ -78,14 +78,9 @@ bool any_in(PyObject* container) {
   return PyDict_Check(container) ? PyDict_GET_SIZE(container) != 0 : Py_SIZE(container) != 0;
 }
 
-bool any_kept(const Listener& one) {
-  if (one.queue != nullptr ? one.queue->size() != 0 : any_in(one.pending)) return true;
-  return any_in(one.watched) || any_in(one.logs);
-}
+bool any_waiting(const Listener& one) { return one.queue != nullptr ? one.queue->size() != 0 : any_in(one.pending); }
 
-c10::StorageImpl* storage_of(const at::Tensor& tensor) {
-  return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-}
+bool any_followed(const Listener& one) { return any_in(one.watched) || any_in(one.logs); }
 
 bool is_known(PyObject* container, PyObject* key) {
   const int in = PyDict_Contains(container, key);
@@ -101,13 +96,11 @@ bool may_be_missed(const at::Tensor& target) {
 
 // Whether the listener must be asked of a write to `target`: `Ledger.before_write` says nothing of all others.
 bool concerns(const Listener& one, const at::Tensor& target, bool plain, const Stack& stack, size_t first) {
-  if (!any_kept(one) && !(plain && one.follows_views && target.requires_grad())) return false;
+  if (!any_waiting(one) && !any_followed(one) && !(plain && one.follows_views && target.requires_grad())) return false;
   if (one.queue == nullptr || !saves::is_usual(target) || one.queue->asks_always()) return true;
-  c10::StorageImpl* storage = storage_of(target);
+  c10::StorageImpl* storage = saves::storage_of(target);
   if (storage == nullptr || !storage->resizable()) return true;
-  size_t holders = c10::raw::intrusive_ptr::use_count(storage);
-  if (object_of(storage) != nullptr) holders--;
-  if (holders == 1) return false;  // a save holds it by an alias
+  if (saves::holders_of(storage) == 1) return false;  // a save holds it by an alias
   {
     Locked locked;
     if (one.queue->has(storage)) return true;
@@ -117,9 +110,9 @@ bool concerns(const Listener& one, const at::Tensor& target, bool plain, const S
     if (!stack[i].isTensor()) continue;
     const at::Tensor& other = stack[i].toTensor();
     if (!other.defined() || other.is_same(target)) continue;
-    if (!other.has_storage() || storage_of(other) == storage) return true;
+    if (!other.has_storage() || saves::storage_of(other) == storage) return true;
   }
-  if (!any_in(one.watched) && !any_in(one.logs)) return false;
+  if (!any_followed(one)) return false;
   return with_gil([&] {
     Owned key = must(PyLong_FromVoidPtr(storage));
     return is_known(one.watched, key.get()) || is_known(one.logs, key.get());
@@ -400,10 +393,8 @@ PyObject* listen(PyObject*, PyObject* arguments) {
 bool follows_without_saves() {
   const auto now = listening();
   if (now == nullptr) return false;
-  return std::any_of(now->all.begin(), now->all.end(), [](const Listener& one) {
-    const bool waiting = one.queue != nullptr ? one.queue->size() != 0 : any_in(one.pending);
-    return !waiting && (any_in(one.watched) || any_in(one.logs));
-  });
+  return std::any_of(now->all.begin(), now->all.end(),
+                     [](const Listener& one) { return !any_waiting(one) && any_followed(one); });
 }
 
 PyObject* lay(PyObject*, PyObject* arguments) {
