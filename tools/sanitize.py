@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TESTS = ["tests/native/test_both_cores.py", "tests/native/test_unpushed.py"]
+TESTS = [f"tests/native/test_{of}.py" for of in ("batch_norm", "both_cores", "unpushed")]
 
 KINDS = {
     "address": (
