@@ -35,11 +35,13 @@ struct Memory {
   std::unordered_map<c10::TensorImpl*, Holder> holders;  // as many as there are saves of a parameter
 
   bool has(c10::TensorImpl* tensor) const { return holders.count(tensor) != 0; }
-  Holder& add(c10::TensorImpl* tensor, size_t owners) { return holders.try_emplace(tensor, Holder{owners}).first->second; }
+  Holder& add(c10::TensorImpl* tensor, size_t owners) {
+    return holders.try_emplace(tensor, Holder{owners}).first->second;
+  }
   bool has_others() const {
-    return saves::holders_of(storage) > holders.size() || std::any_of(holders.begin(), holders.end(), [](const auto& one) {
-             return one.second.owners > one.second.allowed;
-           });
+    if (saves::holders_of(storage) > holders.size()) return true;
+    return std::any_of(holders.begin(), holders.end(),
+                       [](const auto& one) { return one.second.owners > one.second.allowed; });
   }
 };
 

@@ -106,7 +106,7 @@ bool concerns(const Listener& one, const at::Tensor& target, bool plain, const S
     if (one.queue->has(storage)) return true;
   }
   if (may_be_missed(target)) return true;
-  for (size_t i = first; i < stack.size(); i++) {                // it may read what it overwrites
+  for (size_t i = first; i < stack.size(); i++) {  // it may read what it overwrites
     if (!stack[i].isTensor()) continue;
     const at::Tensor& other = stack[i].toTensor();
     if (!other.defined() || other.is_same(target)) continue;
