@@ -502,7 +502,7 @@ def _rank(repair: Repair) -> tuple[float, ...]:
         repair.hides,
         repair.changed_lines,
         memory,
-        int(max(0.0, repair.proof.cpu_seconds) / 0.5),
+        int(max(0.0, repair.proof.cpu_seconds) / 2.0),
     )
 
 
@@ -523,4 +523,4 @@ def _words(site: Site | None) -> Any:
     return site.function, _COPY.sub("", site.statement), _COPY.sub("", site.source)
 
 
-_COPY = re.compile(r"\.(clone|detach)\(\)")
+_COPY = re.compile(r"\.(clone|detach)\(\)|[()]")  # and what stands in parentheses only to be copied

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from unclobber.repair._search import _rank
+from unclobber.model import Site
+from unclobber.repair._search import _rank, _words
 from unclobber.repair.outcome import Proof, Repair
 
 
@@ -20,7 +21,7 @@ def _repair(*, lines=1, hides=False, drops=False, **proof):
         (_repair(lines=3), _repair(hides=True)),
         (_repair(lines=1, extra_bytes=10**9), _repair(lines=2)),
         (_repair(cpu_seconds=30.0), _repair(extra_bytes=10**9)),
-        (_repair(cpu_seconds=-2.0), _repair(cpu_seconds=2.0)),
+        (_repair(cpu_seconds=-2.0), _repair(cpu_seconds=2.5)),
     ],
     ids=["end", "drops", "hides", "lines", "memory", "time"],
 )
@@ -31,9 +32,26 @@ def test_what_counts(better, worse):
 
 @pytest.mark.parametrize(
     "other",
-    [_repair(seconds=20.0), _repair(cpu_seconds=0.4), _repair(extra_bytes=10**6)],
+    [_repair(seconds=20.0), _repair(cpu_seconds=1.5), _repair(extra_bytes=10**6)],
     ids=["waited", "time", "memory"],
 )
 def test_noise_does_not_count(other):
     """Equal cures keep the order of the table, also where the machine was busy with something else."""
     assert _rank(_repair()) == _rank(other)
+
+
+def _site(statement):
+    source = statement.partition(" = ")[2]
+    return Site("a.py", 1, 5, 1, len(statement) + 1, "step", source, 1, 1, statement)
+
+
+@pytest.mark.parametrize(
+    "edited", ["y = a.clone() * b", "y = (a * b).clone()", "y = (a.detach() * b).clone()"]
+)
+def test_a_finding_is_the_same_after_a_copy_in_its_line(edited):
+    """What comes back after an edit has not been cured by it."""
+    assert _words(_site(edited)) == _words(_site("y = a * b"))
+
+
+def test_another_line_is_another_finding():
+    assert _words(_site("y = a.clone() * c")) != _words(_site("y = a * b"))
