@@ -116,6 +116,16 @@ PyObject* object_of(Impl* impl) {
   }
 }
 
+// Whether that object is one of its owners. Before torch 2.10 an object that nobody has is kept, and holds nothing.
+template <typename Impl>
+bool is_held_by_python(Impl* impl) {
+  auto* slot = impl->pyobj_slot();
+  if constexpr (requires { slot->owns_pyobj(); }) {
+    if (slot->owns_pyobj()) return false;
+  }
+  return object_of(impl) != nullptr;
+}
+
 inline bool is_of(PyObject* object, PyObject* type) {
   return Py_TYPE(object) == reinterpret_cast<PyTypeObject*>(type);
 }

@@ -47,7 +47,7 @@ struct Memory {
 
 // Owners but for us, who hold it for now; Python's names count as one, which it has while it may yet get one.
 size_t owners_of(const Impl& tensor) {
-  return tensor.use_count() - 1 + (object_of(tensor.get()) == nullptr ? 1 : 0);
+  return tensor.use_count() - 1 + (is_held_by_python(tensor.get()) ? 0 : 1);
 }
 
 struct Look {

@@ -126,7 +126,7 @@ inline c10::StorageImpl* storage_of(const at::Tensor& tensor) {
 
 // How many hold a storage, but for its Python object, which is nobody's tensor.
 inline size_t holders_of(c10::StorageImpl* storage) {
-  return c10::raw::intrusive_ptr::use_count(storage) - (object_of(storage) != nullptr ? 1 : 0);
+  return c10::raw::intrusive_ptr::use_count(storage) - (is_held_by_python(storage) ? 1 : 0);
 }
 
 // Whether it is strided memory of its own, with no class and no transform of the program's.
