@@ -50,6 +50,11 @@ FEATURES = {
     "saved data": Feature(
         hasattr(torch._C._autograd.SavedTensor, "data"), "2.10", "the test is about `SavedTensor.data`"
     ),
+    "top hooks": Feature(
+        hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks"),
+        "2.8",
+        "torch says of no hooks that they lie on top",
+    ),
     "hash_tensor": Feature(hasattr(torch, "hash_tensor"), "2.9", "the test is about `torch.hash_tensor`"),
     "saves without a node": Feature(
         hasattr(torch._C._autograd, "_make_saved_tensor"),

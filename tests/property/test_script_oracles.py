@@ -25,6 +25,7 @@ from oracles.scripts import (
     with_copies,
 )
 from strategies import inplace_programs
+from torch_features import needs
 
 SAVED = Script(
     (
@@ -455,6 +456,7 @@ def test_a_false_alarm_is_caught():
     assert ("watch", "findings") in kinds(HARMLESS, watch=Alarm)
 
 
+@needs("top hooks")
 def test_what_is_left_behind_is_caught():
     """Saved-tensor hooks that nobody takes away."""
     hooks = torch.autograd.graph.saved_tensors_hooks(torch.Tensor.detach, lambda tensor: tensor)

@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from torch_features import FEATURES
+
 _PLACES = (
     (torch._C._autograd, "_push_saved_tensors_default_hooks"),
     (torch._C._autograd, "_saved_tensors_hooks_disable"),
@@ -26,7 +28,7 @@ _PLACES = (
 def surroundings() -> tuple[Any, ...]:
     """Everything that we are known to touch, to be compared with what it was."""
     return (
-        torch._C._autograd._top_saved_tensors_default_hooks(False),
+        torch._C._autograd._top_saved_tensors_default_hooks(False) if FEATURES["top hooks"].there else None,
         *(getattr(home, name) for home, name in _PLACES),
         "apply" in vars(torch.autograd.Function),
         torch.is_grad_enabled(),
