@@ -81,10 +81,12 @@ bench: $(STAMP)  ## Measure what watching costs; writes benchmarks/RESULTS.md
 
 # `check` runs nothing, on no core.
 WITHOUT_CORE := tests/check tests/sweeps/test_check_reads_everything.py
+# Long tests of one file would otherwise wait for one worker while the others have ended.
+SPREAD := -n $(WORKERS) --dist worksteal
 
 sweep: $(STAMP)  ## Run torch's whole databases, random programs, sanitizers, on both cores (long)
-	UNCLOBBER_NATIVE=1 $(PY) -m pytest -n $(WORKERS) -m sweep $(PYTEST_ARGS)
-	UNCLOBBER_NATIVE=0 $(PY) -m pytest -n $(WORKERS) -m "sweep or not sweep" \
+	UNCLOBBER_NATIVE=1 $(PY) -m pytest $(SPREAD) -m sweep $(PYTEST_ARGS)
+	UNCLOBBER_NATIVE=0 $(PY) -m pytest $(SPREAD) -m "sweep or not sweep" \
 	  $(addprefix --ignore=,$(WITHOUT_CORE)) $(PYTEST_ARGS)
 	$(PY) tools/sanitize.py address
 	$(PY) tools/sanitize.py thread
