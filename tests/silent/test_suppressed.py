@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import runpy
 import warnings
+from types import SimpleNamespace
 
 import pytest
 
 import unclobber
+from unclobber.session import entered
 
 PROGRAM = """
 import torch, unclobber
@@ -137,3 +139,17 @@ def test_a_comment_that_can_not_be_read_suppresses_nothing(step, monkeypatch):
     monkeypatch.setattr(suppression, "comments_in", broken)
     with pytest.warns(unclobber.SilentWriteWarning):
         step(IGNORED)(unclobber.watch())
+
+
+def test_settings_that_change_while_it_runs(tmp_path, monkeypatch):
+    """Files are looked for once a second, for a context may be entered in each step."""
+    now = [100.0]
+    monkeypatch.setattr(entered, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    path = tmp_path / "train.py"
+    path.write_text("from unclobber.session.entered import settings_here\nask = lambda: settings_here()\n")
+    ask = runpy.run_path(str(path))["ask"]
+    assert ask().strict is False
+    (tmp_path / "pyproject.toml").write_text("[tool.unclobber]\nstrict = true\n")
+    assert ask().strict is False
+    now[0] += 1
+    assert ask().strict is True

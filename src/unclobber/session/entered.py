@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from functools import lru_cache
 
 from ..settings import ProjectSettings
 from ..settings.pyproject import settings_for
@@ -11,11 +13,19 @@ from ..source import frames, sites
 
 def settings_here() -> ProjectSettings:
     """Those of the project to which the innermost file of the program's own belongs; of the working
-    directory where the program is in no file.
+    directory where the program is in no file. What was read is good for a second at most.
 
     Raises:
         SettingsError: They are wrong.
     """
     frame = sites.user_frame(frames.of_program())
-    path = None if frame is None else frame[0].co_filename
-    return settings_for(os.getcwd() if path is None or not os.path.isfile(path) else os.path.dirname(path))
+    path = os.path.abspath(frame[0].co_filename) if frame is not None else ""
+    of_file = _settings_of(path, int(time.monotonic()))
+    return settings_for(os.getcwd()) if of_file is None else of_file
+
+
+@lru_cache(maxsize=64)
+def _settings_of(path: str, second: int) -> ProjectSettings | None:
+    """A file's; None where there is no such file. A context may be entered in each step, so files are looked
+    for once a second."""
+    return settings_for(os.path.dirname(path)) if os.path.isfile(path) else None
