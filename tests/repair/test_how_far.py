@@ -150,10 +150,10 @@ def test_one_backward_for_two_losses(last):
     assert found.offered == ()
 
 
-def test_an_interrupt(tmp_path):
+def test_an_interrupt(tmp_path, tmp_path_factory):
     """One line, its own exit code, and the files are what they were."""
-    script = tmp_path / "train.py"
-    text = "import time\nopen('left', 'w').close()\ntime.sleep(60)\n"
+    script, runs = tmp_path / "train.py", tmp_path_factory.mktemp("elsewhere") / "runs"
+    text = f"import time\nopen('left', 'w').close()\nopen({str(runs)!r}, 'w').close()\ntime.sleep(60)\n"
     script.write_text(text)
     process = subprocess.Popen(
         [sys.executable, "-m", "unclobber", "fix", "--write", "train.py"],
@@ -163,7 +163,9 @@ def test_an_interrupt(tmp_path):
         text=True,
         start_new_session=True,
     )
-    time.sleep(8)
+    began = time.monotonic()
+    while not runs.exists() and time.monotonic() - began < 60:
+        time.sleep(0.1)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to everybody
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (130, "", "unclobber: interrupted; nothing was written\n")
