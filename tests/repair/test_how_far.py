@@ -15,6 +15,7 @@ import pytest
 
 from unclobber.repair import _search
 from unclobber.repair import rounds as _rounds
+from unclobber.repair._job import Job
 from unclobber.repair.outcome import Proved, Unproved
 from unclobber.repair.proof import Runner
 
@@ -170,3 +171,14 @@ def test_an_interrupt(tmp_path, tmp_path_factory):
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (130, "", "unclobber: interrupted; nothing was written\n")
     assert (script.read_text(), os.listdir(tmp_path)) == (text, ["train.py"])
+
+
+def test_an_interrupt_before_anything_runs(tmp_path, capfd):
+    """The process that runs the script still imports torch: it ends at once, and says nothing of its own."""
+    script = tmp_path / "train.py"
+    script.write_text("print(1)\n")
+    with Runner() as runner:
+        os.kill(runner._process.pid, signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            runner.run(Job(str(script)))
+    assert capfd.readouterr() == ("", "")

@@ -20,21 +20,23 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 
-from ._job import Job
+from ._job import INTERRUPTED, Job
 
 
 def main(argv: list[str]) -> int:
     if len(argv) > 1:
         _be_the_child(_decode(argv[1]))
         return 0
-    try:
-        import torch  # noqa: F401
-    except (ImportError, OSError):
-        return 2  # who started us says so
+    with _interruptible():
+        try:
+            import torch  # noqa: F401
+        except (ImportError, OSError):
+            return 2  # who started us says so
 
-    threads = _threads()  # NumPy's BLAS starts some, and ends them before each fork
-    _warm_up()
+        threads = _threads()  # NumPy's BLAS starts some, and ends them before each fork
+        _warm_up()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
@@ -49,6 +51,20 @@ def main(argv: list[str]) -> int:
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
     return 0
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C ends this process without an exception, which an import of NumPy's prints and goes on."""
+    usual = signal.getsignal(signal.SIGINT)
+    if usual is signal.default_int_handler:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+    if hasattr(signal, "pthread_sigmask"):  # who started us has had it wait for this
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
 
 
 def _warm_up() -> None:
@@ -187,4 +203,4 @@ if __name__ == "__main__":
     try:
         raise SystemExit(main(sys.argv))
     except KeyboardInterrupt:
-        os._exit(130)  # who interrupted us says so
+        os._exit(INTERRUPTED)  # who interrupted us says so

@@ -9,6 +9,9 @@ from ..model import Finding
 from ._copies import NOWHERE, Copy
 from ._probes import Spot
 
+INTERRUPTED = 130
+"""The exit code of the process that runs the jobs, when Ctrl-C has ended it."""
+
 
 @dataclass(frozen=True, slots=True)
 class HeldBy:

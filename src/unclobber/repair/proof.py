@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import pickle
@@ -10,12 +11,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from types import TracebackType
 
 from ..model import PACKAGE
 from ._copies import Copy, copy_for
-from ._job import Job, Ran
+from ._job import INTERRUPTED, Job, Ran
 
 
 class Runner:
@@ -68,6 +70,9 @@ class Runner:
     def run(self, job: Job) -> Ran:
         """One run. Never raises for what the program does.
 
+        Raises:
+            KeyboardInterrupt: Whoever runs it was interrupted.
+
         Returns:
             How it went; ``ending`` is ``timeout`` or ``died`` where there is no more to say.
         """
@@ -98,6 +103,9 @@ class Runner:
             return Ran("timeout", error=f"no end after {self.timeout:g} seconds", seconds=self.timeout)
         if not line:
             self._process = None
+            process.communicate()  # ends and closes what there is between us
+            if process.returncode == INTERRUPTED:
+                raise KeyboardInterrupt
             return Ran("died", error="the process that runs it ended before it began (can it import torch?)")
         if line != "done" or not os.path.exists(answer):
             return Ran("died", error=f"the process ended ({line})")
@@ -113,11 +121,26 @@ class Runner:
             environment.setdefault("PYTHONHASHSEED", "0")
             paths = [path for path in (environment.get("PYTHONPATH"), os.path.dirname(PACKAGE)) if path]
             environment["PYTHONPATH"] = os.pathsep.join(paths)
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "unclobber.repair._driver"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                env=environment,
-            )
+            with _interrupts_wait():
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "unclobber.repair._driver"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    env=environment,
+                )
         return self._process
+
+
+@contextlib.contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Ctrl-C waits here, and in a process that is started here until that lets it in: before it can't say
+    how it ends."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
