@@ -70,11 +70,11 @@ class Runner:
     def run(self, job: Job) -> Ran:
         """One run. Never raises for what the program does.
 
-        Raises:
-            KeyboardInterrupt: Whoever runs it was interrupted.
-
         Returns:
             How it went; ``ending`` is ``timeout`` or ``died`` where there is no more to say.
+
+        Raises:
+            KeyboardInterrupt: The process that runs it was interrupted before it could run anything.
         """
         self.runs += 1
         answer = self.file(f"answer-{self.runs}")
@@ -134,8 +134,8 @@ class Runner:
 
 @contextlib.contextmanager
 def _interrupts_wait() -> Iterator[None]:
-    """Ctrl-C waits here, and in a process that is started here until that lets it in: before it can't say
-    how it ends."""
+    """Ctrl-C waits to the end of the block, and in a process that is started in it until that lets it in: by
+    then it can end without a traceback."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
