@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -122,39 +122,44 @@ class NativeKernel(NamedTuple):
         return native.lay(*arguments) if override is None else native.lay(*arguments, override.ran_asleep)
 
 
+AnyKernel = Callable[..., Any] | Override | NativeKernel
+
+
 def kernel_for(
     name: str,
     listeners: Listeners,
     lock: threading.RLock,
-    schemas: Mapping[str, Any] | None = None,
-) -> Callable[..., Any] | Override | NativeKernel | None:
+    has: bool,
+    schema: Any = None,
+    natively: bool = False,
+) -> AnyKernel | None:
     """The kernel of an operation, by its full name: one for our key, or one over torch's own; None for those
     that write nothing.
 
     Args:
-        name: The operation.
+        name: The operation, which is not made of others.
         listeners: Whom to tell.
         lock: Held while one over torch's is registered or taken away.
-        schemas: Those of torch's mutating operations, where the native core has their kernels.
+        has: Whether it has a kernel that moves version counters.
+        schema: Where it says of a write, if that has been looked up.
+        natively: Whether the native core has kernels for torch's own operations.
     """
     namespace, _, rest = name.partition("::")
     packet = rest.partition(".")[0]
-    if namespace in NAMESPACES_WITHOUT_MEMORY or compat.has_kernel(name, "CompositeImplicitAutograd"):
-        return None  # composite operations decompose into ones that we see
-    has = compat.has_kernel(name)
-    if packet in NOT_DATA and not has:
+    if namespace in NAMESPACES_WITHOUT_MEMORY or (packet in NOT_DATA and not has):
         return None
-    if schemas is not None and namespace == "aten":
-        made = _native_kernel(name, packet, schemas.get(name), has)
+    if natively and namespace == "aten":
+        made = _native_kernel(name, packet, schema, has)
         if made is not None:
             return made
-    op = compat.resolve_op(name)
-    if op is None:
-        return None
+    try:
+        op = compat.operator_handle(name, schema)
+    except RuntimeError:
+        return None  # nobody can call it from Python
     if packet in UNDECLARED:
         positions, _ = UNDECLARED[packet]
         told = _general_kernel(op, packet, listeners, WrittenArguments(positions, ()), bumps=False)
-        after, redispatch = compat.after_write_key, compat.redispatcher(op)
+        after, redispatch = compat.after_write_key, op.redispatch
 
         def plain(keyset: Any, *args: Any, **kwargs: Any) -> Any:
             return redispatch(keyset & after, *args, **kwargs)
@@ -162,20 +167,20 @@ def kernel_for(
         return undeclared_kernel(packet, listeners, plain, told, _private_kernel(op, listeners))
     if name in _WORKING_IN_PRIVATE:
         return _private_kernel(op, listeners)
-    written = written_by(op._schema, namespace, packet)
+    written = written_by(op.schema, namespace, packet)
     if not written.positions and not written.names:
         if is_torchs(name):
             return None
         return unverified_kernel(name, listeners, _below_write_key(op))
     if has and (not is_torchs(name) or name in _BUILDING_BLOCKS_WITH_OUT):
         # `torch.library.custom_op` has a kernel there that bumps first and writes then: be before it
-        original = compat.torchs_kernel(op, name, written.tensors)
+        original = compat.torchs_kernel(op, written.tensors)
         if original is not None:
             told = _general_kernel(op, packet, listeners, written, bumps=is_torchs(name), original=original)
             return _override(name, compat.VERSION_KEY, lock, lambda mine: _asleep_or(mine, original, told))
-    if written.positions == (0,) and not written.names and has and is_tensor(op._schema, 0):
+    if written.positions == (0,) and not written.names and has and is_tensor(op.schema, 0):
         if packet in _BUILDING_BLOCKS:
-            make = functools.partial(_overriding_kernel, op, name, packet, listeners)
+            make = functools.partial(_overriding_kernel, op, packet, listeners)
             return _override(name, compat.VERSION_KEY, lock, make)
         return _plain_kernel(op, packet, listeners)
     return _general_kernel(op, packet, listeners, written, bumps=has)
@@ -262,13 +267,13 @@ def written_by(schema: Any, namespace: str, packet: str) -> WrittenArguments:
     return written
 
 
-def _plain_kernel(op: Any, packet: str, listeners: Listeners) -> Callable[..., Any]:
+def _plain_kernel(op: compat.OperatorHandle, packet: str, listeners: Listeners) -> Callable[..., Any]:
     """``x.op_(…)``: the hot shape."""
-    redispatch = compat.redispatcher(op)
+    redispatch = op.redispatch
     after = compat.after_write_key
     below = compat.below(op)
     see, ignore = compat.see_writes, compat.ignore_writes
-    slots = tuple(slot - 1 for slot in tensor_slots(op, (0,)))
+    slots = tuple(slot - 1 for slot in tensor_slots(op.schema, (0,)))
 
     def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         for listener in listeners.now:
@@ -308,12 +313,12 @@ def _asleep_or(
 
 
 def _overriding_kernel(
-    op: Any, name: str, packet: str, listeners: Listeners, override: Override
+    op: compat.OperatorHandle, packet: str, listeners: Listeners, override: Override
 ) -> Callable[..., Any]:
     """A building block: it overrides torch's own kernel, which it calls."""
     below = compat.below(op)
-    original: Any = compat.torchs_kernel(op, name, WrittenArguments((0,), ()).tensors)
-    takes_tensor = bool(tensor_slots(op, (0,)))
+    original: Any = compat.torchs_kernel(op, WrittenArguments((0,), ()).tensors)
+    takes_tensor = bool(tensor_slots(op.schema, (0,)))
     may_be_lazy, conjugate, negative = packet == "copy_", compat.CONJUGATE, compat.NEGATIVE
 
     def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -344,7 +349,7 @@ def _overriding_kernel(
 
 
 def _general_kernel(
-    op: Any,
+    op: compat.OperatorHandle,
     packet: str,
     listeners: Listeners,
     written: WrittenArguments,
@@ -364,12 +369,15 @@ def _general_kernel(
         bumps: Whether the counter of each moves by one afterwards; False: look what happens.
         original: The kernel that ours overrides; None: there is none at this key.
     """
-    redispatch = compat.redispatcher(op)
+    redispatch = op.redispatch
     after = compat.after_write_key
     below = compat.below(op)
-    slots = tensor_slots(op, written.positions)
+    slots: tuple[int, ...] | None = None  # looked for when it is called: there are a thousand of these
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal slots
+        if slots is None:
+            slots = tensor_slots(op.schema, written.positions)
         watched = tell(listeners.now, packet, bumps, written, args, kwargs)
         marks = () if bumps else [(t, t._version, log, log.bumps) for t, log in watched]
         compat.ignore_writes()
@@ -388,9 +396,9 @@ def _general_kernel(
     return kernel
 
 
-def _private_kernel(op: Any, listeners: Listeners) -> Callable[..., Any]:
+def _private_kernel(op: compat.OperatorHandle, listeners: Listeners) -> Callable[..., Any]:
     """An operation that writes only what it makes itself."""
-    redispatch = compat.redispatcher(op)
+    redispatch = op.redispatch
     after = compat.after_write_key
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
@@ -404,12 +412,12 @@ def _private_kernel(op: Any, listeners: Listeners) -> Callable[..., Any]:
     return kernel
 
 
-def _below_write_key(op: Any) -> Run:
+def _below_write_key(op: compat.OperatorHandle) -> Run:
     """Runs ``op`` with the keys that come after ours."""
-    redispatch = compat.redispatcher(op)
+    redispatch = op.redispatch
     after = compat.after_write_key
     below = compat.below(op)
-    slots = tensor_slots(op, ())
+    slots = tensor_slots(op.schema, ())
 
     def run(keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if any(slot < len(args) and isinstance(args[slot], _SCALARS) for slot in slots):
@@ -462,7 +470,7 @@ def write_back_kernel(key: str, listeners: Listeners, lock: threading.RLock) -> 
     Such a tensor's in-place operations work on a resolved copy, which torch then copies back
     (aten/src/ATen/native/MathBitsFallback.h): this is where the program's memory is written.
     """
-    redispatch = compat.redispatcher(torch.ops.aten.copy_.default)
+    redispatch = compat.operator_handle("aten::copy_").redispatch
     after = compat.keys_after(key)
     written = WrittenArguments((0,), ())
 

@@ -114,11 +114,11 @@ def written_arguments(schema: Any) -> WrittenArguments:
     )
 
 
-def tensor_slots(op: Any, written: tuple[int, ...]) -> tuple[int, ...]:
+def tensor_slots(schema: Any, written: tuple[int, ...]) -> tuple[int, ...]:
     """Positions of single-tensor inputs, where a Python number may stand instead of a tensor."""
     return tuple(
         index
-        for index, argument in enumerate(op._schema.arguments)
+        for index, argument in enumerate(schema.arguments)
         if not argument.kwarg_only and str(argument.type) == "Tensor" and index not in written
     )
 

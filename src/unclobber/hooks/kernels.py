@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -35,6 +35,7 @@ from ..native import core
 from ..source import frames
 from ..torch_internals import compat, libraries
 from ._kernel_shapes import (
+    AnyKernel,
     Listener,
     Listeners,
     NativeKernel,
@@ -63,7 +64,7 @@ class Kernels:
         """Whether what is registered is listened to."""
         self.native: Any = None
         """The native core, if it has kernels in the table."""
-        self._table: dict[str, Callable[..., Any] | Override | NativeKernel | None] = {}
+        self._table: dict[str, AnyKernel | None] = {}
         """The kernel of every operator name seen so far; None for those that write nothing."""
         self._registered: dict[str, Any] = {}
         """What takes the kernels at our key away, by operation: out of reach while nobody listens.
@@ -85,7 +86,7 @@ class Kernels:
         """Whether it is we who register a kernel of a program's operation now."""
 
     def listen(self, listener: Listener) -> None:
-        """Notify ``listener`` of writes from now on; the first one ever registers kernels (150 ms)."""
+        """Notify ``listener`` of writes from now on; the first one ever registers kernels (80 ms)."""
         with self._lock:
             if not self.awake:
                 self._wake()
@@ -194,11 +195,11 @@ class Kernels:
             return
         names = set(compat.all_op_names())
         mutating = compat.mutating_schemas()
-        natively = None if self.native is None else mutating
+        composite, counting = compat.with_kernel(compat.COMPOSITE), compat.with_kernel(compat.VERSION_KEY)
         for name in names - self._table.keys():
             if is_torchs(name):
-                needed = may_write(name, mutating)
-                self._table[name] = kernel_for(name, self.listeners, self._lock, natively) if needed else None
+                needed = may_write(name, mutating) and name not in composite
+                self._table[name] = self._made(name, name in counting, mutating.get(name)) if needed else None
         # a program may have defined its own operations again, under the same names
         programs = {name for name in names if not is_torchs(name)}
         for name in [name for name in self._table if not is_torchs(name)]:
@@ -218,10 +219,15 @@ class Kernels:
         """Make kernels for the program's operations that have come, or changed."""
         while self._to_be_made:
             name = self._to_be_made.pop()
-            self._table[name] = kernel_for(name, self.listeners, self._lock)
+            needed = not compat.has_kernel(name, compat.COMPOSITE)
+            self._table[name] = self._made(name, compat.has_kernel(name)) if needed else None
             self._register(name, self._table[name])
 
-    def _register(self, name: str, kernel: Callable[..., Any] | Override | NativeKernel | None) -> None:
+    def _made(self, name: str, has: bool, schema: Any = None) -> AnyKernel | None:
+        """A new kernel of an operation, as ``kernel_for`` explains; None where it needs none."""
+        return kernel_for(name, self.listeners, self._lock, has, schema, self.native is not None)
+
+    def _register(self, name: str, kernel: AnyKernel | None) -> None:
         if isinstance(kernel, Override):
             self._overrides[name] = kernel
             if self.awake:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -92,9 +92,18 @@ def mutating_schemas() -> dict[str, Any]:
     }
 
 
+# The key of operations that are made of others: our kernels see those.
+COMPOSITE = "CompositeImplicitAutograd"
+
+
 def has_kernel(op_name: str, key: str = VERSION_KEY) -> bool:
     """Whether torch itself registered a kernel for ``op_name`` (``aten::add_.Tensor``) at ``key``."""
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(op_name, key))
+
+
+def with_kernel(key: str) -> frozenset[str]:
+    """The full names of all operations for which ``has_kernel`` is true at ``key``, asked for in one go."""
+    return frozenset(torch._C._dispatch_get_registrations_for_dispatch_key(key))
 
 
 def innermost_mode() -> Any:
@@ -161,29 +170,32 @@ def without_modes() -> contextlib.AbstractContextManager[Any]:
     return _disable_current_modes()
 
 
-_identities_in_torchscript: Callable[[], dict[int, str]] = torch.jit._builtins._get_builtin_table
+class OperatorHandle(NamedTuple):
+    """What the dispatcher knows of an operation. ``torch.ops`` shows it, too, but takes 30 µs to make it, and
+    remembers then which overloads there are, of which the program may be about to define more."""
+
+    name: str
+    """The full one: ``aten::add_.Tensor``."""
+    schema: Any
+    redispatch: Callable[..., Any]
+    """``call(keyset, *args, **kwargs)`` that runs it with just the keys of ``keyset``.
+
+    Refuses a Python number where the schema has a tensor: ``below`` takes it.
+    """
 
 
-def resolve_op(name: str) -> Any:
-    """The ``OpOverload`` called ``aten::add_.Tensor``, or None where torch can't build it."""
-    namespace, _, rest = name.partition("::")
-    packet, _, overload = rest.partition(".")
-    home = getattr(torch.ops, namespace)
-    known = packet in vars(home)
-    try:
-        return getattr(getattr(home, packet), overload or "default")
-    except (AttributeError, RuntimeError):
-        return None
-    finally:
-        if not known and packet in vars(home):
-            # torch.ops remembers which overloads there are; the program may be about to define more.
-            # TorchScript knows the packet by the identity of its function, which may soon be another's.
-            _identities_in_torchscript().pop(id(vars(home)[packet]._op), None)
-            delattr(home, packet)
-            home._dir.remove(packet)
+def operator_handle(name: str, schema: Any = None) -> OperatorHandle:
+    """The operation of that full name, with its schema where that has been looked up.
+
+    Raises:
+        RuntimeError: Python can't call it.
+    """
+    packet, _, overload = name.partition(".")
+    handle: Any = torch._C._dispatch_find_schema_or_throw(packet, overload)
+    return OperatorHandle(name, schema or torch._C._get_schema(packet, overload), handle.redispatch_boxed)
 
 
-def below(op: Any) -> Any:
+def below(op: OperatorHandle) -> Any:
     """``call(*args, **kwargs)`` that runs ``op`` under ADInplaceOrView, numbers for tensors allowed."""
     made: Any = None
 
@@ -196,14 +208,15 @@ def below(op: Any) -> Any:
     return call
 
 
-def _made_below(op: Any) -> Any:
+def _made_below(op: OperatorHandle) -> Any:
     """What ``below`` calls.
 
     A number that torch itself wrapped into a tensor (``matrix_exp`` calls ``pow`` so) reaches a kernel
     in Python as a number. Only some operations take it back as one; the others get a 0-dim tensor.
     """
-    run = op._op
-    if torch._C._should_allow_numbers_as_tensors(op._schema.name.partition("::")[2]):
+    packet, _, overload = op.name.partition(".")
+    run = torch._C._get_operation_overload(packet, overload)[0]
+    if torch._C._should_allow_numbers_as_tensors(packet.partition("::")[2]):
 
         def call(*args: Any, **kwargs: Any) -> Any:
             with below_adinplaceorview():
@@ -211,7 +224,7 @@ def _made_below(op: Any) -> Any:
 
         return call
 
-    takes_tensor = [str(argument.type) == "Tensor" for argument in op._schema.arguments]
+    takes_tensor = [str(argument.type) == "Tensor" for argument in op.schema.arguments]
 
     def call_with_tensors(*args: Any, **kwargs: Any) -> Any:
         wrapped = [
@@ -224,15 +237,7 @@ def _made_below(op: Any) -> Any:
     return call_with_tensors
 
 
-def redispatcher(op: Any) -> Any:
-    """``call(keyset, *args, **kwargs)`` that runs ``op`` with just the keys of ``keyset``.
-
-    Refuses a Python number where the schema has a tensor: ``below`` takes it.
-    """
-    return op._handle.redispatch_boxed
-
-
-def torchs_kernel(op: Any, name: str, written: Callable[..., Any]) -> Callable[..., Any] | None:
+def torchs_kernel(op: OperatorHandle, written: Callable[..., Any]) -> Callable[..., Any] | None:
     """``call(keyset, *args, **kwargs)`` of the kernel that torch has for ``op`` at ``VERSION_KEY``.
 
     ``torch.library.get_kernel`` came with 2.9. Before, what such a kernel does is done here: it runs the
@@ -245,19 +250,18 @@ def torchs_kernel(op: Any, name: str, written: Callable[..., Any]) -> Callable[.
 
     Args:
         op: The operation.
-        name: Its full name.
         written: From the arguments to the tensors that the operation writes.
 
     Returns:
         None where somebody else's kernel lies there, of which nothing is known.
     """
     get_kernel = getattr(torch.library, "get_kernel", None)
-    if get_kernel is not None and name.startswith("aten::"):
-        kernel: Callable[..., Any] = get_kernel(name, VERSION_KEY).call_boxed
+    if get_kernel is not None and op.name.startswith("aten::"):
+        kernel: Callable[..., Any] = get_kernel(op.name, VERSION_KEY).call_boxed
         return kernel
     from torch._library.custom_ops import OPDEFS
 
-    redispatch, after = redispatcher(op), keys_after(VERSION_KEY)
+    redispatch, after = op.redispatch, keys_after(VERSION_KEY)
 
     def run_and_count(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         with below_adinplaceorview():
@@ -266,9 +270,9 @@ def torchs_kernel(op: Any, name: str, written: Callable[..., Any]) -> Callable[.
         return result
 
     if get_kernel is None:
-        return run_and_count if name.startswith("aten::") or name in OPDEFS else None
-    programs: Callable[..., Any] = get_kernel(name, VERSION_KEY).call_boxed
-    if name not in OPDEFS:
+        return run_and_count if op.name.startswith("aten::") or op.name in OPDEFS else None
+    programs: Callable[..., Any] = get_kernel(op.name, VERSION_KEY).call_boxed
+    if op.name not in OPDEFS:
         return programs
 
     def run_either(keyset: Any, *args: Any, **kwargs: Any) -> Any:
