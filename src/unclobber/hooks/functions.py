@@ -210,6 +210,8 @@ def _override(function: Any, name: str) -> None:
 
 def _take_away() -> None:
     """Give the classes back what they had, where the program has put nothing else there meanwhile."""
+    if not _classes:
+        return
     for home in list(_classes):
         for name, method in list(vars(home).items()):
             if isinstance(method, _Method):

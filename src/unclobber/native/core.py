@@ -85,6 +85,6 @@ def loaded() -> Loaded:
 def missed() -> str | None:
     """One sentence where the native core was asked for by ``UNCLOBBER_NATIVE=1`` and can't be had."""
     why_not = loaded().why_not
-    if os.environ.get(SWITCH) != "1" or not why_not:
+    if not why_not or os.environ.get(SWITCH) != "1":
         return None
     return f"{SWITCH}=1 is set, but the Python core runs: {why_not}"

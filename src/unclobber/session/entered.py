@@ -19,7 +19,9 @@ def settings_here() -> ProjectSettings:
         SettingsError: They are wrong.
     """
     frame = sites.user_frame(frames.of_program())
-    path = os.path.abspath(frame[0].co_filename) if frame is not None else ""
+    path = frame[0].co_filename if frame is not None else ""
+    if not path.startswith(os.sep):
+        path = os.path.abspath(path)  # not within the cache: the program may change its directory
     of_file = _settings_of(path, int(time.monotonic()))
     return settings_for(os.getcwd()) if of_file is None else of_file
 
@@ -28,4 +30,4 @@ def settings_here() -> ProjectSettings:
 def _settings_of(path: str, second: int) -> ProjectSettings | None:
     """A file's; None where there is no such file. A context may be entered in each step, so files are looked
     for once a second."""
-    return settings_for(os.path.dirname(path)) if os.path.isfile(path) else None
+    return settings_for(os.path.dirname(os.path.abspath(path))) if os.path.isfile(path) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 _INHERITED: Any = object()
@@ -57,8 +57,8 @@ class Patches:
 
     def __init__(self) -> None:
         self._ends: list[Callable[[], None]] = []
-        self._newest: dict[tuple[int, str], Patch] = {}
-        """The newest replacement of each place."""
+        self._newest: dict[tuple[int, str], tuple[Mapping[str, Any], str, Any]] = {}
+        """The newest replacement of each place: the home's ``__dict__``, the name, what is to lie there."""
         self._begins: list[Callable[[], Callable[[], None]]] = []
         self._sleeps: list[Callable[[], None]] = []
         self.awake = False
@@ -77,7 +77,7 @@ class Patches:
             setattr(home, name, wrapper)
             patch = Patch(home, name, before, vars(home)[name])
             installed.append(patch)
-        self._newest[id(home), name] = patch
+        self._newest[id(home), name] = vars(home), name, patch.wrapper
         self._ends.append(lambda: _put_back(patch))
 
     def at_undo(self, end: Callable[[], None]) -> None:
@@ -90,8 +90,8 @@ class Patches:
 
     def intact(self) -> bool:
         """Whether every replacement still lies where it was put, or under a newer one of these."""
-        for home, name, _, wrapper in self._newest.values():  # noqa: SIM110  (asked at each entry)
-            if vars(home).get(name) is not wrapper:
+        for names, name, wrapper in self._newest.values():  # noqa: SIM110  (asked at each entry)
+            if names.get(name) is not wrapper:
                 return False
         return True
 
