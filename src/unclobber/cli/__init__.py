@@ -6,6 +6,7 @@ an `UnclobberError`, which carries one; only `main` prints errors.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 __all__ = ["main"]
@@ -19,6 +20,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             then ends as it does for that program alone.
     """
     # Here and not above: each process that a watched program starts imports `cli.children`, and no parser.
-    from ._main import main as parse_and_run
-
+    try:
+        from ._main import main as parse_and_run
+    except KeyboardInterrupt:
+        sys.stderr.write("unclobber: interrupted\n")
+        return 130
     return parse_and_run(argv)

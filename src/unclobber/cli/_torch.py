@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
 
 from ._errors import UsageError
 
@@ -16,10 +21,12 @@ def require_torch() -> None:
 
     Raises:
         UsageError: There is none, it can't be imported, or it is too old.
+        KeyboardInterrupt: Ctrl-C has come meanwhile.
     """
     wanted = ".".join(map(str, OLDEST))
     try:
-        import torch
+        with _interrupt_waits():
+            import torch
     except (ImportError, OSError) as error:  # OSError: a shared library of torch's is missing
         if isinstance(error, ModuleNotFoundError) and error.name == "torch":
             raise UsageError(
@@ -36,3 +43,34 @@ def require_torch() -> None:
         raise UsageError(
             f"PyTorch {version} is too old for unclobber", f"Install torch {wanted} or a later version."
         )
+
+
+@contextlib.contextmanager
+def _interrupt_waits() -> Iterator[None]:
+    """Ctrl-C is answered at the end of the block, and its second at once.
+
+    In the middle of an import of torch it may be lost (torch goes on without the NumPy whose import it has
+    ended), be taken for a broken installation, or end the process from C++.
+
+    Raises:
+        KeyboardInterrupt: It has come.
+    """
+    usual = signal.getsignal(signal.SIGINT)
+    if usual is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal came
+        if came:
+            signal.default_int_handler(number, frame)
+        came = True
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+        if came:
+            raise KeyboardInterrupt from None

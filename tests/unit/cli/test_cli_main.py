@@ -134,21 +134,34 @@ def test_completion_in_bash(tmp_path):
     assert done.stdout.split() == [code for code in CODES if code.startswith("UC20")]
 
 
-def test_ctrl_c_in_a_real_process(tmp_path):
-    """While torch is being imported, which is where a user gets impatient."""
+def _importing(tmp_path, torch):
+    """The command in a process of its own, where ``torch`` stands for the text of torch."""
     (tmp_path / "torch").mkdir()
-    (tmp_path / "torch" / "__init__.py").write_text(
-        "import time\nprint('importing', flush=True)\ntime.sleep(60)\n"
-    )
-    process = subprocess.Popen(
+    (tmp_path / "torch" / "__init__.py").write_text(torch)
+    return subprocess.Popen(
         [sys.executable, "-m", "unclobber", "rules", "exp"],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("then", ["pass", "raise ImportError('half of it') from None"])
+def test_ctrl_c_while_torch_is_imported(tmp_path, then):
+    """What NumPy's import makes of it, which goes on, or says that it is broken."""
+    torch = "import os, signal\ntry: os.kill(os.getpid(), signal.SIGINT)\n"
+    process = _importing(tmp_path, f"{torch}except KeyboardInterrupt: {then}\n")
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "unclobber: interrupted\n")
+
+
+def test_ctrl_c_twice_while_torch_is_imported(tmp_path):
+    """Who has no patience is not made to wait for the end of it."""
+    process = _importing(tmp_path, "import time\nfor _ in range(600): print(flush=True), time.sleep(0.1)\n")
     assert process.stdout is not None
-    assert process.stdout.readline() == "importing\n"
-    time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    for _ in range(2):
+        assert process.stdout.readline() == "\n"
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "unclobber: interrupted\n")
