@@ -16,7 +16,7 @@ from unclobber.repair.outcome import Clean, Proof, Proved, Repair
 from unclobber.repair.project import Project
 
 QUICK, MANY = 20, 500
-STRETCH = 25
+STRETCH = 10
 """Scripts that one test of the sweep goes through."""
 
 
@@ -48,6 +48,7 @@ UNFIXED_OF_THE_SAMPLE: frozenset[str] = frozenset()
 
 
 @pytest.mark.sweep
+@pytest.mark.timeout(900)  # a driver that is cut off in the middle would answer the next test with this one's
 @pytest.mark.parametrize("first", range(0, MANY, STRETCH))
 def test_many(first, at):
     """None does something else; most are fixed."""
