@@ -23,7 +23,8 @@ def changed_by(run: Callable[[], Result], context=unclobber.watch) -> str | None
         with context() as watched:
             inside = run()
         if (changed := difference(plain, inside)) is not None:
-            if _varies(run, plain, times=20):  # as LAPACK's do by where in memory they work
+            # lstsq does in three of 200 runs without us, by where its memory lies
+            if _varies(run, plain, times=500):
                 pytest.skip("varies now and then")
             return changed
     findings = getattr(watched, "findings", ())
