@@ -48,7 +48,7 @@ UNFIXED_OF_THE_SAMPLE: frozenset[str] = frozenset()
 
 
 @pytest.mark.sweep
-@pytest.mark.timeout(900)  # a driver that is cut off in the middle would answer the next test with this one's
+@pytest.mark.timeout(900)  # ten scripts take minutes where the machine is busy
 @pytest.mark.parametrize("first", range(0, MANY, STRETCH))
 def test_many(first, at):
     """None does something else; most are fixed."""

@@ -25,7 +25,7 @@ def require_torch() -> None:
     """
     wanted = ".".join(map(str, OLDEST))
     try:
-        with _interrupt_waits():
+        with _answered_afterwards():
             import torch
     except (ImportError, OSError) as error:  # OSError: a shared library of torch's is missing
         if isinstance(error, ModuleNotFoundError) and error.name == "torch":
@@ -46,7 +46,7 @@ def require_torch() -> None:
 
 
 @contextlib.contextmanager
-def _interrupt_waits() -> Iterator[None]:
+def _answered_afterwards() -> Iterator[None]:
     """Ctrl-C is answered at the end of the block, and its second at once.
 
     In the middle of an import of torch it may be lost (torch goes on without the NumPy whose import it has

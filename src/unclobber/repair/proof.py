@@ -46,21 +46,30 @@ class Runner:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            assert process.stdin is not None
-            process.stdin.close()
-            if kind is not None:
-                process.send_signal(signal.SIGINT)  # it ends the child that it waits for
-            try:
-                process.wait(5)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
+        self._end(in_the_middle=kind is not None)
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _end(self, *, in_the_middle: bool) -> None:
+        """End the process that runs the jobs, if there is one; the next run starts another.
+
+        Args:
+            in_the_middle: Whether it may still run a job.
+        """
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        if in_the_middle:
+            process.send_signal(signal.SIGINT)  # it ends the child that it waits for
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
 
     def file(self, name: str) -> str:
         """A path in the runner's own folder, gone when it is closed."""
@@ -96,6 +105,9 @@ class Runner:
             line = process.stdout.readline().strip()
         except BrokenPipeError:
             line = ""
+        except BaseException:
+            self._end(in_the_middle=True)  # or its answer would be taken for that of the next run
+            raise
         so_far = f"{answer}.so-far"
         if line == "timeout" and os.path.exists(so_far):
             answer, line = so_far, "done"
