@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -188,7 +187,7 @@ def test_an_interrupt_before_anything_runs(tmp_path, capfd):
 def test_a_run_that_is_cut_off_does_not_answer_the_next(tmp_path):
     """Whoever catches what cut it off goes on with the same runner."""
     slow, quick = tmp_path / "slow.py", tmp_path / "quick.py"
-    slow.write_text("import time\ntime.sleep(3)\n")
+    slow.write_text(f"import os, signal, time\nos.kill({os.getpid()}, signal.SIGUSR1)\ntime.sleep(3)\n")
     quick.write_text("import torch\ntorch.ones(1, requires_grad=True).exp().backward()\n")
 
     class CutOffError(Exception):
@@ -201,7 +200,6 @@ def test_a_run_that_is_cut_off_does_not_answer_the_next(tmp_path):
     try:
         with Runner() as runner:
             alone = runner.run(Job(str(quick)))
-            threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGUSR1)).start()
             with pytest.raises(CutOffError):
                 runner.run(Job(str(slow)))
             after = runner.run(Job(str(quick)))

@@ -120,7 +120,9 @@ def _is_apart(path: str) -> bool:
 
 def _copy_tree(folder: str, copy: str) -> None:
     os.makedirs(copy, exist_ok=True)
-    for entry in os.scandir(folder):
+    with os.scandir(folder) as entries:
+        found = list(entries)
+    for entry in found:
         target = os.path.join(copy, entry.name)
         if entry.is_symlink():
             _link(os.path.join(folder, os.readlink(entry.path)), target)
