@@ -1,9 +1,10 @@
-"""From a code object and an instruction of it to what stands there: place, expression, owner, origin.
+"""Maps from a code object and an instruction to the source there: site, expression, owner, origin.
 
-``frames`` takes stacks while a program runs and is the one file here that must be fast. Everything else is
-asked after something went wrong: ``sites`` finds the program's line, ``syntax`` the node of its tree,
-``spelling`` the words for a tensor there, ``owners`` who holds it, ``places`` what an expression is in a live
-frame, ``makers`` what makes a tensor, ``assignments`` who sets an attribute, ``origins`` whence a value is.
+``frames`` takes stacks while a program runs and is the one file here that must be fast. Everything else runs
+only for a report: ``sites`` finds the program's line, ``syntax`` the node of its tree, ``spelling`` the
+program's words for a tensor, ``owners`` the module that holds the tensor. ``places`` evaluates an expression
+in a live frame, ``makers`` recognises expressions that make a tensor, ``assignments`` finds the code that
+sets an attribute, and ``origins`` the expression that made a value.
 """
 
 from ._stack import Stack

@@ -7,11 +7,11 @@ import ast
 from .places import Place
 
 _READERS = frozenset({"enumerate", "zip", "reversed", "iter", "len", "list", "tuple"})
-"""Functions that leave a container as it is, and hand it to nobody."""
+"""Functions that don't change a container and don't pass it on."""
 
 
 def only_read(name: str, place: Place) -> bool:
-    """Whether nothing in the file can change the elements of the container that the variable holds."""
+    """Return whether no code in the file can change the elements of the container that the variable holds."""
     for parent in ast.walk(place.source.tree):
         for node in ast.iter_child_nodes(parent):
             if isinstance(node, ast.Name) and node.id == name and not _leaves_as_it_is(parent, node):
@@ -20,6 +20,7 @@ def only_read(name: str, place: Place) -> bool:
 
 
 def _leaves_as_it_is(parent: ast.AST, node: ast.Name) -> bool:
+    """Return whether ``parent`` only reads or rebinds the container ``node``; False if the use is unknown."""
     match parent:
         case ast.Subscript(ctx=ast.Load()) | ast.Tuple(ctx=ast.Store()):
             return True
@@ -34,7 +35,9 @@ def _leaves_as_it_is(parent: ast.AST, node: ast.Name) -> bool:
 
 
 def taken_from(node: ast.expr, position: tuple[int, ...]) -> tuple[ast.expr, tuple[int, ...]]:
-    """What a loop variable is an element of, through ``enumerate`` and ``zip``."""
+    """Return the container and position that a loop variable is an element of, through ``enumerate`` and
+    ``zip``.
+    """
     while True:
         match node:
             case ast.Call(func=ast.Name(id="enumerate"), args=[inner, *_]) if position[:1] == (1,):

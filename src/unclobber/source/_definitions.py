@@ -1,7 +1,7 @@
-"""Which statement gave a variable its value: the one definition that can reach a use, or none.
+"""The one definition that can have given a variable its value at a use, or None.
 
-Only what holds on every path counts. A variable set in one branch of an ``if``, in a loop that may
-not run, in a ``try``, through ``nonlocal`` or ``global``: there no single statement is certain.
+Only what holds on every path counts. If a variable is set in one branch of an ``if``, in a loop that may not
+run, in a ``try``, or through ``nonlocal`` or ``global``, then no single statement is certain.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """How a name came by its value."""
+    """The statement that gave a name its value."""
 
     kind: Literal["assigned", "iterated", "parameter"]
     statement: ast.stmt | None = None
     value: ast.expr | None = None
-    """The assigned expression; for a loop variable what is iterated over."""
+    """The assigned expression; for a loop variable, the expression that is iterated over."""
     position: tuple[int, ...] = ()
-    """Where in the unpacked value: ``(1,)`` for ``b`` in ``a, b = value``."""
+    """Indices into the unpacked value: ``(1,)`` for ``b`` in ``a, b = value``."""
 
 
 class _Ambiguous:
-    pass
+    """The type of ``_AMBIGUOUS``: several definitions may hold."""
 
 
 _AMBIGUOUS = _Ambiguous()
@@ -36,7 +36,9 @@ _Found = Definition | _Ambiguous | None
 
 
 def scope_of(tree: ast.Module, code: CodeType) -> Scope | None:
-    """The function (or module) that a code object was compiled from; None for lambdas and comprehensions."""
+    """Return the function (or module) that a code object was compiled from; None for lambdas and
+    comprehensions.
+    """
     if code.co_name == "<module>":
         return tree
     found = [
@@ -54,9 +56,9 @@ def _first_line(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def reaching(name: str, scope: Scope, at: ast.stmt) -> Definition | None:
-    """The definition of ``name`` that the statement ``at`` reads, if there is exactly one.
+    """Return the definition of ``name`` that the statement ``at`` reads; None unless there is exactly one.
 
-    ``x += …`` is no definition: on a tensor it leaves the same object.
+    ``x += …`` is no definition, because it leaves the same object if ``x`` is a tensor.
 
     Args:
         name: A variable of ``scope``.
@@ -82,7 +84,7 @@ def reaching(name: str, scope: Scope, at: ast.stmt) -> Definition | None:
 
 
 def at_the_end(name: str, scope: Scope) -> Definition | None:
-    """The only definition that ``name`` can have once ``scope`` has run, if all of it runs."""
+    """Return the only definition that ``name`` can have after all of ``scope`` has run, or None."""
     if _is_declared(name, scope) or len(list(_bindings(scope.body, name))) != 1:
         return None
     found = _last_bound(scope.body, name)
@@ -90,7 +92,7 @@ def at_the_end(name: str, scope: Scope) -> Definition | None:
 
 
 def is_local(name: str, scope: Scope) -> bool:
-    """Whether ``name`` is the function's own variable."""
+    """Return whether ``name`` is a variable of the function itself; always True for a module."""
     if isinstance(scope, ast.Module):
         return True
     return name in _parameters(scope) or any(True for _ in _bindings(scope.body, name))
@@ -102,7 +104,7 @@ def _parameters(scope: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
 
 
 def _is_declared(name: str, scope: Scope) -> bool:
-    """Whether another scope may set the name: ``global name``, ``nonlocal name``."""
+    """Return whether another scope may set the name: ``global name``, ``nonlocal name``."""
     return any(
         isinstance(node, (ast.Global, ast.Nonlocal)) and name in node.names for node in ast.walk(scope)
     )
@@ -112,7 +114,9 @@ _Step = tuple[ast.AST, Sequence[ast.stmt], int]
 
 
 def _path(scope: ast.AST, at: ast.stmt) -> list[_Step] | None:
-    """From the scope down to ``at``: who owns each block, the block, and the place in it."""
+    """Return the way from the scope down to ``at`` as (owner of the block, block, index in it); None if
+    ``at`` isn't inside.
+    """
     for block in _blocks(scope):
         for index, statement in enumerate(block):
             if statement is at:
@@ -126,6 +130,8 @@ def _path(scope: ast.AST, at: ast.stmt) -> list[_Step] | None:
 
 
 def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    """Yield the statement lists directly below ``node``: bodies, ``else``, ``finally``, handlers and
+    cases."""
     for field in ("body", "orelse", "finalbody"):
         block = getattr(node, field, None)
         if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
@@ -143,7 +149,9 @@ def _last_bound(block: Sequence[ast.stmt], name: str) -> _Found:
 
 
 def _bound_by(statement: ast.stmt, name: str) -> _Found:
-    """What the statement, having run, says of the name."""
+    """Return the definition that ``statement`` gives ``name``: `_AMBIGUOUS` if several may hold, None if it
+    binds it nowhere.
+    """
     if isinstance(statement, ast.Assign):
         for target in statement.targets:
             position = _position(target, name)
@@ -162,13 +170,15 @@ def _bound_by(statement: ast.stmt, name: str) -> _Found:
 
 
 def _on_entry(owner: ast.AST, block: Sequence[ast.stmt], name: str) -> _Found:
-    """What is known of the name where ``block`` of ``owner`` begins."""
+    """Return what is known of ``name`` when ``block`` of ``owner`` begins: a definition, `_AMBIGUOUS`, or
+    None if unbound.
+    """
     if isinstance(owner, (ast.For, ast.AsyncFor, ast.While)) and block is owner.body:
         if isinstance(owner, (ast.For, ast.AsyncFor)):
             position = _position(owner.target, name)
             if position is not None:
                 return Definition("iterated", owner, owner.iter, position)
-        # the body may have run before
+        # An earlier pass of the loop may have bound the name in its body.
         return _AMBIGUOUS if any(True for _ in _bindings(owner.body, name)) else None
     if isinstance(owner, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)):
         return None
@@ -178,7 +188,8 @@ def _on_entry(owner: ast.AST, block: Sequence[ast.stmt], name: str) -> _Found:
         return _AMBIGUOUS if _names_in_expression(owner.test, name) else None
     if isinstance(owner, ast.Try) and block is owner.body:
         return None
-    # handlers, `else` of loops, `match`: something before may or may not have run
+    # In handlers, in the ``else`` of a loop and in ``match``, an earlier block of the owner may or may not
+    # have run.
     return _AMBIGUOUS if any(True for _ in _bindings([owner], name)) else None
 
 
@@ -190,13 +201,15 @@ def _bound_in_header(owner: ast.With | ast.AsyncWith, name: str) -> _Found:
 
 
 def _position(target: ast.expr, name: str) -> tuple[int, ...] | None:
-    """Where in an assignment's target the name stands; None if it doesn't, or behind a star."""
+    """Return the indices at which an assignment's target holds the name; None if it doesn't, or not
+    certainly.
+    """
     if isinstance(target, ast.Name):
         return () if target.id == name else None
     if isinstance(target, (ast.Tuple, ast.List)):
         for index, element in enumerate(target.elts):
             if isinstance(element, ast.Starred):
-                return None  # a new list, and no certain places behind it
+                return None  # the star takes an unknown number of elements
             inner = _position(element, name)
             if inner is not None:
                 return (index, *inner)
@@ -204,6 +217,7 @@ def _position(target: ast.expr, name: str) -> tuple[int, ...] | None:
 
 
 def _names_in_expression(node: ast.AST, name: str) -> bool:
+    """Return whether a ``:=`` below ``node`` binds ``name``."""
     return any(
         isinstance(one, ast.NamedExpr) and isinstance(one.target, ast.Name) and one.target.id == name
         for one in ast.walk(node)
@@ -211,7 +225,7 @@ def _names_in_expression(node: ast.AST, name: str) -> bool:
 
 
 def _bindings(nodes: Sequence[ast.AST], name: str) -> Iterator[ast.AST]:
-    """Everything below ``nodes`` that may give ``name`` another value, without inner scopes."""
+    """Yield every node below ``nodes`` that may give ``name`` another value; inner scopes are skipped."""
     todo = list(nodes)
     while todo:
         node = todo.pop()
@@ -230,6 +244,7 @@ def _bindings(nodes: Sequence[ast.AST], name: str) -> Iterator[ast.AST]:
             yield node
         if isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
             continue
+        # ``x += …`` on a tensor leaves the same object, so its target binds nothing (see `reaching`).
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             todo.append(node.value)
             continue

@@ -1,4 +1,4 @@
-"""What a stack is: the one type of it, and its innermost instruction as a key."""
+"""The type of a stack, and a hashable key for its innermost instruction."""
 
 from __future__ import annotations
 
@@ -9,5 +9,8 @@ Stack = tuple[Any, ...]
 
 
 def spot(stack: Stack) -> tuple[Any, ...]:
-    """The innermost instruction as a key. Equal code in two files makes equal code objects."""
+    """Return a hashable key for the innermost instruction; empty if the stack is empty.
+
+    The file name is part of the key, because equal code in two files makes equal code objects.
+    """
     return (stack[0].co_filename, *stack[:2]) if stack else ()

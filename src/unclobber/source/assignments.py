@@ -1,7 +1,7 @@
-"""Where an object's attribute is set: by the methods of its classes, and whether by anybody else.
+"""The code that sets an object's attribute: methods of its classes, and code outside them.
 
-``assignments`` finds what the methods of its classes set. ``encoder`` may as well have said
-``posterior.scale = …``: then the one assignment of the class need not be the one that counts.
+``assignments`` finds what the methods of the classes set. ``may_set`` looks for writers outside: if a
+function says ``posterior.scale = …``, the assignment in the class need not be the one that counts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from .values import function_of
 
 
 def assignments(kind: type, name: str) -> Iterator[tuple[ast.expr, ast.stmt, CodeType, ParsedSource]]:
-    """Every ``self.name = value`` in the program's classes that ``kind`` is made of; not ``= None``."""
+    """Yield every ``self.name = value`` in the program's classes that ``kind`` is made of, except ``=
+    None``."""
     for base in kind.__mro__:
         for member in list(vars(base).values()):
             function = function_of(
@@ -36,6 +37,10 @@ def assignments(kind: type, name: str) -> Iterator[tuple[ast.expr, ast.stmt, Cod
 
 
 def _set_on(owner: str, name: str, scope: ast.AST) -> Iterator[tuple[ast.expr, ast.stmt]]:
+    """Yield the values that ``scope`` sets on ``owner.name``, each with its statement; registered parameters
+    and buffers too.
+    """
+
     def is_it(target: ast.expr) -> bool:
         return (
             isinstance(target, ast.Attribute)
@@ -66,7 +71,7 @@ def _set_on(owner: str, name: str, scope: ast.AST) -> Iterator[tuple[ast.expr, a
 
 
 def may_set(name: str, home: str, files: Iterable[str]) -> bool:
-    """Whether the program sets an attribute of this name on anything but a method's own object.
+    """Return whether the program sets an attribute of this name on anything but a method's own object.
 
     Args:
         name: The attribute.
@@ -77,6 +82,9 @@ def may_set(name: str, home: str, files: Iterable[str]) -> bool:
 
 
 def _trees(word: str, home: str, files: Iterable[str]) -> Iterator[ast.Module]:
+    """Yield the trees of the program's files that contain ``word``: the class's, the given ones and loaded
+    modules of its project.
+    """
     root = os.path.join(_root(os.path.abspath(home)), "")
     loaded = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     beside = [file for file in loaded if isinstance(file, str) and file.startswith(root)]
@@ -87,7 +95,7 @@ def _trees(word: str, home: str, files: Iterable[str]) -> Iterator[ast.Module]:
 
 
 def _root(file: str) -> str:
-    """The folder that a file's outermost package lies in."""
+    """Return the folder that contains a file's outermost package."""
     folder = os.path.dirname(file)
     while os.path.isfile(os.path.join(folder, "__init__.py")):
         folder = os.path.dirname(folder)
@@ -100,6 +108,7 @@ def _sets(name: str, tree: ast.Module) -> bool:
 
 
 def _may_be_it(name: str, node: ast.AST) -> bool:
+    """Return whether the node sets an attribute of this name, by assignment or ``setattr``."""
     match node:
         case ast.Attribute(attr=attr, ctx=ast.Store()):
             return attr == name
@@ -110,7 +119,9 @@ def _may_be_it(name: str, node: ast.AST) -> bool:
 
 
 def _by_methods(name: str, tree: ast.Module) -> Iterator[ast.AST]:
-    """What is no outsider's: ``self.name``, and ``x.name += …``, which leaves the same tensor there."""
+    """Yield the attribute nodes that can't replace a tensor from outside: ``self.name`` in methods, and
+    targets of ``+=``.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.AugAssign):
             yield node.target

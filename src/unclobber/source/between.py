@@ -1,8 +1,8 @@
-"""The one statement that can have run between two instructions of a function, if it is only one.
+"""The one statement that can have run between two instructions of a function, or None.
 
-Every instruction on any way from the first to the second is looked at, loops and exception handlers
-included. Those that only move values about change no memory; if all others belong to one statement, that
-statement ran, and what happened in between is its doing. Whatever can't be known for certain gives None.
+Every instruction on any path from the first to the second is examined, loops and exception handlers included.
+Instructions that only move values change no memory. If all others belong to one statement, that statement
+ran, and it caused what happened in between. Anything uncertain gives None.
 """
 
 from __future__ import annotations
@@ -27,40 +27,42 @@ _QUIET = re.compile(
     "POP_JUMP_.*NONE$|BUILD_(TUPLE|LIST|SLICE|CONST_KEY_MAP)$|UNPACK_SEQUENCE$|"
     "(CACHE|COPY|EXTENDED_ARG|IS_OP|KW_NAMES|NOP|NOT_TAKEN|PRECALL|RESUME|SWAP)$"
 )
-"""Instructions that run nobody's code but, at most, that of a property."""
+"""Instructions that run no Python code except, at most, that of a property."""
 
 _RUNS = re.compile("POP_JUMP_.*(TRUE|FALSE)")
-"""Those among them that ask an object whether it is true."""
+"""Quiet-looking instructions that call ``__bool__`` of an object."""
 
 HAND_OUT = frozenset(
     {"numpy", "__array__", "data_ptr", "__dlpack__", "untyped_storage", "storage", "_typed_storage",
      "__cuda_array_interface__", "share_memory_", "pin_memory"}
 )  # fmt: skip
-"""Methods of a tensor whose result gives access to its own memory."""
+"""Methods of a tensor whose result gives access to the tensor's own memory."""
 
 _ENDS = ("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE")
 _ALWAYS = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
 _MOST = 5000
-"""Instructions of the largest function that is looked at."""
+"""Size limit of an examined function, in instructions."""
 
 
 def statement_between(first: Stack, first_name: str, second: Stack, second_name: str) -> Stack | None:
-    """The stack of the statement that ran after one call had returned and before another began.
+    """Return the stack of the statement that ran after one call had returned and before another began.
 
     Args:
-        first: Where the call was made that has returned.
+        first: The stack of the call that has returned.
         first_name: The torch function that was called.
-        second: Where the next one was made, just now: the statement's names are looked up in its frame.
+        second: The stack of the next call, which begins now; the statement's names are looked up in its
+            frame.
         second_name: The torch function that is called.
     Returns:
-        None where it may have been one of several, or ran code of the program's own, of which it would be
-        another line.
+        None if one of several statements may have run, or if the statement ran the program's own functions,
+        because then the memory was changed on another line.
     """
     at, to = innermost_user(first), innermost_user(second)
     if at is None or to is None or first[2 * at] is not second[2 * to]:
         return None
     if any(one != other for one, other in zip(first[2 * at + 2 :], second[2 * to + 2 :], strict=False)):
-        return None  # another call of the same function; the longer stack is cut off earlier
+        # another call of the same function; stacks are cut off at a depth, so compare the common part
+        return None
     code: CodeType = first[2 * at]
     begin, end = first[2 * at + 1], second[2 * to + 1]
     passed = _passed(code, begin, end)
@@ -85,7 +87,7 @@ def statement_between(first: Stack, first_name: str, second: Stack, second_name:
 
 
 def _innermost(code: CodeType) -> FrameType | None:
-    """The innermost live frame that runs ``code``."""
+    """Return the innermost live frame of this thread that runs ``code``."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not code:
         frame = frame.f_back
@@ -93,8 +95,9 @@ def _innermost(code: CodeType) -> FrameType | None:
 
 
 def _calls(stack: Stack, name: str) -> bool:
-    """Whether the program's instruction itself is the call of a torch function, and not of a library that
-    calls it: in Python, or in C, which leaves no frame."""
+    """Return whether the program's own instruction calls a torch function, rather than a library that calls
+    it: in Python, or in C, which leaves no frame.
+    """
     *below, code, lasti = stack
     if any(not is_ours(other) and not is_plumbing(other) for other in below[::2]):
         return False
@@ -105,7 +108,7 @@ def _calls(stack: Stack, name: str) -> bool:
 
 
 def called(located: Located | None) -> str | None:
-    """The name of what is called, as the program writes it; None where it isn't a call."""
+    """Return the last name of the called function as the program writes it; None if the node isn't a call."""
     if located is None or not isinstance(located.node, ast.Call):
         return None
     function = located.node.func
@@ -119,9 +122,10 @@ def _is_quiet(name: str) -> bool:
 
 
 def _passed(code: CodeType, begin: int, end: int) -> set[int] | None:
-    """Offsets of what may run after ``begin`` and before ``end``.
+    """Return the offsets of the instructions that may run after ``begin`` and before ``end``.
 
-    None where a later call of the function may have come to ``end`` past ``begin``, or it can be suspended.
+    None if a later call of the function may have reached ``end`` without ``begin``, or if the function can be
+    suspended.
     """
     if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         return None
@@ -132,7 +136,7 @@ def _passed(code: CodeType, begin: int, end: int) -> set[int] | None:
     if begin not in after or end not in after or begin == end:
         return None
     starts = after[begin]
-    del after[begin]  # made again, it would be another call of torch
+    del after[begin]  # running ``begin`` again would be another call of torch
     if code.co_name != "<module>" and end in _reached([instructions[0].offset], after, stop=None):
         return None
     before: dict[int, list[int]] = {}
@@ -146,6 +150,9 @@ def _passed(code: CodeType, begin: int, end: int) -> set[int] | None:
 
 
 def _successors(code: CodeType, instructions: list[dis.Instruction]) -> dict[int, list[int]]:
+    """Return the offsets that may run right after each instruction: the next one, jump targets and exception
+    handlers.
+    """
     jumps = {*dis.hasjrel, *dis.hasjabs}
     read: Any = dis.Bytecode(code)
     entries = read.exception_entries
@@ -162,6 +169,7 @@ def _successors(code: CodeType, instructions: list[dis.Instruction]) -> dict[int
 
 
 def _reached(starts: Iterable[int], after: dict[int, list[int]], stop: int | None) -> set[int]:
+    """Return the offsets that can be reached from ``starts``, without going on from ``stop``."""
     seen: set[int] = set()
     left = list(starts)
     while left:
@@ -175,7 +183,8 @@ def _reached(starts: Iterable[int], after: dict[int, list[int]], stop: int | Non
 
 
 def _runs_no_code_of_the_programs(node: ast.AST, frame: FrameType) -> bool:
-    """Whether all that a statement names is known, and none of it is code of the program's own."""
+    """Return whether every name in a statement has a known value and none of them is the program's
+    own code."""
     if isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Await)):
         return False
     if isinstance(node, ast.Assign):
@@ -196,7 +205,7 @@ def _runs_no_code_of_the_programs(node: ast.AST, frame: FrameType) -> bool:
 
 
 def _is_the_programs(value: Any) -> bool:
-    """Whether a value is, or may run, a Python function of the program's own."""
+    """Return whether a value is, or may run, a Python function of the program's own."""
     code = code_of(value) if callable(value) else None
     if code is not None and not is_library(code):
         return True

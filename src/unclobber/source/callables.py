@@ -1,10 +1,9 @@
-"""Which argument of a Python call becomes which tensor of a backward node.
+"""The argument of a Python call that becomes each saved tensor of a backward node.
 
-An operation called by its own name follows its schema; these tables hold the others: functions that
-run another operation (``softmax`` runs ``_softmax``), torch's Python functions and its modules. Every
-row says that the tensor *is* the argument or a view of it: what an intermediate result would be kept
-for is left out. ``tests/unit/source/test_spelling.py`` compares the rows with the memory that
-autograd really kept.
+An operation called by its own name follows its schema. These tables hold the others: functions that run
+another operation (``softmax`` runs ``_softmax``), torch's Python functions and its modules. Every row says
+that the tensor *is* the argument or a view of it, so intermediate results are left out.
+``tests/unit/source/test_spelling.py`` compares the rows with the memory that autograd really kept.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field
 from ..derivatives import ALIASES as SAME_OPERATION
 
 RESULT = "="
-"""Stands for what the call returns."""
+"""The role of the call's return value."""
 
 Roles = Mapping[str, str]
 
@@ -23,24 +22,27 @@ LINEAR: Mapping[str, Roles] = {
     "addmm": {"mat1": "input", "mat2": "weight", "self": "bias"},
     "mm": {"self": "input", "mat2": "weight"},
 }
-"""``linear`` multiplies by the transposed weight, so mm's own formulas would put the user's names in
-the wrong places: they are told by the rule of ``linear``, under these names."""
+"""Names under which ``mm`` and ``addmm`` are described if ``linear`` ran them.
+
+``linear`` multiplies by the transposed weight, so mm's own formulas would put the program's names in the
+wrong places.
+"""
 
 
 @dataclass(frozen=True)
 class Form:
-    """How one Python function is called and what its operations keep."""
+    """The parameters of one Python function, and what its operations save."""
 
     parameters: tuple[str, ...]
     operations: Mapping[str, Roles]
-    """By operation (as the derivative table calls it): role to parameter."""
+    """Role to parameter, by operation (as the derivative table names it)."""
     method_parameters: tuple[str, ...] | None = None
-    """The order as a method, receiver first, where it differs."""
+    """The parameter order as a method, receiver first, if it differs."""
     required: int = 1
-    """How many parameters have no default."""
+    """The number of parameters without a default."""
     told_as_linear: bool = False
     given: Mapping[str, str] = field(default_factory=dict)
-    """What the function itself gives to its operation, by that operation's argument."""
+    """Arguments that the function itself passes to its operation, by that operation's argument name."""
 
 
 _RESULT_ONLY: Roles = {"self": "input", "result": RESULT}
@@ -114,7 +116,9 @@ ALIASES = {
     "adaptive_avg_pool2d": "_adaptive_avg_pool2d",
     "adaptive_avg_pool3d": "_adaptive_avg_pool3d",
 }
-"""Other names of the same function; as callables, ``torch.special`` has its functions' bare names."""
+"""Other names of the same function. ``torch.special`` functions are called by their bare names, so they stand
+here.
+"""
 
 MATMUL = frozenset({"matmul", "__matmul__", "__rmatmul__"})
 
@@ -169,7 +173,7 @@ NESTED: dict[str, frozenset[str]] = {
 
 @dataclass(frozen=True)
 class ModuleForm:
-    """What a module of torch's keeps: of its call's arguments, its result and its own tensors."""
+    """The tensors that one of torch's modules saves: its call's arguments, its result and its own tensors."""
 
     operations: Mapping[str, Roles]
     """Role to ``input``, ``target``, ``RESULT`` or an attribute such as ``.weight``."""
@@ -232,7 +236,7 @@ MODULES: dict[str, ModuleForm] = {
     "NLLLoss": ModuleForm({"nll_loss_forward": _LOSS}, frozenset({"nll_loss"})),
     "CrossEntropyLoss": ModuleForm({"nll_loss_forward": {"target": "target"}}, frozenset({"cross_entropy"})),
 }
-"""torch's modules by the class whose ``forward`` ran."""
+"""torch's modules, by the class whose ``forward`` ran."""
 
 MODULE_ARGUMENTS = ("input", "target")
-"""What the arguments of a module's call are called above."""
+"""The names under which the tables above refer to the arguments of a module's call."""

@@ -1,8 +1,8 @@
-"""Code that ``torch.compile`` made: which functions, and what stands in for them on a stack.
+"""Functions that ``torch.compile`` compiled, and the code objects that replace them on a stack.
 
-Dynamo puts a code object of its own in the place of a compiled function's. It has the function's name
-and file, but each of its instructions bears the function's first line, which is the decorator's. So on
-a stack such a frame is a library's, and the line that called the function is the user's.
+Dynamo replaces a compiled function's code object by one of its own. It has the function's name and file, but
+each of its instructions has the function's first line, which is the decorator's. So such a frame counts as a
+library's, and the line that called the function is the program's.
 """
 
 from __future__ import annotations
@@ -14,21 +14,23 @@ from ..torch_internals import compat
 
 
 class Compiled(NamedTuple):
-    """A function of the user's that was compiled."""
+    """A function of the program that was compiled."""
 
     name: str
     path: str
     line: int
-    """Its first, which is the decorator's where it has one."""
+    """The function's first line, 1-based; the decorator's if it has one."""
 
 
 def now() -> int:
-    """A moment for ``since``."""
+    """Return the current time for ``since``, in microseconds since the epoch."""
     return time.time_ns() // 1000
 
 
 def since(moment: int) -> tuple[Compiled, ...]:
-    """The functions that were compiled after a moment, each once, in the order of their first time."""
+    """Return the program's functions that were compiled after ``moment``, each once, in order of first
+    compilation.
+    """
     from .sites import is_library_path
 
     found = [

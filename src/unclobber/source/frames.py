@@ -22,40 +22,44 @@ from ._stack import Stack as Stack
 from ._stack import spot as spot
 
 OURS = PACKAGE + os.sep
-"""What the files of this package begin with."""
+"""The path prefix of this package's files."""
 
 
 class _Newest(threading.local):
+    """The newest save that Python code noted in this thread."""
+
     save: tuple[int, Stack] = (-1, ())
-    """Of this thread's last save: the number of the node after its own, and its stack."""
+    """(Sequence number of the next node, stack) of the save; (-1, ()) before the first one."""
 
 
 class _Native:
-    """What the native core has of the functions here."""
+    """The native core's counterparts of functions in this file, if it runs."""
 
     newest_save: ClassVar[Callable[[], tuple[int, Stack]] | None] = None
-    """Knows of the saves that were noted without Python, once there may be any."""
+    """Return the newest save that the native core noted without Python; None until it can note any."""
     of_program: ClassVar[Callable[[], Stack] | None] = None
-    """The same as that below; None while the Python core runs."""
+    """Native version of :func:`of_program`; None if the Python core walks the frames."""
 
 
 newest = _Newest()
 
 
 def newest_save() -> tuple[int, Stack]:
-    """Of this thread's last save, whoever noted it: the number of the node after its own, and its stack."""
+    """Return this thread's newest save, noted by the Python or native core: (sequence number of the next
+    node, stack).
+    """
     if _Native.newest_save is None:
         return newest.save
     return max(newest.save, _Native.newest_save(), key=lambda save: save[0])
 
 
 def noted_elsewhere(ask: Callable[[], tuple[int, Stack]]) -> None:
-    """From now on ``ask`` knows of saves, too."""
+    """Query the native core for its newest save too, from now on."""
     _Native.newest_save = ask
 
 
 def walked_by(native: Any) -> None:
-    """From now on the native core walks the frames of :func:`of_program`; None: Python does."""
+    """Let the native core walk the frames for :func:`of_program` from now on; Python's own walk if None."""
     _Native.of_program = None if native is None else native.of_program
 
 
@@ -64,16 +68,16 @@ _DEEPEST = 200
 
 
 def capture(depth: int = 1) -> Stack:
-    """The stack of the frame ``depth`` levels above the caller's own.
+    """Return the stack of the frame ``depth`` levels above the caller's own.
 
-    Keeps the innermost 32 frames, and goes deeper where all of those are a library's, so that
-    the user's line is in it however deep a framework nests. Its first frames are written out:
-    this runs at every save, and the loop's own cost is a third of the walk's.
+    Keeps the innermost 32 frames, and goes deeper if all of those are a library's, so that the user's line is
+    in it however deep a framework nests. The first frames are unrolled, because this runs at every save and
+    the loop alone costs a third of the walk.
     """
     try:
         f: Any = sys._getframe(depth)
     except ValueError:
-        return ()  # a library's own thread, without any Python below us
+        return ()  # a library's own thread, which runs no Python below this call
     a, b, f = f.f_code, f.f_lasti, f.f_back
     if f is None:
         return (a, b)
@@ -107,9 +111,9 @@ def capture(depth: int = 1) -> Stack:
 
 
 def of_program() -> Stack:
-    """The stack from the innermost frame outside of this package on; empty where there is none.
+    """Return the stack from the innermost frame outside this package on; empty if there is none.
 
-    Slower than :func:`capture`, which is for what happens at every save. The native core has one of its own.
+    Slower than :func:`capture`, which serves what happens at every save. The native core has its own version.
     """
     if _Native.of_program is not None:
         return _Native.of_program()
@@ -121,7 +125,9 @@ def of_program() -> Stack:
 
 
 def go_deeper(frame: FrameType | None, out: list[Any]) -> None:
-    """Go on to the program's first frame where all frames of ``out`` are a library's; ``frame`` is next."""
+    """Extend ``out`` to the program's innermost frame if all its frames are a library's; ``frame`` comes
+    next.
+    """
     from .sites import is_library
 
     if any(not is_library(code) for code in out[::2]):
@@ -137,11 +143,10 @@ def go_deeper(frame: FrameType | None, out: list[Any]) -> None:
 
 
 def actor(depth: int = 1) -> weakref.ref[Any] | None:
-    """The innermost module or optimizer whose code is running, weakly.
+    """Return a weak reference to the innermost module or optimizer whose code is running, or None.
 
-    Only asked for writes that hit a watched storage: reading a frame's locals is slow. Looks at
-    torch's own calling code alone (``Module.__call__``, ``Optimizer.step``), never at the user's
-    frames.
+    Called only for writes that hit a watched storage, because reading a frame's locals is slow. Inspects
+    torch's own calling code alone (``Module.__call__``, ``Optimizer.step``), never the user's frames.
     """
     calls, steps = _calling_codes()
     try:
@@ -153,7 +158,8 @@ def actor(depth: int = 1) -> weakref.ref[Any] | None:
         if frame is None:
             return None
         code = frame.f_code
-        if id(code) in calls or id(code) in steps:  # a code object's hash takes in all that it consists of
+        # by id, because hashing a code object hashes all its contents
+        if id(code) in calls or id(code) in steps:
             owner = frame.f_locals.get("self")
             if id(code) in steps and _in_closure(frame, inside):
                 return None
@@ -167,9 +173,10 @@ def actor(depth: int = 1) -> weakref.ref[Any] | None:
 
 
 def _in_closure(step: FrameType, inside: list[CodeType]) -> bool:
-    """Whether ``Optimizer.step`` is running the closure that it was given, which the user's code is.
+    """Return whether ``Optimizer.step`` is running the closure that it was given, which is the user's code.
 
-    Lightning runs every training step in one. Where it can't be told, it is taken for the closure.
+    Lightning runs every training step in such a closure. A callable without Python code counts as the running
+    closure.
     """
     own = step.f_locals
     given = [*own.get("args", ())[1:], *own.get("kwargs", {}).values()]
@@ -178,7 +185,7 @@ def _in_closure(step: FrameType, inside: list[CodeType]) -> bool:
 
 
 def code_of(function: Any) -> CodeType | None:
-    """The code that runs first when ``function`` is called; None where it is not Python's."""
+    """Return the code that runs first when ``function`` is called; None if it isn't Python code."""
     while isinstance(function, functools.partial):
         function = function.func
     function = getattr(function, "__func__", function)  # of a method
@@ -190,7 +197,8 @@ def code_of(function: Any) -> CodeType | None:
 
 @functools.cache
 def _calling_codes() -> tuple[dict[int, CodeType], dict[int, CodeType]]:
-    """Code objects of ``Module._call_impl`` and of the wrapper round ``Optimizer.step``, by identity."""
+    """Return the code objects of ``Module._call_impl`` and of the wrapper of ``Optimizer.step``, by
+    ``id``."""
     from torch.nn import Module
     from torch.optim import Optimizer
 
@@ -205,5 +213,6 @@ def _calling_codes() -> tuple[dict[int, CodeType], dict[int, CodeType]]:
 
 
 def ran_below(stack: Stack) -> bool:
-    """Whether a backward ran when ``stack`` was taken: what was saved then is ``create_graph``'s."""
+    """Return whether a backward was running when ``stack`` was taken: its saves belong to
+    ``create_graph``."""
     return any(code is CODE for code in stack[::2])

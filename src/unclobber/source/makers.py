@@ -1,6 +1,7 @@
-"""What makes a tensor: which expressions give a view, several views, a leaf, an expanded tensor.
+"""Expressions that make a tensor: a view, several views, a leaf, an expanded tensor.
 
-Each function says how an expression made the tensor that is asked for, None if it only passes it on.
+Each function returns the operation's name if the expression makes the wanted kind of tensor, and None if it
+only passes one on.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from .syntax import last_name
 from .values import UNKNOWN, is_in_place
 
 Accepts = Callable[[ast.expr, LiveValues, Place], str | None]
-"""Says how an expression made the tensor, None if it only passes it on."""
+"""Function that returns how an expression made the tensor; None if the expression only passes it on."""
 
 
 def view(node: ast.expr, values: LiveValues, place: Place) -> str | None:
-    """Expressions that are a view of something: ``x[1:]``, ``x.view(-1)``, ``F.apply(x)``."""
+    """Return the name of a view operation: ``x[1:]``, ``x.view(-1)``, ``F.apply(x)``. None for other
+    expressions.
+    """
     if isinstance(node, ast.Subscript):
         if values.is_tensor(node.value, place) or _only_tensors_take(node.slice):
             return "[]"
@@ -42,12 +45,16 @@ def view(node: ast.expr, values: LiveValues, place: Place) -> str | None:
 
 
 def multi_view(node: ast.expr, values: LiveValues, place: Place) -> str | None:
-    """Expressions that give several views at once: ``x.chunk(2)``, ``torch.split(x, 1)``."""
+    """Return the name of an operation that gives several views at once: ``x.chunk(2)``, ``torch.split(x,
+    1)``.
+    """
     return multi_view_name(node)
 
 
 def leaf(node: ast.expr, values: LiveValues, place: Place) -> str | None:
-    """Expressions that make a leaf which requires grad, and modules with parameters of their own."""
+    """Return how the expression makes a leaf that requires grad, or a torch module with parameters. None for
+    others.
+    """
     if not isinstance(node, ast.Call):
         return None
     if isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":
@@ -57,7 +64,7 @@ def leaf(node: ast.expr, values: LiveValues, place: Place) -> str | None:
     called = values.named(node.func, place)
     name = last_name(node.func)
     if called is UNKNOWN:
-        # in a constructor that has returned; the spelling is all there is
+        # The call was in a constructor that has returned, so only the spelling is left.
         text = ast.unparse(node.func)
         if text.endswith("nn.Parameter") or text == "Parameter":
             return "Parameter"
@@ -72,7 +79,9 @@ def leaf(node: ast.expr, values: LiveValues, place: Place) -> str | None:
 
 
 def expanded(node: ast.expr, values: LiveValues, place: Place) -> str | None:
-    """Expressions after which several elements share memory."""
+    """Return the name of an operation after which several elements share memory (``expand``); None for
+    others.
+    """
     if isinstance(node, ast.Call):
         name = last_name(node.func)
         return name if name in views.EXPANDING | views.EXPANDING_SEVERAL else None
@@ -80,7 +89,11 @@ def expanded(node: ast.expr, values: LiveValues, place: Place) -> str | None:
 
 
 def anything(node: ast.expr, values: LiveValues, place: Place) -> str | None:
-    """Any operation at all: who looks for a tensor that inference mode made wants the innermost."""
+    """Return the name of any operation of torch's that makes a new tensor; None for views, in-place calls and
+    the program's own functions.
+
+    Used to find the innermost operation that made an inference tensor.
+    """
     if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare)):
         return "operator"
     if not isinstance(node, ast.Call) or view(node, values, place) is not None:
@@ -105,12 +118,14 @@ def anything(node: ast.expr, values: LiveValues, place: Place) -> str | None:
 
 
 def _runs_python(value: Any) -> bool:
-    """Whether calling ``value`` may run Python code."""
+    """Return whether calling ``value`` may run Python code."""
     return not isinstance(value, type(torch.add))
 
 
 def custom_function(node: ast.expr, values: LiveValues, place: Place) -> str | None:
-    """``Gather`` in ``Gather.apply(x)``."""
+    """Return the class name of an ``autograd.Function`` call: ``Gather`` for ``Gather.apply(x)``. None for
+    others.
+    """
     if (
         not isinstance(node, ast.Call)
         or not isinstance(node.func, ast.Attribute)
@@ -124,7 +139,7 @@ def custom_function(node: ast.expr, values: LiveValues, place: Place) -> str | N
 
 
 def viewed(node: ast.expr) -> ast.expr | None:
-    """What a view expression is a view of."""
+    """Return the expression that a view expression is a view of; None if it isn't certain."""
     if isinstance(node, (ast.Subscript, ast.Attribute)):
         return node.value
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr != "apply":
@@ -140,7 +155,7 @@ def multi_view_name(node: ast.expr) -> str | None:
 
 
 def _only_tensors_take(index: ast.expr) -> bool:
-    """Indices that no list or dictionary takes and still returns a tensor."""
+    """Return whether only a tensor takes this index and returns a tensor; lists and dictionaries don't."""
     if isinstance(index, ast.Slice):
         return True
     if isinstance(index, ast.Constant):

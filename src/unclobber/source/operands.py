@@ -1,8 +1,8 @@
-"""From the syntax of a call or operator to torch's argument names.
+"""Maps from the syntax of a call or operator to torch's argument names.
 
-``torch.matmul(d, w2)`` is ``mm`` with ``self`` = ``d`` and ``mat2`` = ``w2``. What an expression is
-bound to at run time isn't known here (the frames are gone), so a reading is taken only where no other
-is possible; None beats a guess.
+``torch.matmul(d, w2)`` is ``mm`` with ``self`` = ``d`` and ``mat2`` = ``w2``. The frames are gone, so the
+values of names aren't known here. An interpretation is taken only if no other is possible; otherwise the
+result is None.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BINARY: dict[type[ast.operator], tuple[str, str]] = {
     ast.Add: ("add", "other"),
 }
 
-# What torch is called where no import of it is in sight (a notebook's other cell).
+# Usual names of torch's modules, for files that don't import them (a notebook imports them in another cell).
 _USUAL_MODULES = {"torch": "torch", "th": "torch", "nn": "torch.nn", "F": "torch.nn.functional"}
 
 Nodes = Mapping[str, ast.expr]
@@ -48,20 +48,20 @@ Edges = Sequence[str | None]
 
 @dataclass(frozen=True)
 class Operands:
-    """The syntax behind an operation's tensors, as far as it is certain."""
+    """The syntax nodes behind an operation's tensors, as far as they are certain."""
 
     arguments: Nodes = field(default_factory=dict)
-    """By torch's argument name."""
+    """Nodes by torch's argument name."""
     attributes: Mapping[str, str] = field(default_factory=dict)
-    """By role: an attribute of what was called, such as ``.weight`` of ``self.fc``."""
+    """Attribute of the called object by role, such as ``.weight`` of ``self.fc``."""
     results: frozenset[str] = frozenset()
-    """Roles that are what the expression returns."""
+    """Roles that are the expression's own value."""
     target: ast.expr | None = None
-    """What an in-place operation wrote, or ``out=``: the result under another name."""
+    """The tensor that an in-place operation or ``out=`` wrote: the result under another name."""
     given: Mapping[str, str] = field(default_factory=dict)
-    """Arguments that the called function gives by itself: the 2 of ``square``."""
+    """Arguments that the called function passes by itself: the 2 of ``square``."""
     linear: bool = False
-    """Whether it is ``linear`` that ran the operation."""
+    """Whether ``linear`` ran the operation."""
 
 
 NOTHING = Operands()
@@ -86,7 +86,7 @@ def operands(found: Located, between: Sequence[CodeType], rule: Rule, edges: Edg
     if not all(is_torch(code) for code in between):
         return NOTHING
     if names[0] != "Linear.forward" and names[-1] == "Linear.forward":
-        # Deep in other modules nothing has a name, but it still is `linear` that ran the operation.
+        # Deep in other modules no operand has a name, but `linear` still ran the operation.
         return Operands(linear=rule.operation in LINEAR)
     if isinstance(node, ast.Call):
         return (
@@ -98,7 +98,7 @@ def operands(found: Located, between: Sequence[CodeType], rule: Rule, edges: Edg
 
 
 def is_torch(code: CodeType) -> bool:
-    """Whether ``code`` lies in torch's own package."""
+    """Return whether ``code`` is in torch's own package."""
     module = sys.modules.get("torch")
     home = getattr(module, "__path__", [""])[0]
     return bool(home) and code.co_filename.startswith(home)
@@ -106,6 +106,7 @@ def is_torch(code: CodeType) -> bool:
 
 # --- operators ---------------------------------------------------------------------------------
 def _direct(node: ast.AST, source: ParsedSource, rule: Rule, edges: Edges | None) -> Operands:
+    """Match an expression that called the operation without a Python frame in between."""
     if isinstance(node, ast.BinOp):
         return _binary(node.op, node.left, node.right, rule, edges)
     if isinstance(node, ast.AugAssign):
@@ -120,10 +121,11 @@ def _direct(node: ast.AST, source: ParsedSource, rule: Rule, edges: Edges | None
 def _binary(
     operator: ast.operator, left: ast.expr, right: ast.expr, rule: Rule, edges: Edges | None
 ) -> Operands:
+    """Match a binary operator; `NOTHING` if the operator isn't the rule's operation."""
     if isinstance(operator, ast.MatMult):
         return _matmul(left, right, rule, edges)
     operation, second = _BINARY.get(type(operator), ("", ""))
-    # `2 ** x` lands in `__rpow__`: without its frame the left operand is the tensor.
+    # `2 ** x` runs `__rpow__`. Without that frame in the stack the left operand is the tensor.
     if operation != rule.operation or (rule.operation == "pow" and rule.overload == "Scalar"):
         return NOTHING
     if isinstance(left, ast.Constant) and isinstance(operator, (ast.Mult, ast.Add)):
@@ -132,7 +134,7 @@ def _binary(
 
 
 def _reflected(node: ast.BinOp, names: Sequence[str], rule: Rule, edges: Edges | None) -> Operands:
-    """``2 ** x``: torch's own method of the right operand."""
+    """Match an operator that torch's method of the right operand ran, such as ``2 ** x``."""
     if list(names) == ["Tensor.__rpow__"] and rule.operation == "pow":
         return Operands({"self": node.left, "exponent": node.right}, results=_outputs(rule))
     if list(names) == ["Tensor.__rmatmul__"]:
@@ -143,6 +145,7 @@ def _reflected(node: ast.BinOp, names: Sequence[str], rule: Rule, edges: Edges |
 
 
 def _augmented(node: ast.AugAssign, rule: Rule, edges: Edges | None) -> Operands:
+    """Match ``target op= value``. Except for ``@=``, the target is also the result."""
     if isinstance(node.op, ast.MatMult):
         # `a @= b` rebinds `a`: the name no longer means the tensor that was kept.
         found = _matmul(node.target, node.value, rule, edges)
@@ -154,18 +157,22 @@ def _augmented(node: ast.AugAssign, rule: Rule, edges: Edges | None) -> Operands
 
 
 def _subscript(node: ast.Subscript, rule: Rule) -> Operands:
+    """Match ``value[slice]``. Only indices that are plain names or attributes have a certain position."""
     if rule.operation not in ("index", "index_put", "index_put_", "_unsafe_index"):
         return NOTHING
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     arguments: dict[str, ast.expr] = {"self": node.value}
-    # Slices, None and integers shift positions and masks become several indices: one index, or only indices.
+    # Slices, None and integers shift the positions, and a mask becomes several indices. So match plain names
+    # only.
     if all(isinstance(part, (ast.Name, ast.Attribute)) for part in parts):
         arguments.update((f"indices[{i}]", part) for i, part in enumerate(parts))
     return Operands(arguments)
 
 
 def _matmul(left: ast.expr, right: ast.expr, rule: Rule, edges: Edges | None) -> Operands:
-    """``matmul`` runs mm, bmm, mv or dot, and for some shapes on swapped and transposed operands."""
+    """Match the operands of ``matmul``, which runs mm, bmm, mv or dot, for some shapes on swapped and
+    transposed operands.
+    """
     second = {"mm": "mat2", "bmm": "mat2", "mv": "vec", "dot": "tensor", "matmul": "other"}.get(
         rule.operation
     )
@@ -175,10 +182,10 @@ def _matmul(left: ast.expr, right: ast.expr, rule: Rule, edges: Edges | None) ->
 
 
 def _in_order(rule: Rule, right: ast.expr, edges: Edges | None) -> bool:
-    """Whether the operands were not swapped, which ``W @ x`` with x of three dimensions does.
+    """Return whether the operands were not swapped. ``W @ x`` with a three-dimensional x swaps them.
 
-    It runs mm on a folded x and ``W.t()``, so the gradient of ``mat2`` then leads to a TBackward0;
-    ``u @ x`` with a vector u runs mv on a folded x.
+    That runs mm on a folded x and ``W.t()``, so the gradient of ``mat2`` leads to a TBackward0. ``u @ x``
+    with a vector u runs mv on a folded x. See test_matmul_never_names_the_wrong_operand.
     """
     if rule.operation in ("bmm", "dot", "matmul"):
         return True
@@ -188,7 +195,7 @@ def _in_order(rule: Rule, right: ast.expr, edges: Edges | None) -> bool:
     if rule.operation == "mm":
         edge = edges[order.index("mat2")]
         return edge != "TBackward0" or _is_transpose_call(right)
-    # A folded x that needs no gradient has no edge that would tell.
+    # A folded x that needs no gradient has no edge, so the order stays unknown.
     edge = edges[order.index("self")]
     return edge is not None and "View" not in edge and "ReshapeAlias" not in edge
 
@@ -199,6 +206,9 @@ def _is_transpose_call(node: ast.expr) -> bool:
 
 # --- calls -------------------------------------------------------------------------------------
 def _call(node: ast.Call, source: ParsedSource, rule: Rule, edges: Edges | None) -> Operands:
+    """Match a call of a torch function or tensor method that ran the operation without a Python frame in
+    between.
+    """
     name = callee(node)
     if name is None:
         return NOTHING
@@ -227,13 +237,16 @@ def _call(node: ast.Call, source: ParsedSource, rule: Rule, edges: Edges | None)
 
 
 def callee(node: ast.Call) -> str | None:
-    """The last name of what is called."""
+    """Return the last name of the called expression; None if it has none."""
     if isinstance(node.func, ast.Attribute):
         return node.func.attr
     return node.func.id if isinstance(node.func, ast.Name) else None
 
 
 def _same_operation(name: str, rule: Rule) -> bool:
+    """Return whether ``name`` is the operation's name, with or without the prefixes ``linalg_``, ``special_``
+    and ``_``.
+    """
     operation = rule.operation.rstrip("_")
     for prefix in ("linalg_", "special_", "_"):
         if name == operation:
@@ -243,7 +256,7 @@ def _same_operation(name: str, rule: Rule) -> bool:
 
 
 def _schema_form(rule: Rule) -> Form:
-    """The operation's own schema as a form; ``self`` may be passed as ``input=``."""
+    """Return the operation's own schema as a form; ``self`` may be passed as ``input=``."""
     names = tuple(_python_name(a.name) for a in rule.arguments if not a.keyword_only)
     required = sum(a.default is None for a in rule.arguments if not a.keyword_only)
     roles = {a.name: _python_name(a.name) for a in rule.arguments}
@@ -273,12 +286,12 @@ def _out(node: ast.Call) -> ast.expr | None:
 def bind_call(node: ast.Call, source: ParsedSource, form: Form) -> Bound | None:
     """Bind a call's arguments to the form's parameters, as a function or as a method.
 
-    Whether ``a.f(b)`` is a method of ``a`` or a function of a module ``a`` is decided by what is known
-    of ``a`` and by which of the two could have run at all; None where both could.
+    ``a.f(b)`` may be a method of ``a`` or a function of a module ``a``. The file's imports decide, and which
+    of the two could have run at all. None if both could.
     """
     as_function = _bind_form(node.args, node.keywords, form.parameters, form.required)
     if isinstance(node.func, ast.Name):
-        # A bound method kept in a variable looks the same; only what was imported is a function.
+        # A variable that holds a bound method looks the same; only an imported name certainly is a function.
         known = node.func.id in imported(source) or node.func.id in ("abs", "pow", "round")
         return as_function if known else None
     if not isinstance(node.func, ast.Attribute):
@@ -296,7 +309,7 @@ def bind_call(node: ast.Call, source: ParsedSource, form: Form) -> Bound | None:
 def _bind_form(
     positional: Sequence[ast.expr], keywords: Sequence[ast.keyword], parameters: Sequence[str], required: int
 ) -> Bound | None:
-    """Bind to a function of torch's whose first argument is a tensor; None if it can't be called so."""
+    """Bind to a torch function whose first argument is a tensor; None if it can't be called so."""
     bound = bind(positional, keywords, parameters)
     if bound is None or not bound.keys() >= set(parameters[:required]):
         return None
@@ -314,7 +327,7 @@ def _is_literal(node: ast.expr) -> bool:
 
 
 def _is_module(node: ast.expr, source: ParsedSource) -> bool:
-    """Whether ``node`` is a module by this file's imports, such as ``torch.nn.functional``."""
+    """Return whether ``node`` is a module by this file's imports, such as ``torch.nn.functional``."""
     attributes: list[str] = []
     while isinstance(node, ast.Attribute):
         attributes.insert(0, node.attr)
@@ -329,12 +342,14 @@ def _is_module(node: ast.expr, source: ParsedSource) -> bool:
 
 
 def imported(source: ParsedSource) -> Mapping[str, str]:
-    """The names that imports of this file bind, and what they mean: ``F`` → ``torch.nn.functional``."""
+    """Return the names that this file's imports bind, with their full names: ``F`` →
+    ``torch.nn.functional``."""
     return _imported(source.tree)
 
 
 @lru_cache(maxsize=64)
 def _imported(tree: ast.Module) -> Mapping[str, str]:
+    """Collect the names that imports bind anywhere in the tree."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -349,6 +364,7 @@ def _imported(tree: ast.Module) -> Mapping[str, str]:
 
 # --- calls that went through torch's Python code --------------------------------------------------
 def _python_call(node: ast.Call, between: Sequence[CodeType], rule: Rule) -> Operands:
+    """Match a call that went through Python functions of torch's (``between``, outermost first)."""
     outer = between[0]
     name = outer.co_qualname
     names = [code.co_qualname for code in between]
@@ -363,7 +379,7 @@ def _python_call(node: ast.Call, between: Sequence[CodeType], rule: Rule) -> Ope
     inplace = bound.get("inplace")
     target = None
     if inplace is not None and not (isinstance(inplace, ast.Constant) and inplace.value is False):
-        # In place or not is a value of the program, except where it is written out.
+        # `inplace=flag` is a run-time value, so the call is matched only if True or False is written out.
         if not (isinstance(inplace, ast.Constant) and inplace.value is True):
             return NOTHING
         target = arguments.get("self")
@@ -374,7 +390,7 @@ def bind_code(node: ast.Call, code: CodeType) -> Bound | None:
     """Bind a call to the parameters of the Python function that it ran.
 
     Returns:
-        None unless it is called by its own name, or is the ``forward`` of a module that is called.
+        None unless the function is called by its own name, or is the ``forward`` of a called module.
     """
     called = callee(node)
     name = code.co_name.removeprefix("_")
@@ -393,13 +409,13 @@ def bind_code(node: ast.Call, code: CodeType) -> Bound | None:
 def bind(
     positional: Sequence[ast.expr], keywords: Sequence[ast.keyword], parameters: Sequence[str]
 ) -> Bound | None:
-    """Which syntax node each parameter gets; a keyword that is none of them stands under its own name.
+    """Return the syntax node of each parameter; an unknown keyword stays under its own name.
 
-    ``inspect.Signature`` would do it but for torch's ``from`` (``x.uniform_(0, 1)``), which is no parameter's
-    name to it.
+    ``inspect.Signature`` is no alternative, because it rejects torch's parameter name ``from``
+    (``x.uniform_(0, 1)``).
 
     Returns:
-        None where something is given twice or too much, or unpacked, so that it is not told what it is.
+        None if an argument is given twice, unpacked or too many, because then its parameter isn't certain.
     """
     if len(positional) > len(parameters) or any(isinstance(one, ast.Starred) for one in positional):
         return None
@@ -412,6 +428,7 @@ def bind(
 
 
 def _module_call(node: ast.Call, names: Sequence[str], rule: Rule) -> Operands:
+    """Match the call of one of torch's modules, whose ``forward`` is the first of ``names``."""
     form = MODULES.get(names[0].removesuffix(".forward"))
     roles = None if form is None else form.operations.get(rule.operation)
     if form is None or roles is None or not set(names[1:]) <= form.inner:

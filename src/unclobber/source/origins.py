@@ -1,10 +1,9 @@
-"""Where a tensor was made, told from the frames of a failure and the source.
+"""The expression that made a tensor, found from the frames of a failure and the source.
 
-torch keeps no record of it. The failing line's variables are still alive, so the expression that
-gave each its value can be followed back through assignments, loops, arguments and returned values,
-as far as every step is the only possible one (``_definitions``). Nothing is recorded while the
-program runs, and no code of the program is run to find out. Where a step is uncertain the answer
-is None.
+torch keeps no record of it. The failing line's variables are still alive. So the expression that gave each
+its value can be followed back through assignments, loops, arguments and returned values, as far as every step
+is the only possible one (``_definitions``). Nothing is recorded while the program runs, and the search runs
+no code of the program. If a step is uncertain, the result is None.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from .syntax import locate, source_of
 from .values import UNKNOWN, function_of, is_in_place, value_of
 
 _DEEPEST = 12
-"""Steps back; a longer way has no certain end."""
+"""Limit of steps back, because a longer way has no certain end."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +38,14 @@ class Origin:
     node: ast.expr
     place: Place
     how: str
-    """The operation as the user wrote it: ``chunk``, ``[]``, ``iteration``, ``Parameter``, a class."""
+    """The operation as the program writes it: ``chunk``, ``[]``, ``iteration``, ``Parameter``, a class."""
     stack: Stack
-    """Its code and instruction, then the live frames around it."""
+    """The expression's code and instruction, then the live frames around it."""
 
 
 @dataclass(frozen=True)
 class At:
-    """An expression that has the value, or an element of it."""
+    """An expression whose value, or an element of it, is the tensor."""
 
     node: ast.expr
     place: Place
@@ -58,16 +57,16 @@ Step = At | Origin | None
 _Comprehension = ast.ListComp | ast.DictComp | ast.GeneratorExp
 
 _MADE_BY: dict[type, type[_Comprehension]] = {list: ast.ListComp, dict: ast.DictComp}
-"""The comprehension that makes a container of a kind."""
+"""The comprehension that makes a container of each type."""
 
 
 class Finder(LiveValues):
-    """Follows expressions back, for one failure.
+    """Search for the origin of expressions in the frames of one failure.
 
     Args:
         levels: The frames of the failed call, innermost first.
-        accepts: What counts as making the tensor that is asked for.
-        through_views: Whether the tensor that a view was taken of is followed, too.
+        accepts: Recognises the expressions that make the wanted tensor.
+        through_views: Whether to go on to the base of a view.
     """
 
     def __init__(self, levels: Sequence[Level], accepts: Accepts, *, through_views: bool = False) -> None:
@@ -76,7 +75,7 @@ class Finder(LiveValues):
         self.through_views = through_views
 
     def origin(self, node: ast.expr, place: Place) -> Origin | None:
-        """Where the value of ``node`` was made: from one expression to the one before, until one made it."""
+        """Return the expression that made the value of ``node``; None if a step back is uncertain."""
         found: Step = At(node, place)
         for _ in range(_DEEPEST + 1):
             if not isinstance(found, At):
@@ -88,7 +87,7 @@ class Finder(LiveValues):
         return None
 
     def set_by_others(self, name: str, home: CodeType) -> bool:
-        """Whether code that is no method of its owner may have set an attribute, too.
+        """Return whether code other than a method of the owner may also have set an attribute.
 
         Args:
             name: The attribute.
@@ -97,7 +96,7 @@ class Finder(LiveValues):
         return may_set(name, home.co_filename, [level.frame.f_code.co_filename for level in self.levels])
 
     def made(self, node: ast.expr, place: Place, how: str) -> Origin | None:
-        """The expression as the answer; None for a library's."""
+        """Return ``node`` as the origin; None if a library wrote it or it has no instruction."""
         if is_library(place.code):
             return None
         found = instructions(place.code, node)
@@ -110,7 +109,7 @@ class Finder(LiveValues):
         return Origin(node, place, how, (*found, *outer))
 
 
-# --- steps back: each gives the expression before, the origin, or None where neither is certain ---------
+# --- steps back: each returns the expression before, the origin, or None if neither is certain ------------
 
 
 def _before(finder: Finder, at: At) -> Step:
@@ -122,6 +121,7 @@ def _before(finder: Finder, at: At) -> Step:
 
 
 def _step(finder: Finder, node: ast.expr, place: Place, element: tuple[int, ...]) -> Step:
+    """Return the step before an expression, by its kind of syntax."""
     match node:
         case ast.NamedExpr(value=value):
             return At(value, place, element)
@@ -143,6 +143,9 @@ def _step(finder: Finder, node: ast.expr, place: Place, element: tuple[int, ...]
 
 # --- variables --------------------------------------------------------------------------------------
 def _of_name(finder: Finder, name: str, place: Place, element: tuple[int, ...]) -> Step:
+    """Return the step before a variable: a comprehension, closure, global, parameter or assignment gave it
+    its value.
+    """
     if element and not _keeps_elements(finder, name, place):
         return None
     if name in place.inner:
@@ -166,6 +169,7 @@ def _of_name(finder: Finder, name: str, place: Place, element: tuple[int, ...]) 
 
 
 def _of_definition(finder: Finder, definition: Definition, place: Place, element: tuple[int, ...]) -> Step:
+    """Return the step before a definition: the assigned expression, or an element of the iterated one."""
     assert definition.value is not None
     assert definition.statement is not None
     there = replace(place, at=definition.statement, inner=frozenset())
@@ -193,7 +197,9 @@ def _of_definition(finder: Finder, definition: Definition, place: Place, element
 def _same_element(
     finder: Finder, iterated: ast.expr, definition: Definition, place: Place
 ) -> ast.expr | None:
-    """The one element of a written-out list that the loop has come to: ``b`` in ``for p in [a, b]``."""
+    """Return the one element of a written-out list that the loop variable is now: ``b`` in ``for p in [a,
+    b]``.
+    """
     assert isinstance(definition.statement, (ast.For, ast.AsyncFor))
     if place.depth is None or not isinstance(definition.statement.target, ast.Name):
         return None
@@ -212,7 +218,9 @@ def _same_element(
 def _comprehension(
     finder: Finder, node: ast.expr, place: Place, *kinds: type[_Comprehension]
 ) -> _Comprehension | None:
-    """The comprehension, one of ``kinds``, that made all elements of a container."""
+    """Return the comprehension, one of ``kinds``, that made all elements of a container; None if it isn't
+    certain.
+    """
     if isinstance(node, ast.Name) and node.id not in place.inner and only_read(node.id, place):
         scope = scope_of(place.source.tree, place.code)
         earlier = None if scope is None else reaching(node.id, scope, place.at)
@@ -223,7 +231,7 @@ def _comprehension(
 
 
 def _of_comprehended(finder: Finder, node: _Comprehension, place: Place, element: tuple[int, ...]) -> Step:
-    """Where a comprehension's elements were made: each of them by the same expression."""
+    """Return the expression that made each element of a comprehension."""
     made = node.value if isinstance(node, ast.DictComp) else node.elt
     if element and not isinstance(made, ast.Tuple):
         return None
@@ -232,15 +240,15 @@ def _of_comprehended(finder: Finder, node: _Comprehension, place: Place, element
 
 
 def _keeps_elements(finder: Finder, name: str, place: Place) -> bool:
-    """Whether what a variable was given still holds what it held."""
+    """Return whether the variable's container still holds its first elements."""
     now = finder.value(ast.Name(name, ast.Load()), place)
     return type(now) is tuple or isinstance(now, torch.Tensor) or only_read(name, place)
 
 
 def _of_comprehension(finder: Finder, name: str, place: Place, outer: Place) -> Step:
-    """``row`` in ``[row.add_(1) for row in x]``: what is iterated over, in the frame around it.
+    """Return the iterated expression of ``row`` in ``[row.add_(1) for row in x]``, in the frame around it.
 
-    That may be the same one: ``inlined_names``.
+    From Python 3.12 on that may be the same frame (``inlined_names``).
     """
     ways = [
         part.iter
@@ -256,14 +264,14 @@ def _of_comprehension(finder: Finder, name: str, place: Place, outer: Place) -> 
 
 
 def _chosen(finder: Finder, node: ast.expr, place: Place, how: str) -> Step:
-    """A tensor taken apart by a loop or an unpacking, or the call that took it apart."""
+    """Return the call or loop that took a tensor apart if views are wanted, else the tensor itself."""
     if finder.accepts not in (multi_view, view):
         return At(node, place)
     return finder.made(node, place, multi_view_name(node) or how)
 
 
 def _is_multi_view(finder: Finder, node: ast.expr, place: Place) -> bool:
-    """Whether taking ``node`` apart gives views of one tensor."""
+    """Return whether taking ``node`` apart gives views of one tensor."""
     name = multi_view_name(node)
     if name is not None:
         return finder.accepts(node, finder, place) is not None
@@ -271,6 +279,7 @@ def _is_multi_view(finder: Finder, node: ast.expr, place: Place) -> bool:
 
 
 def _of_global(finder: Finder, name: str, place: Place, element: tuple[int, ...]) -> Step:
+    """Return the step before a global variable, which is set once in the module that is being run."""
     definition = at_the_end(name, place.source.tree)
     code = finder.module_code(place)
     if definition is None or definition.kind != "assigned" or code is None:
@@ -280,7 +289,7 @@ def _of_global(finder: Finder, name: str, place: Place, element: tuple[int, ...]
 
 
 def _of_enclosing(finder: Finder, name: str, place: Place, element: tuple[int, ...]) -> Step:
-    """A closure's variable: in the function around it, if that is still running."""
+    """Return the step before a closure's variable, in the function around it if that is still running."""
     if place.depth is None:
         return None
     mine = value_of(ast.Name(name, ast.Load()), finder.levels[place.depth].frame)
@@ -288,7 +297,7 @@ def _of_enclosing(finder: Finder, name: str, place: Place, element: tuple[int, .
         level = finder.levels[depth]
         if name not in level.frame.f_code.co_cellvars:
             continue
-        # another function's variable of that name, or an earlier call's of the same function
+        # skip another function's variable of this name, and an earlier call of the same function
         if value_of(ast.Name(name, ast.Load()), level.frame) is mine:
             outer = finder.place(depth)
             return None if outer is None else _of_name(finder, name, outer, element)
@@ -296,7 +305,7 @@ def _of_enclosing(finder: Finder, name: str, place: Place, element: tuple[int, .
 
 
 def _of_parameter(finder: Finder, name: str, place: Place, element: tuple[int, ...]) -> Step:
-    """What the caller passed for it."""
+    """Return the expression that the caller passed for a parameter."""
     if place.depth is None:
         return None
     mine = value_of(ast.Name(name, ast.Load()), finder.levels[place.depth].frame)
@@ -316,7 +325,7 @@ def _of_parameter(finder: Finder, name: str, place: Place, element: tuple[int, .
 
 
 def _passed(finder: Finder, call: ast.Call, value: Any, place: Place) -> ast.expr | None:
-    """The one argument of the call that is this very object."""
+    """Return the one argument of the call that is this very object; None unless there is exactly one."""
     if value is UNKNOWN:
         return None
     arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
@@ -333,12 +342,15 @@ def _of_attribute(finder: Finder, node: ast.Attribute, place: Place) -> Step:
 
 
 def _of_element(finder: Finder, node: ast.Subscript, place: Place) -> Step:
+    """Return the step before an element: of several views, a tuple, a ``Sequential`` or a comprehension's
+    container.
+    """
     if multi_view_name(node.value) is not None:
         return At(node.value, place, (0,))
     container = finder.value(node.value, place)
     index = finder.value(node.slice, place)
     if type(container) is tuple and type(index) is int and index >= 0:
-        # what a tuple holds, it has held from the start
+        # a tuple's elements can't have been replaced
         return At(node.value, place, (index,))
     if isinstance(container, torch.nn.Sequential):
         return At(node.value, place)
@@ -349,7 +361,9 @@ def _of_element(finder: Finder, node: ast.Subscript, place: Place) -> Step:
 
 # --- calls ------------------------------------------------------------------------------------------
 def _of_call(finder: Finder, node: ast.Call, place: Place, element: tuple[int, ...]) -> Step:
-    """Into the program's own function, if it has one way out."""
+    """Return the only ``return`` expression of the program's function that the call runs; None if it has
+    several.
+    """
     if isinstance(node.func, ast.Attribute) and is_in_place(node.func.attr):
         return At(node.func.value, place, element)
     if isinstance(node.func, ast.Name) and not finder.still_is(node.func.id, place):
@@ -369,9 +383,9 @@ def _of_call(finder: Finder, node: ast.Call, place: Place, element: tuple[int, .
 
 
 def _owned(finder: Finder, owner: Any, node: ast.Attribute, place: Place) -> Step:
-    """Where ``owner.name`` was set: the one assignment in its classes that can have made it.
+    """Return the assignment that set ``owner.name``, if only one in its classes can have.
 
-    A library's module makes its own tensors: then where the module itself was made.
+    A library's module makes its own tensors, so its step leads to the expression that made the module.
     """
     candidates = list(assignments(type(owner), node.attr))
     if len(candidates) == 1:
@@ -385,6 +399,7 @@ def _owned(finder: Finder, owner: Any, node: ast.Attribute, place: Place) -> Ste
 
 
 def _returns(scope: ast.FunctionDef) -> Iterator[ast.Return]:
+    """Yield the ``return`` statements of a function; one without a value for each ``yield``."""
     todo: list[ast.AST] = list(scope.body)
     while todo:
         node = todo.pop()
@@ -393,5 +408,5 @@ def _returns(scope: ast.FunctionDef) -> Iterator[ast.Return]:
         if isinstance(node, ast.Return):
             yield node
         if isinstance(node, (ast.Yield, ast.YieldFrom)):
-            yield ast.Return(None)  # a generator: its return value is not what the call gives
+            yield ast.Return(None)  # a generator: its return value isn't the value of the call
         todo.extend(ast.iter_child_nodes(node))

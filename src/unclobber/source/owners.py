@@ -1,10 +1,10 @@
-"""Who owns a tensor: ``generator.fc.weight``, ``trunk.2 (Dropout)``, or a plain variable.
+"""The owner of a tensor: ``generator.fc.weight``, ``trunk.2 (Dropout)``, or a plain variable.
 
-Runs only for a report. Modules are found among the objects that the garbage collector knows, and the
-way to a module from the user's variables. Those objects are other people's: a weak proxy runs code
-when asked for ``__class__``, a lazy module's attributes raise. So types are asked with ``type(o)``,
-contents read from ``__dict__`` directly, and whatever is odd is passed over. No reference outlives a
-call, and frames are left as they were.
+Runs only for a report. Modules are found among the garbage collector's objects, and the path to a module from
+the user's variables. Any of those objects may be odd: a weak proxy runs code when its ``__class__`` is read,
+and a lazy module's attributes raise. So types are compared with ``type(o)``, contents are read from
+``__dict__`` directly, and objects that raise are skipped. No reference outlives a call, and frames are left
+as they were.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from ..torch_internals import compat
 from .sites import is_library
 
 _DEEPEST = 3
-"""Steps from a variable to a module: ``agents["a"].critic`` is two."""
+"""Limit of steps from a variable to a module: ``agents["a"].critic`` is two."""
 _MOST = 20_000
-"""Objects looked at on the way; a bigger world has no short names anyway."""
+"""Limit of visited objects, because a program with more has no short names anyway."""
 
 _WRAPPERS = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module", "_forward_module"})
-"""Children under which a wrapper (data parallel, compile) keeps the user's module."""
+"""Names under which a wrapper (data parallel, compile) keeps the user's module."""
 
 _REGISTRIES = frozenset({"_modules", "_parameters", "_buffers"})
-"""What a module registers is reached by its path, not through these."""
+"""Attributes that are skipped, because a module's registered objects are reached by their path."""
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made by a `class` statement
 _OPTIMIZED = 0x1  # CO_OPTIMIZED: locals live in slots, and f_locals is a copy
 
 
 class _MemoryPlace(NamedTuple):
-    """A tensor's memory: of which storage, and where in it."""
+    """A tensor's memory extent; offset and strides in elements."""
 
     storage: int
     offset: int
@@ -50,20 +50,20 @@ class _MemoryPlace(NamedTuple):
 
 
 def owner_name(tensor: torch.Tensor, frames: Sequence[FrameType] | None = None) -> str | None:
-    """The module path of the parameter or buffer that ``tensor`` is, or is a view of.
+    """Return the module path of the parameter or buffer that ``tensor`` is, or is a view of.
 
-    The path begins with a variable that holds the outermost module (``generator.fc.weight``), found
+    The path begins with a variable that holds the outermost module (``generator.fc.weight``). It is searched
     in the frames' locals, their globals and those of ``__main__``, up to three steps deep
-    (``agent.q1.fc2.weight``, ``models['trunk'].net.0.weight``); names other than ``self`` are
-    preferred, then short ways. A module that no variable leads to is called by its class:
-    ``Critic.head.weight``. Of tied parameters the one with the simplest path is named.
+    (``agent.q1.fc2.weight``, ``models['trunk'].net.0.weight``). Names other than ``self`` are preferred, then
+    short paths. A module that no variable leads to is called by its class: ``Critic.head.weight``. Tied
+    parameters get the simplest of their paths.
 
     Args:
         tensor: The parameter, a ``detach()`` or another view of it.
         frames: The user's live frames, innermost first; the current stack's if None.
     Returns:
-        None where no live module owns the memory, or where several distinct parameters share it and
-        none has the tensor's very place in it.
+        None if no live module owns the memory, or if several distinct parameters share it and none has
+        exactly the tensor's extent.
     """
     place = _place(tensor)
     if place is None:
@@ -79,13 +79,13 @@ def owner_name(tensor: torch.Tensor, frames: Sequence[FrameType] | None = None) 
 def gradient_owner(
     tensor: torch.Tensor, frames: Sequence[FrameType] | None = None
 ) -> tuple[str, bool] | None:
-    """The parameter whose ``.grad`` lies in this very memory, and whether that is a bucket's.
+    """Return the parameter whose ``.grad`` has exactly this memory, and whether it may be a view of a bucket.
 
-    A bucket is the memory of DistributedDataParallel's own in which it adds up gradients; with
-    ``gradient_as_bucket_view=True`` the gradients are views of it.
+    DistributedDataParallel adds up gradients in buckets, memory of its own. With
+    ``gradient_as_bucket_view=True`` the gradients are views of a bucket.
 
     Returns:
-        None where it is no live parameter's gradient.
+        None if the memory is no live parameter's gradient.
     """
     place = _place(tensor)
     if place is None:
@@ -109,13 +109,15 @@ def gradient_owner(
 
 
 def variable_name(tensor: torch.Tensor, frames: Sequence[FrameType] | None = None) -> str | None:
-    """The one local variable of the given frames that is this tensor, or the same view of its memory.
+    """Return the one local variable that is this tensor, or the same view of its memory.
+
+    The innermost frame with such a variable decides.
 
     Args:
         tensor: Any tensor.
         frames: The user's live frames, innermost first; the current stack's if None.
     Returns:
-        None where no variable is it, or variables of different names are.
+        None if no variable holds it, or if variables of different names do.
     """
     place = _place(tensor)
     if place is None:
@@ -133,7 +135,9 @@ def variable_name(tensor: torch.Tensor, frames: Sequence[FrameType] | None = Non
 
 
 def module_label(module: torch.nn.Module, frames: Sequence[FrameType] | None = None) -> str:
-    """What to call a module: its path and class, ``trunk.2 (Dropout)``; the class alone without a path."""
+    """Return the name of a module for a report: path and class, ``trunk.2 (Dropout)``; the class alone if no
+    path is found.
+    """
     kind = type(module).__name__
     modules = _live_modules()
     try:
@@ -144,13 +148,16 @@ def module_label(module: torch.nn.Module, frames: Sequence[FrameType] | None = N
 
 
 def object_name(wanted: object, frames: Sequence[FrameType] | None = None) -> str | None:
-    """The variable, or a short way from one, that leads to an object such as an optimizer."""
+    """Return the variable, or a short path from one, that leads to an object such as an optimizer; None if
+    none does.
+    """
     return _search([wanted], frames).get(id(wanted))
 
 
 # --- modules -----------------------------------------------------------------------------------
 class _Settled(NamedTuple):
-    """The modules of the collector's oldest generation, as long as nothing joins it."""
+    """The modules of the collector's oldest generation, and its counts of collections when they were
+    listed."""
 
     collections: tuple[int, int]
     modules: tuple[weakref.ref[torch.nn.Module], ...]
@@ -158,17 +165,18 @@ class _Settled(NamedTuple):
 
 _looking = SharedLock()
 _settled: list[_Settled] = []
-"""The last look at the oldest generation: it holds nearly all objects, so a look takes about 0.1 s."""
+"""Cache of the oldest generation's modules: it holds nearly all objects, so listing it takes about 0.1 s."""
 
 
 def _live_modules() -> dict[int, torch.nn.Module]:
-    """Every module of the process.
+    """Return every module of the process, by id.
 
     The collector's list of all objects holds tuples that other threads are still filling, and
-    ``tuple(generator)`` ends in a SystemError if someone else holds its tuple. So the list is taken,
-    sifted and dropped inside one call into C, which no thread can interrupt.
+    ``tuple(generator)`` ends in a SystemError if another reference to its tuple exists. So one call into C,
+    which no thread can interrupt, takes, filters and drops the list. Held by
+    test_other_threads_may_build_tuples.
     """
-    with _looking:  # one thread's end of it would switch the collector on for another
+    with _looking:  # one at a time: the end of one call would enable the collector during another thread's
         collecting = gc.isenabled()
         gc.disable()  # a collection would run finalizers in between, and change the lists
         try:
@@ -182,11 +190,11 @@ def _live_modules() -> dict[int, torch.nn.Module]:
 
 
 def _oldest(classes: set[type]) -> list[torch.nn.Module]:
-    """The modules in the oldest generation, looked for only where something may have joined it.
+    """Return the modules in the oldest generation; list it again only if an object may have joined it.
 
-    That is what a collection of the one before it or of all does; from Python 3.14 on, which collects by and
-    by, every collection. What ``gc.unfreeze`` brings back is found after the next one: to ask how much is
-    frozen takes as long as a look.
+    Objects join it when the generation before it, or all, are collected. From Python 3.14 on, which collects
+    incrementally, every collection may move some. Objects from ``gc.unfreeze`` are found after the next
+    collection, because counting the frozen ones would take as long as listing all.
     """
     _, younger, all_of_them = (each["collections"] for each in gc.get_stats())
     now = younger, all_of_them
@@ -198,13 +206,14 @@ def _oldest(classes: set[type]) -> list[torch.nn.Module]:
 
 
 def _sifted(generation: int, classes: set[type]) -> list[Any]:
-    """The collector's objects of ``classes`` in one of its generations.
+    """Return the collector's objects of ``classes`` in one of its generations.
 
-    ``compress`` asks for the list twice, for the objects and for their types. Both must come to their
-    end: the lists hold these very iterators, and such a circle would stay until the next collection.
-    The second list has a few objects more, those that reading the first one made, so that one is
-    filled up; where the program collects in between, it has fewer, so what is left of both is read, too.
-    Types are compared as they are: ``isinstance`` would run a proxied object's code.
+    ``compress`` reads the list twice, for the objects and for their types. Both iterators must be exhausted:
+    the lists hold these very iterators, and such a cycle would stay until the next collection. The second
+    list has a few objects more, made while the first one was read, so the first is padded. If the program
+    collects in between, the second has fewer, so both are read to their ends. Types are compared by identity,
+    because ``isinstance`` would run a proxied object's code. Held by
+    test_a_collection_in_the_midst_of_a_look_leaves_nothing_alive.
     """
 
     def listed() -> Iterator[Any]:
@@ -219,6 +228,7 @@ def _sifted(generation: int, classes: set[type]) -> list[Any]:
 
 
 def _module_classes() -> set[type]:
+    """Return ``Module`` and all its live subclasses."""
     classes: set[type] = set()
     rest: list[type] = [torch.nn.Module]
     while rest:
@@ -229,7 +239,9 @@ def _module_classes() -> set[type]:
 
 
 def _owners(place: _MemoryPlace, modules: Mapping[int, torch.nn.Module]) -> list[tuple[torch.nn.Module, str]]:
-    """Pairs of module and attribute whose tensor lies at ``place``."""
+    """Return (module, attribute) of each tensor with extent ``place``; else of all in its storage if they
+    have one extent.
+    """
     exact: list[tuple[torch.nn.Module, str]] = []
     sharing: list[tuple[torch.nn.Module, str]] = []
     distinct: set[_MemoryPlace] = set()
@@ -244,11 +256,12 @@ def _owners(place: _MemoryPlace, modules: Mapping[int, torch.nn.Module]) -> list
                 exact.append((module, name))
     if exact:
         return exact
-    # A transposed or sliced view: whose it is, is certain only if the storage has one owner.
+    # A transposed or sliced view has an owner only if all registered tensors of the storage have one extent.
     return sharing if len(distinct) == 1 else []
 
 
 def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield a module's own parameters and buffers by name, without running code of its class."""
     contents = _contents(module)
     for registry in ("_parameters", "_buffers"):
         entries = contents.get(registry)
@@ -267,12 +280,12 @@ def _children(module: torch.nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 class _Path(NamedTuple):
-    """One way to say where something is."""
+    """A path that names an object: from a variable, or from a class, down to it."""
 
     start: str | None
-    """What the user calls the outermost module of this way; None: nothing leads to it."""
+    """The user's name for the path's outermost module; None if no variable leads to it."""
     root: str
-    """Its class."""
+    """The class name of the outermost module."""
     steps: tuple[str, ...]
 
     @property
@@ -281,9 +294,9 @@ class _Path(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, int, bool, int, int, str]:
-        """Lower is better: a variable of the user's, the outermost module, not ``self``, short.
+        """Sort key; lower is better: a user's variable, the outermost module, not ``self``, short.
 
-        The outermost because `m` in ``for m in model.modules()`` stays bound to some layer.
+        The outermost module is better because `m` in ``for m in model.modules()`` stays bound to some layer.
         """
         depth = sum(step not in _WRAPPERS for step in self.steps)
         text = self.text
@@ -301,7 +314,7 @@ def _paths(
     modules: Mapping[int, torch.nn.Module],
     frames: Sequence[FrameType] | None,
 ) -> Iterator[_Path]:
-    """Every way to each wanted module, ended by the name that came with it."""
+    """Yield every path to each wanted module, ended by the name that came with it."""
     if not wanted:
         return
     parents: dict[int, list[tuple[torch.nn.Module, str]]] = {}
@@ -321,7 +334,7 @@ def _paths(
 def _ways_up(
     module: torch.nn.Module, parents: Mapping[int, list[tuple[torch.nn.Module, str]]]
 ) -> Iterator[tuple[torch.nn.Module, tuple[str, ...]]]:
-    """Every module that contains ``module`` (itself first), each with the path down from it."""
+    """Yield every module that contains ``module`` (itself first), each with the path down from it."""
     seen = {id(module)}
     todo: list[tuple[torch.nn.Module, tuple[str, ...]]] = [(module, ())]
     for current, path in todo:
@@ -334,7 +347,7 @@ def _ways_up(
 
 # --- variables ---------------------------------------------------------------------------------
 def _reachable(frames: Sequence[FrameType] | None, deepest: int) -> Iterator[tuple[str, Any]]:
-    """What variables lead to, as the program would write it: scope by scope, by the fewest steps first."""
+    """Yield (name, object) for all objects that variables lead to: scope by scope, fewest steps first."""
     looked_at = 0
     for starts in _scopes(frames):
         seen: set[int] = set()
@@ -352,7 +365,9 @@ def _reachable(frames: Sequence[FrameType] | None, deepest: int) -> Iterator[tup
 
 
 def _search(wanted: Sequence[object], frames: Sequence[FrameType] | None) -> dict[int, str]:
-    """The best name that leads to each wanted object, by id; those that nothing leads to are left out."""
+    """Return the best name that leads to each wanted object, by id; objects that no variable leads to are
+    missing.
+    """
     ids = {id(one) for one in wanted}
     found: dict[int, str] = {}
     for name, value in _reachable(frames, _DEEPEST):
@@ -364,13 +379,14 @@ def _search(wanted: Sequence[object], frames: Sequence[FrameType] | None) -> dic
 
 
 def named_tensors(deepest: int = 5) -> list[tuple[str, torch.Tensor]]:
-    """Every tensor that a variable of the running program leads to, with how the program would write it.
+    """Return every tensor that a variable of the running program leads to, with its name in the program's
+    words.
 
     Args:
         deepest: Steps from a variable: ``out.past_key_values.layers[0].keys`` is four.
     Returns:
-        Each tensor once, under the first name found: of the innermost function, by the fewest steps; that of
-        a list or an object goes before a variable of its own, which is soon another's.
+        Each tensor once, under the first name found: of the innermost function, by the fewest steps. A name
+        in a list or an object is preferred to a plain variable, because a variable soon holds another tensor.
     """
     found: dict[int, tuple[str, torch.Tensor]] = {}
     for name, value in _reachable(None, deepest):
@@ -382,7 +398,7 @@ def named_tensors(deepest: int = 5) -> list[tuple[str, torch.Tensor]]:
 
 
 def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """What can be reached in one step, as the user would write the step."""
+    """Yield (name, object) one step further, in the user's words; the first 200 elements of a container."""
     kind = type(value)
     if kind is dict:
         for key, inner in list(value.items())[:200]:
@@ -398,15 +414,15 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _holds_things(kind: type) -> bool:
-    """Whether to look inside objects of this class: the user's own, and modules for what they hide."""
-    # Most values are numbers and strings.
+    """Return whether to look inside objects of this class: the program's own classes and modules."""
+    # Most values are numbers and strings, whose classes are no heap types.
     if kind.__flags__ & _HEAP_TYPE == 0:
         return False
     return not issubclass(kind, (torch.Tensor, type, types.ModuleType, types.FunctionType))
 
 
 def _contents(value: object) -> dict[str, Any]:
-    """The instance's own ``__dict__``, without running any code of its class."""
+    """Return the instance's own ``__dict__``, without running code of its class; empty if it has none."""
     try:
         contents = object.__getattribute__(value, "__dict__")
     except Exception:
@@ -415,6 +431,7 @@ def _contents(value: object) -> dict[str, Any]:
 
 
 def _frames(frames: Sequence[FrameType] | None) -> list[FrameType]:
+    """Return the given frames, or those of the current stack that aren't a library's, innermost first."""
     if frames is not None:
         return list(frames)
     out: list[FrameType] = []
@@ -427,7 +444,7 @@ def _frames(frames: Sequence[FrameType] | None) -> list[FrameType]:
 
 
 def _scopes(frames: Sequence[FrameType] | None) -> Iterator[dict[str, Any]]:
-    """Variables of the frames, innermost first, then their globals and those of ``__main__``."""
+    """Yield the variables of the frames, innermost first, then their globals and those of ``__main__``."""
     every = _frames(frames)
     for frame in every:
         if frame.f_code.co_flags & _OPTIMIZED:
@@ -442,14 +459,14 @@ def _scopes(frames: Sequence[FrameType] | None) -> Iterator[dict[str, Any]]:
 
 
 def variables_of(frame: FrameType) -> dict[str, Any]:
-    """A copy of the frame's variables that leaves nothing in the frame."""
+    """Return a copy of the frame's variables, and leave none in the frame."""
     if not frame.f_code.co_flags & _OPTIMIZED:
         return _plain(frame.f_locals)
     local = frame.f_locals
     found = _plain(local)
-    # Before Python 3.13 asking for `f_locals` leaves a copy in the frame, which would keep the tensors
-    # alive that the function deletes. Two references (the frame's, ours) and the call's own mean that the
-    # program doesn't hold it by calling `locals()`.
+    # Before Python 3.13 reading `f_locals` leaves a dict in the frame, which would keep tensors alive that
+    # the function deletes. At most three references (the frame's, this one and the call's) mean that the
+    # program doesn't hold the dict itself from `locals()`: test_the_programs_own_locals_dict_is_left_alone.
     if type(local) is dict and sys.getrefcount(local) <= 3:
         local.clear()
     return found
@@ -470,7 +487,7 @@ def _is_tensor(value: object) -> bool:
 
 
 def _place(tensor: torch.Tensor) -> _MemoryPlace | None:
-    """Where the tensor lies; None for those without memory of their own (sparse, lazy, wrappers)."""
+    """Return the tensor's memory extent; None if it has no storage of its own (sparse, lazy, wrapper)."""
     try:
         if not compat.is_plain(tensor):
             return None
@@ -480,6 +497,6 @@ def _place(tensor: torch.Tensor) -> _MemoryPlace | None:
             tuple(tensor.shape),
             tuple(tensor.stride()),
         )
-    # A lazy parameter raises ValueError, a freed or functional one RuntimeError; others what they like.
+    # LazyLinear's weight raises ValueError, a freed storage RuntimeError: tests/unit/source/test_owners.py.
     except Exception:
         return None

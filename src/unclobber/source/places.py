@@ -1,4 +1,4 @@
-"""Where expressions stand, and what they are now in the live frames of a failure."""
+"""Locations of expressions, and their values in the live frames of a failure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"
 
 
 class Level(NamedTuple):
-    """One frame of a failed call, with the instruction it had come to."""
+    """A frame of a failed call, with its last instruction."""
 
     frame: FrameType
     lasti: int
@@ -27,22 +27,22 @@ class Level(NamedTuple):
 
 @dataclass(frozen=True)
 class Place:
-    """Where an expression stands."""
+    """An expression's location: code, source and statement."""
 
     code: CodeType
     source: ParsedSource
     at: ast.stmt
-    """The statement that reads it."""
+    """The statement that reads the expression."""
     depth: int | None = None
-    """Index of its live frame among the levels; None where the call is over."""
+    """Index of the live frame among the levels; None if the call is over."""
     called: tuple[ast.Call, Place] | None = None
-    """The call that is over, where it was followed from there."""
+    """The call that ran this code and is over, with its location; None if it wasn't followed from a call."""
     inner: frozenset[str] = frozenset()
-    """Variables of the comprehensions around it."""
+    """Variables of the comprehensions around the expression."""
 
 
 class LiveValues:
-    """What expressions are, as far as the frames of one failure tell.
+    """Values of expressions, as far as the frames of one failure show them.
 
     Args:
         levels: The frames of the failed call, innermost first.
@@ -52,7 +52,7 @@ class LiveValues:
         self.levels = levels
 
     def place(self, depth: int) -> Place | None:
-        """The statement that a live frame had come to."""
+        """Return the statement that a live frame had reached; None if its source isn't certain."""
         level = self.levels[depth]
         code = level.frame.f_code
         located = locate(code, level.lasti)
@@ -61,7 +61,9 @@ class LiveValues:
         return Place(code, located.source, located.statement, depth, inner=inlined_names(located))
 
     def value(self, node: ast.expr, place: Place) -> Any:
-        """What the expression is now; ``UNKNOWN`` where its frame is gone, or a comprehension was left."""
+        """Return the expression's current value; ``UNKNOWN`` if its frame is gone or it uses a
+        comprehension's variable.
+        """
         if place.depth is None or any(
             isinstance(one, ast.Name) and one.id in place.inner for one in ast.walk(node)
         ):
@@ -69,7 +71,9 @@ class LiveValues:
         return value_of(node, self.levels[place.depth].frame)
 
     def is_tensor(self, node: ast.expr, place: Place) -> bool:
-        """Whether the expression is known to be a tensor: by its value, or that of the argument it was."""
+        """Return whether the expression is known to be a tensor, by its value or by the argument passed for
+        it.
+        """
         if place.depth is not None:
             return isinstance(self.value(node, place), torch.Tensor)
         if place.called is None or not isinstance(node, ast.Name) or node.id in place.inner:
@@ -84,7 +88,9 @@ class LiveValues:
         return not isinstance(passed, ast.Name) or self.still_is(passed.id, caller)
 
     def still_is(self, name: str, place: Place) -> bool:
-        """Whether a name has its value of then: no other definition has reached its frame since."""
+        """Return whether a name still has the value it had at ``place``: no other definition has reached its
+        frame since.
+        """
         scope = None if place.depth is None else scope_of(place.source.tree, place.code)
         now = None if place.depth is None else self.place(place.depth)
         if scope is None or now is None or not is_local(name, scope):
@@ -92,18 +98,20 @@ class LiveValues:
         return reaching(name, scope, place.at) == reaching(name, scope, now.at)
 
     def named(self, node: ast.expr, place: Place) -> Any:
-        """A value, also where the frame is gone, if the name is a global one; else ``UNKNOWN``."""
+        """Return the expression's value, also of a global name in a function that has returned; else
+        ``UNKNOWN``.
+        """
         value = self.value(node, place)
         if value is not UNKNOWN or place.depth is not None or not isinstance(node, ast.Name):
             return value
-        # a function that has returned: its global names are those of a module that is still there
+        # The function has returned, but its module's globals are still there.
         for level in self.levels:
             if level.frame.f_globals.get("__file__") == place.code.co_filename:
                 return level.frame.f_globals.get(node.id, UNKNOWN)
         return UNKNOWN
 
     def module_code(self, place: Place) -> CodeType | None:
-        """The code of the module that is being run; an imported one's is gone."""
+        """Return the code of the module that is being run; None for an imported one, whose code is gone."""
         for level in self.levels:
             code = level.frame.f_code
             if code.co_name == "<module>" and code.co_filename == place.code.co_filename:
@@ -112,8 +120,10 @@ class LiveValues:
 
 
 def instructions(code: CodeType, node: ast.expr) -> tuple[Any, ...]:
-    """The expression's code and instruction, those of the comprehensions around it after it; empty where
-    none is found."""
+    """Return the expression's code and instruction; empty if none is found.
+
+    An expression in a comprehension has the instruction of the comprehension's code object.
+    """
     lasti = instruction_of(code, node)
     if lasti is not None:
         return code, lasti
@@ -123,7 +133,7 @@ def instructions(code: CodeType, node: ast.expr) -> tuple[Any, ...]:
 
 
 def instruction_of(code: CodeType, node: ast.expr) -> int | None:
-    """Offset of an instruction of ``code`` that stands for the expression."""
+    """Return the offset of an instruction of ``code`` whose span is the expression; None if there is none."""
     if node.end_lineno is None or node.end_col_offset is None:
         return None
     span = Span(node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
@@ -133,7 +143,7 @@ def instruction_of(code: CodeType, node: ast.expr) -> int | None:
         found = span_of(code, 2 * index)
         if found == span:
             return 2 * index
-        # a method call over several lines is placed at its attribute
+        # Python places a method call over several lines at its attribute, so its span differs.
         located = locate(code, 2 * index) if isinstance(node, ast.Call) else None
         if located is not None and located.node is node:
             return 2 * index

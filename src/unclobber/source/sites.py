@@ -1,8 +1,8 @@
-"""The user's line: which frame is theirs, and what exactly it says.
+"""The program's frame on a stack, and the site it makes in a report.
 
-A frame is a library's where its file lies in an installed package, the standard library, torch or
-this package; everything else, including code without a file, is the user's. "Unknown" beats a
-guess: what can't be had for certain (a source edited meanwhile) is left empty.
+A frame is a library's if its file is in an installed package, the standard library, torch or this package.
+Everything else, including code without a file, is the user's. Facts that aren't certain (a source edited
+meanwhile) are left empty rather than guessed.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from .syntax import (
     statement_text,
 )
 
-# Packages of another interpreter (a zip, a second venv on PYTHONPATH) have this shape too. A plain
-# folder called site-packages does not make a user's project a library.
+# Packages of another interpreter (a zip, a second venv on PYTHONPATH) have this path shape too. A plain
+# folder called site-packages does not make a user's project a library: test_whose_code.
 _INSTALLED = re.compile(
     r"[\\/]lib(32|64)?[\\/](python[\d.]*t?[\\/])?(site|dist)-packages[\\/]", re.IGNORECASE
 )
@@ -46,7 +46,7 @@ _INSTALLED = re.compile(
 # Code that a library writes at run time: torch.fx, attrs, NumPy.
 _GENERATED = ("<frozen ", "<eval_with_key>", "<attrs generated", "<__array_function__")
 
-# Frames that every module call, operator or dispatch mode goes through: they say nothing.
+# Frames that every module call, operator or dispatch mode passes through: reports leave them out.
 _PLUMBING = frozenset({
     "Module._call_impl", "Module._call_impl.<locals>.inner", "Module._wrapped_call_impl",
     "_handle_torch_function_and_wrap_type_error_to_not_implemented.<locals>.wrapped",
@@ -54,22 +54,23 @@ _PLUMBING = frozenset({
 })  # fmt: skip
 
 _PLUMBING_FILES = (os.path.join("torch", "_ops.py"), os.path.join("torch", "_library", ""))
-"""What calls a registered operation's kernel."""
+"""Files whose functions call a registered operation's kernel."""
 
 _RELAYS = frozenset(("__torch_function__", "__torch_dispatch__"))
-"""Methods through which every operation of a subclass or under a mode goes."""
+"""Methods through which torch passes every operation of a subclass or under a mode."""
 
 _RUN_PROGRAM = frozenset(("run_as_main", "_run_as_child"))
-"""Our functions that run the user's script or module (`main_module`), and a process that it started
-(`cli/children`)."""
+"""unclobber's functions that run the user's script or module (`main_module`), or a process that it started
+(`cli/children`).
+"""
 
 _known: dict[str, bool] = {}
 
 
 def is_library(code: CodeType) -> bool:
-    """Whether ``code`` is torch's, an installed package's, the standard library's or this package's.
+    """Return whether ``code`` is torch's, an installed package's, the standard library's or this package's.
 
-    So is what ``torch.compile`` put in a function's place: it knows no lines (see ``compiled``).
+    Code that ``torch.compile`` made counts as a library's, because it has no lines (see ``compiled``).
 
     Example:
         >>> is_library(os.path.join.__code__), is_library(compile("1", "<stdin>", "exec"))
@@ -83,18 +84,19 @@ def is_library(code: CodeType) -> bool:
 
 
 def is_ours(code: CodeType) -> bool:
-    """Whether ``code`` is this package's own."""
+    """Return whether ``code`` is this package's own."""
     return code.co_filename.startswith(PACKAGE + os.sep)
 
 
 def starts_program(code: CodeType) -> bool:
-    """Whether what ``code`` calls is the program, or a process that the program started."""
+    """Return whether ``code`` calls the program, or a process that the program started."""
     return code.co_name in _RUN_PROGRAM and is_ours(code)
 
 
 def is_plumbing(code: CodeType) -> bool:
-    """Whether ``code`` is a frame that every module call or operator passes through: torch's, or a relay of
-    the program's between its line and the operation."""
+    """Return whether every module call or operator passes through ``code``: torch's, or a relay of the
+    program's between its line and the operation.
+    """
     return (
         code.co_qualname in _PLUMBING
         or code.co_name in _RELAYS
@@ -103,7 +105,7 @@ def is_plumbing(code: CodeType) -> bool:
 
 
 def is_library_path(name: str) -> bool:
-    """Whether code of this file is a library's."""
+    """Return whether code of this file is a library's."""
     if name.startswith("<"):
         return name.startswith(_GENERATED)
     path = os.path.normcase(os.path.abspath(name))
@@ -112,8 +114,9 @@ def is_library_path(name: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _roots() -> tuple[str, ...]:
+    """Return the normalised folders, with a trailing separator, whose files are a library's."""
     paths = sysconfig.get_paths()
-    # "scripts" holds launchers, ours among them: the outermost frame of every `unclobber run`.
+    # "scripts" holds launchers such as `unclobber`, the outermost frame of every `unclobber run`.
     folders = {
         paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib", "scripts") if key in paths
     }
@@ -122,7 +125,7 @@ def _roots() -> tuple[str, ...]:
     folders.update(p for p in sys.path if os.path.basename(p) in ("site-packages", "dist-packages"))
     if site.ENABLE_USER_SITE:
         folders.add(site.getusersitepackages())
-    # A torch built from a checkout lies outside site-packages and is a library all the same.
+    # A torch built from a checkout is outside site-packages, so its folder comes from its import spec.
     for package in ("torch", "torchgen", "functorch"):
         try:
             spec = importlib.util.find_spec(package)
@@ -135,20 +138,22 @@ def _roots() -> tuple[str, ...]:
 
 
 def pairs(stack: Stack) -> list[tuple[CodeType, int]]:
-    """A flat stack as ``(code, lasti)`` pairs, innermost first."""
+    """Return a flat stack as ``(code, lasti)`` pairs, innermost first."""
     return list(zip(stack[::2], stack[1::2], strict=False))
 
 
 def innermost_user(stack: Stack) -> int | None:
-    """Index of the innermost frame of the user's own code; None where there is none.
+    """Return the index of the innermost frame of the user's own code; None if there is none.
 
-    A ``__torch_function__`` of the user's that passes a call on is not meant, where there is another.
+    A user's ``__torch_function__`` that passes a call on counts only if no other frame does
+    (tests/unit/source/test_relays.py).
     """
     relay: int | None = None
     for index, code in enumerate(stack[::2]):
         if is_library(code):
             if starts_program(code):
-                break  # below a child's beginning: what a forked one has of its parent, `python -c` of others
+                # frames further out are of a forked child's parent, or of the `python -c` that starts it
+                break
             continue
         if code.co_name in _RELAYS and _passes_on(code, stack[2 * index + 1]):
             relay = index if relay is None else relay
@@ -158,25 +163,27 @@ def innermost_user(stack: Stack) -> int | None:
 
 
 def user_stack(stack: Stack) -> Stack:
-    """A stack from the innermost frame of the user's own code on; empty where there is none."""
+    """Return the stack from the innermost frame of the user's own code on; empty if there is none."""
     index = innermost_user(stack)
     return () if index is None else stack[2 * index :]
 
 
 def user_frame(stack: Stack) -> tuple[CodeType, int] | None:
-    """Code and instruction of the innermost frame of the user's own code; None where there is none."""
+    """Return code and instruction of the innermost frame of the user's own code; None if there is none."""
     inner = user_stack(stack)
     return (inner[0], inner[1]) if inner else None
 
 
 def user_place(stack: Stack) -> tuple[Any, ...] | None:
-    """The same as a key."""
+    """Return a hashable key for the innermost user frame of ``stack``, or None if there is none."""
     place = user_frame(stack)
     return None if place is None else spot(place)
 
 
 def _passes_on(code: CodeType, lasti: int) -> bool:
-    """Whether an instruction of a ``__torch_function__`` calls what it was given, or the one above it."""
+    """Return whether the instruction of a relay calls the function that the relay was given, or the relay of
+    its superclass.
+    """
     found = locate(code, lasti)
     if found is None or not isinstance(found.node, ast.Call):
         return False
@@ -188,19 +195,20 @@ def _passes_on(code: CodeType, lasti: int) -> bool:
 
 
 def all_found(found: Located) -> Span:
-    """The whole expression or statement."""
+    """Return the span of the whole expression or statement."""
     return found.span
 
 
 def resolve(stack: Stack, part: Callable[[Located], Span] = all_found) -> Site | None:
-    """The innermost expression of the user's code on ``stack``, with everything around it.
+    """Return the site of the innermost expression of the user's code on ``stack``, with its statement and
+    stack.
 
     Args:
         stack: ``(code, lasti, code, lasti, …)``, innermost first.
-        part: Which part of it is meant.
+        part: Picks the span that the site covers.
     Returns:
-        None for an empty stack. Where every frame is a library's, the innermost one that isn't this
-        package's, with ``library`` true.
+        None for an empty stack. If every frame is a library's, the innermost one that isn't this package's,
+        with ``library`` true.
     """
     frames = pairs(stack)
     chosen = innermost_user(stack)
@@ -219,13 +227,13 @@ def resolve(stack: Stack, part: Callable[[Located], Span] = all_found) -> Site |
 
 
 def _programs(frames: list[tuple[CodeType, int]]) -> list[tuple[CodeType, int]]:
-    """The frames without this package's own, and without those of the command that runs the program."""
+    """Return the frames without this package's own and without those of the command that runs the program."""
     command = (i for i, (code, _) in enumerate(frames) if starts_program(code))
     return [(code, lasti) for code, lasti in frames[: next(command, None)] if not is_ours(code)]
 
 
 def right_side(found: Located) -> Span:
-    """The span of the right-hand side, where an assignment itself writes; else all that was found."""
+    """Return the span of the right-hand side if an assignment itself writes; else the whole span."""
     match found.statement:
         case ast.AugAssign(value=value) if found.node is found.statement:
             pass
@@ -239,13 +247,14 @@ def right_side(found: Located) -> Span:
 
 
 def path_of(code: CodeType) -> str:
-    """Absolute path of the code's file without detours (``a/../b``), or the interpreter's name for it,
-    such as ``<stdin>``."""
+    """Return the absolute path of the code's file without detours (``a/../b``), or the interpreter's name for
+    it, such as ``<stdin>``.
+    """
     name = code.co_filename
     absolute = name if name.startswith("<") else os.path.abspath(name)
     if absolute == name:
         return name
-    try:  # `link/..` is not where the link lies
+    try:  # `abspath` resolves `link/..` wrongly: test_a_path_without_detours
         same = os.path.samefile(absolute, name)
     except OSError:
         same = False
@@ -272,6 +281,7 @@ def _site(
     below: tuple[Frame, ...],
     stack: tuple[Frame, ...],
 ) -> Site:
+    """Return the site of an instruction: of its expression if that is certain, else of its line."""
     found = locate(code, lasti)
     if found is None:
         return _line_site(code, lasti, library=library, below=below, stack=stack)
@@ -296,7 +306,9 @@ def _site(
 
 
 def _column(statement: ast.stmt, source: ParsedSource) -> int | None:
-    """Where a statement starts in its first line, if not with it: a decorated one starts with its ``@``."""
+    """Return the 1-based column where a statement starts; None for a decorated one, which starts at its
+    ``@``.
+    """
     extent = extent_of(statement, source) if header(statement)[0] == statement.lineno else None
     return None if extent is None else extent[1]
 
@@ -304,7 +316,7 @@ def _column(statement: ast.stmt, source: ParsedSource) -> int | None:
 def _line_site(
     code: CodeType, lasti: int, *, library: bool, below: tuple[Frame, ...], stack: tuple[Frame, ...]
 ) -> Site:
-    """A site of which only the line is known."""
+    """Return a site of which only the line is known."""
     line = line_of(code, lasti)
     lines = lines_of(code)
     raw = lines[line - 1].rstrip("\r\n") if 1 <= line <= len(lines) else ""

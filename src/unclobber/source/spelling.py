@@ -1,7 +1,7 @@
-"""The user's own words for a saved tensor and for what was written.
+"""The program's own words for a saved tensor and for a written one.
 
-``d`` in ``torch.matmul(d, w2)``, ``e`` in ``e = u.exp()``, ``d[:]`` in ``d[:] = 0``. Only what is
-certain from the line, the frames below it and the graph node is said; everything else is None.
+``d`` in ``torch.matmul(d, w2)``, ``e`` in ``e = u.exp()``, ``d[:]`` in ``d[:] = 0``. Only words that are
+certain from the line, the frames below it and the graph node are given; all others are None.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from .sites import innermost_user, is_ours, is_plumbing, pairs
 from .syntax import Located, ParsedSource, extent_of, locate, text_of
 
 _LONGEST = 80
-"""Characters; a longer expression tells a reader less than the line it stands on."""
+"""Limit in characters, because the line itself is clearer than a longer expression."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """What can be said of one saved tensor in the user's words."""
+    """A saved tensor's description in the program's words."""
 
     operation: str | None = None
-    """As torch's derivative table calls it, or the custom Function's class."""
+    """The operation's name in torch's derivative table, or the custom Function's class."""
     expression: str | None = None
     gradient_of: str | None = None
     why: str | None = None
     why_words: str | None = None
     extent: Extent | None = None
-    """Where ``expression`` stands, if it is an operand there: a result is not there yet."""
+    """The place of ``expression`` if it is an operand there; None for a result."""
 
 
 def spell(
@@ -48,17 +48,17 @@ def spell(
     edges: Edges | None = None,
     name: str | None = None,
 ) -> Spelling:
-    """Say what a saved tensor is called in the user's code and why it is needed.
+    """Return the program's name for a saved tensor and the reason that backward needs it.
 
     Args:
-        site: Where it was saved; unused where the stack says all.
+        site: The site of the save; unused, because the stack suffices.
         node_name: The backward node, such as ``MmBackward0``.
         role: The node's name for the tensor.
         stack: The stack of the save.
         shape: The saved tensor's shape.
-        edges: Names of the node's ``next_functions``, None for missing ones. Left out, they are taken
-            from the node that runs in this thread, if it has this name.
-        name: What to call the tensor in ``why_words`` where the line doesn't say: a module path.
+        edges: Names of the node's ``next_functions``, None for missing ones. If left out, they are taken from
+            the node that runs in this thread, if it has this name.
+        name: The tensor's name in ``why_words`` if the line shows none: a module path.
     """
     rule = None if node_name is None else by_node(node_name)
     if rule is None or role is None or node_name is None:
@@ -88,13 +88,14 @@ def spell(
 
 
 def _may_be_transposed(rule: Rule, names: _Names) -> bool:
-    """Whether a parameter's path could stand for the parameter's transpose in this rule's formulas."""
+    """Return whether a parameter's path could mean the parameter's transpose in this rule's formulas."""
     return not names.linear and rule.operation in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv")
 
 
 def _linear_words(
     rule: Rule, role: str, words: Mapping[str, str], needed: frozenset[str] | None
 ) -> str | None:
+    """Return the reason in the formulas of ``linear``, for ``mm`` or ``addmm`` that ``linear`` ran."""
     renamed = LINEAR.get(rule.operation, {name: name for name in words})
     return why_words(
         "LinearBackward0",
@@ -105,7 +106,7 @@ def _linear_words(
 
 
 def edge_names(node: object) -> Edges | None:
-    """Names of what a node's gradients flow to, None where an input needs none."""
+    """Return the names of the nodes that a node's gradients flow to, None for an input that needs none."""
     functions = getattr(node, "next_functions", None)
     if functions is None:
         return None
@@ -120,7 +121,7 @@ def _running_edges(node_name: str) -> Edges | None:
 
 
 def _custom_operation(node_name: str | None) -> str | None:
-    """``MyExp`` for the node of a custom Function, whose name ends in ``Backward``."""
+    """Return the class of a custom Function, ``MyExp``, from its node's name; None for other nodes."""
     if node_name is None or not node_name.endswith("Backward"):
         return None
     return node_name.removesuffix("Backward").rpartition(".")[2] or None
@@ -129,7 +130,7 @@ def _custom_operation(node_name: str | None) -> str | None:
 # --- saved ---------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class _Names:
-    """Texts by torch's names; ``private`` ones name an operand, but the kept tensor is a copy of it."""
+    """Texts by torch's names. ``private`` ones name an operand of which the node saved a copy."""
 
     texts: Mapping[str, str]
     extents: Mapping[str, Extent | None] = field(default_factory=dict)
@@ -138,7 +139,9 @@ class _Names:
 
 
 def _located(stack: Stack) -> tuple[Located, list[CodeType]] | None:
-    """The user's expression and the library frames below it, outermost first, without plumbing and ours."""
+    """Return the user's expression and the library frames below it, outermost first, without plumbing and
+    unclobber's own.
+    """
     index = innermost_user(stack)
     if index is None:
         return None
@@ -151,6 +154,7 @@ def _located(stack: Stack) -> tuple[Located, list[CodeType]] | None:
 
 
 def _names(rule: Rule, role: str, stack: Stack, edges: Edges | None, shape: Sequence[int] | None) -> _Names:
+    """Return the program's texts for the operands and results of the operation that the stack's line ran."""
     place = _located(stack)
     if place is None:
         return _Names({})
@@ -168,7 +172,7 @@ def _names(rule: Rule, role: str, stack: Stack, edges: Edges | None, shape: Sequ
             texts[key] = f"{text_of(called, found.source)}{attribute}"
     results = _result_texts(rule, matched, found)
     if matched.target is None:
-        # `h = F.relu(h)`: one name, two tensors. It is left to the one that is asked for.
+        # `h = F.relu(h)` gives two tensors one name: keep it for the tensor that `role` names.
         kept = rule.keeps(role)
         if kept is not None and kept.output:
             texts = {key: text for key, text in texts.items() if text not in results.values()}
@@ -178,13 +182,13 @@ def _names(rule: Rule, role: str, stack: Stack, edges: Edges | None, shape: Sequ
     extents = {key: extent for key, extent in extents.items() if key not in results}
     if rule.operation == "addmm" and "alpha" not in matched.arguments:
         texts["alpha"] = "1"
-    # An in-place operation that needs the old value of what it writes keeps a copy of its own.
+    # An in-place operation that needs the old value of the tensor it writes saves a copy.
     private = frozenset({"self"}) if matched.target is not None and matched.arguments else frozenset()
     return _Names(texts, extents, private, matched.linear)
 
 
 def _fits(node: ast.expr, shape: Sequence[int] | None, key: str) -> bool:
-    """Whether the text can mean a tensor of this shape at all: a number has no dimensions."""
+    """Return whether the text can mean a tensor of this shape: a number has no dimensions."""
     return not (isinstance(node, ast.Constant) and shape is not None and len(shape) > 0 and key == "self")
 
 
@@ -197,8 +201,11 @@ def _expression(rule: Rule, role: str, names: _Names) -> str | None:
 
 
 def _result_texts(rule: Rule, matched: Operands, found: Located) -> dict[str, str]:
+    """Return the texts of the operation's results: the written target, the assigned variables, or the
+    expression.
+    """
     texts: dict[str, str] = {}
-    # `x.div_(2).tanh_()` is not called `x.div_(2)`, though that is what it wrote
+    # `x.div_(2).tanh_()` wrote `x.div_(2)`, but that is no name for the tensor.
     if isinstance(matched.target, (ast.Name, ast.Attribute, ast.Subscript)):
         text = _text(matched.target, found.source)
         return {} if text is None else dict.fromkeys(matched.results, text)
@@ -214,7 +221,7 @@ def _result_texts(rule: Rule, matched: Operands, found: Located) -> dict[str, st
 
 
 def _result_text(found: Located) -> str | None:
-    """The variable that an expression's value was given to, else the expression itself."""
+    """Return the variable that the expression's value was assigned to, else the expression itself."""
     target = _assigned_to(found.statement, found.node)
     if target is not None:
         return _text(target, found.source)
@@ -222,6 +229,9 @@ def _result_text(found: Located) -> str | None:
 
 
 def _assigned_to(statement: ast.stmt, node: ast.AST) -> ast.expr | None:
+    """Return the variable or attribute that ``statement`` assigns the value of ``node`` to; None if there is
+    none.
+    """
     targets: list[tuple[ast.expr, ast.expr | None]] = []
     if isinstance(statement, ast.Assign):
         targets = [(target, statement.value) for target in statement.targets]
@@ -242,6 +252,9 @@ def _assigned_to(statement: ast.stmt, node: ast.AST) -> ast.expr | None:
 
 
 def _unpacked(found: Located) -> list[ast.expr]:
+    """Return the variables that a tuple assignment unpacks the expression's value into; empty if any is not
+    plain.
+    """
     statement = found.statement
     if not isinstance(statement, ast.Assign) or statement.value is not found.node:
         return []
@@ -261,7 +274,8 @@ def _text(node: ast.AST, source: ParsedSource) -> str | None:
 
 
 def mention(stack: Stack, expression: str) -> Extent | None:
-    """Where a name stands in the user's expression at ``stack``; None unless it does so exactly once."""
+    """Return where a name stands in the user's expression at ``stack``; None unless it does so
+    exactly once."""
     place = _located(stack)
     if place is None:
         return None
@@ -276,10 +290,10 @@ def mention(stack: Stack, expression: str) -> Extent | None:
 
 # --- written -------------------------------------------------------------------------------------
 def spell_write(site: Site | None, operation: str, stack: Stack) -> str | None:
-    """The user's expression for what an operation wrote: ``d[:]`` in ``d[:] = 0``.
+    """Return the user's expression for the tensor that an operation wrote: ``d[:]`` in ``d[:] = 0``.
 
     Args:
-        site: Where it was written; unused where the stack says all.
+        site: The site of the write; unused, because the stack suffices.
         operation: The ATen operation, such as ``copy_``.
         stack: The stack of the write.
     """
@@ -290,14 +304,15 @@ def spell_write(site: Site | None, operation: str, stack: Stack) -> str | None:
     target = _written(found, between, operation)
     if isinstance(target, str):
         return target
-    # A list of tensors is written one by one: which one this was isn't known.
+    # A list of tensors is written one by one, so the written one isn't known.
     if target is None or isinstance(target, (ast.List, ast.Tuple)):
         return None
     return _text(target, found.source)
 
 
 def spell_argument(stack: Stack, position: int) -> str | None:
-    """The user's expression for one argument of the call at ``stack``, by position: ``h`` of ``f(h)``."""
+    """Return the user's expression for one argument of the call at ``stack``, by position: ``h`` of
+    ``f(h)``."""
     place = _located(stack)
     if place is None or not isinstance(place[0].node, ast.Call):
         return None
@@ -308,6 +323,9 @@ def spell_argument(stack: Stack, position: int) -> str | None:
 
 
 def _written(found: Located, between: Sequence[CodeType], operation: str) -> ast.expr | str | None:
+    """Return the expression that the located instruction writes, as a node or as text; None if it isn't
+    certain.
+    """
     node = found.node
     if not between and isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
         return node
@@ -324,6 +342,9 @@ def _written(found: Located, between: Sequence[CodeType], operation: str) -> ast
 
 
 def _written_directly(node: ast.Call, source: ParsedSource, operation: str) -> ast.expr | None:
+    """Return the tensor expression of an in-place call without a Python frame in between: ``x`` of
+    ``x.add_(1)``.
+    """
     name = callee(node)
     if name is None or not name.endswith("_") or name.endswith("__") or not operation.endswith("_"):
         return None
@@ -332,7 +353,7 @@ def _written_directly(node: ast.Call, source: ParsedSource, operation: str) -> a
     anything = Form(("input", *(f"_{i}" for i in range(len(node.args)))), {})
     bound = bind_call(node, source, anything)
     if bound is None and isinstance(node.func, ast.Attribute):
-        # Methods in place take any arguments; a function of torch's takes the tensor first.
+        # In-place methods take any arguments; torch's in-place functions take the tensor first.
         return node.func.value
     return None if bound is None else bound.get("input")
 
@@ -340,6 +361,9 @@ def _written_directly(node: ast.Call, source: ParsedSource, operation: str) -> a
 def _written_through(
     node: ast.Call, between: Sequence[CodeType], source: ParsedSource, operation: str
 ) -> ast.expr | str | None:
+    """Return the tensor that a Python function or module of torch's wrote for the call; None if it isn't
+    certain.
+    """
     outer = between[0]
     if not all(is_torch(code) for code in between):
         return None
@@ -361,7 +385,7 @@ def _written_through(
 
 
 def _does_in_place(between: Sequence[CodeType], operation: str) -> bool:
-    """Whether the innermost Python function is the one whose in-place twin ran."""
+    """Return whether the innermost Python function is the one whose in-place version ran."""
     name = between[-1].co_name
     written = operation.rstrip("_")
     aliases = {"relu6": "hardtanh", "selu": "elu", "rrelu": "rrelu_with_noise"}
@@ -372,6 +396,9 @@ def _does_in_place(between: Sequence[CodeType], operation: str) -> bool:
 
 
 def _renormalised(node: ast.Call, outer: CodeType, source: ParsedSource) -> ast.expr | str | None:
+    """Return the weight that an embedding with ``max_norm`` renormalised: ``emb.weight``, or the ``weight``
+    argument.
+    """
     if outer.co_qualname == "Embedding.forward":
         called = node.func
         if isinstance(called, (ast.Name, ast.Attribute, ast.Subscript)):

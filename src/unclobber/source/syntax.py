@@ -1,8 +1,8 @@
-"""From ``(code, lasti)`` to the exact syntax node that ran.
+"""Maps from ``(code, lasti)`` to the exact syntax node that ran.
 
-``code.co_positions()`` gives the span of the instruction; the file's syntax tree gives what the
-span means. Both are trusted only where they belong together: a file that was edited while the
-program runs would otherwise put today's text under yesterday's line numbers.
+``code.co_positions()`` gives the span of the instruction, and the file's syntax tree the node of that span.
+Both are used only if they belong together, because a file edited while the program runs would put new text
+under old line numbers.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from ..model import Extent
 from ..parsing import texts
 
 _STARTED = time.time() - time.process_time()
-"""A file older than this can't have changed since the program read it. At most the time of import;
-the CPU time already spent moves it back towards the start of the process."""
+"""Start of the process, in seconds since the epoch, or a little later. A file older than this can't have
+changed since the program read it. At most the time of import; subtracting the CPU time already spent moves it
+back towards the start.
+"""
 
 
 class Span(NamedTuple):
-    """Where an instruction's source lies: 1-based lines, 0-based columns in UTF-8 bytes."""
+    """The source range of an instruction: 1-based lines, 0-based columns in UTF-8 bytes."""
 
     line: int
     end_line: int
@@ -36,12 +38,12 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class ParsedSource:
-    """One version of a file's text with its syntax tree."""
+    """A version of a file's text, with its syntax tree."""
 
     lines: tuple[str, ...]
     tree: ast.Module
     fixed: bool
-    """The text can't have changed under the program: a notebook cell, a doctest, an old file."""
+    """Whether the text can't have changed under the program: a notebook cell, a doctest, an old file."""
     codes: dict[tuple[str, int], list[CodeType]] = field(default_factory=dict)
     """Code objects of this text by name and first line, to recognise the one that ran."""
 
@@ -57,13 +59,13 @@ class Located:
 
 
 def line_of(code: CodeType, lasti: int) -> int:
-    """1-based line of an instruction; the function's first line where it has none."""
+    """Return the 1-based line of an instruction; the function's first line if it has none."""
     position = _position(code, lasti)
     return code.co_firstlineno if position is None or position[0] is None else position[0]
 
 
 def span_of(code: CodeType, lasti: int) -> Span | None:
-    """The exact span of an instruction; None under ``-X no_debug_ranges`` and for synthetic code."""
+    """Return the exact span of an instruction; None under ``-X no_debug_ranges`` and for synthetic code."""
     position = _position(code, lasti)
     if position is None:
         return None
@@ -80,19 +82,20 @@ def _position(code: CodeType, lasti: int) -> tuple[int | None, int | None, int |
 
 
 def lines_of(code: CodeType) -> tuple[str, ...]:
-    """The lines of the text that ``code`` was compiled from; empty where that can't be had for certain."""
+    """Return the lines of the text that ``code`` was compiled from; empty if the text isn't certain."""
     found = _entry(code.co_filename)
     if found is None:
         return ()
     lines, fixed = found
-    if fixed:  # Python or not (a template, a notebook magic), and not parsed for this: that takes long
+    # Return without parsing, which is slow and needs Python: the text may be a template or a notebook magic.
+    if fixed:
         return lines
     source = source_of(code)
     return () if source is None else source.lines
 
 
 def source_of(code: CodeType) -> ParsedSource | None:
-    """The parsed text that ``code`` was compiled from, or None where it is gone, changed or not Python."""
+    """Return the parsed text that ``code`` was compiled from; None if it is gone, changed or not Python."""
     found = _entry(code.co_filename)
     if found is None:
         return None
@@ -103,7 +106,8 @@ def source_of(code: CodeType) -> ParsedSource | None:
 
 
 def tree_of(filename: str, word: str) -> ast.Module | None:
-    """A file's syntax tree; None where it doesn't hold the word, can't be read or is not Python."""
+    """Return a file's syntax tree; None if the file doesn't contain the word, can't be read or isn't
+    Python."""
     found = _entry(filename)
     if found is None or not any(word in line for line in found[0]):
         return None
@@ -112,7 +116,9 @@ def tree_of(filename: str, word: str) -> ast.Module | None:
 
 
 def locate(code: CodeType, lasti: int) -> Located | None:
-    """The expression or statement that the instruction at ``lasti`` belongs to, if certain."""
+    """Return the expression or statement that the instruction at ``lasti`` belongs to; None if it isn't
+    certain.
+    """
     span = span_of(code, lasti)
     source = source_of(code) if span is not None else None
     if span is None or source is None:
@@ -128,10 +134,10 @@ def locate(code: CodeType, lasti: int) -> Located | None:
 
 
 def inlined_names(located: Located) -> frozenset[str]:
-    """Variables of the comprehensions around a node that run in the node's frame.
+    """Return the variables of the comprehensions around a node that run in the node's frame.
 
-    Those of lists, sets and dicts do since Python 3.12. Once an exception has left one, the frame holds
-    what the variables were before, so their values there are not those that the node read.
+    Since Python 3.12 list, set and dict comprehensions do. After an exception has left one, the frame holds
+    the variables' earlier values, not those that the node read.
     """
     todo: list[tuple[ast.AST, frozenset[str]]] = [(located.statement, frozenset())]
     while todo and sys.version_info >= (3, 12):
@@ -144,15 +150,16 @@ def inlined_names(located: Located) -> frozenset[str]:
         elif isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp)):
             targets = [one for part in node.generators for one in ast.walk(part.target)]
             inside |= {one.id for one in targets if isinstance(one, ast.Name)}
-            todo.append((node.generators[0].iter, names))  # found last, so looked at first: it lies outside
+            # the first iterable runs outside the comprehension; appended last, so popped before the children
+            todo.append((node.generators[0].iter, names))
         todo[:0] = [(child, inside) for child in ast.iter_child_nodes(node)]
     return frozenset()
 
 
 def statement_at(code: CodeType, lasti: int) -> tuple[ast.stmt, ParsedSource] | None:
-    """The innermost statement on the instruction's line; None where two share the line.
+    """Return the innermost statement on the instruction's line; None if two statements share the line.
 
-    For instructions without columns, where the node can't be told.
+    Used for instructions without columns, whose node isn't known.
     """
     source = source_of(code)
     if source is None:
@@ -168,7 +175,7 @@ def statement_at(code: CodeType, lasti: int) -> tuple[ast.stmt, ParsedSource] | 
 
 
 def header(statement: ast.stmt) -> tuple[int, int]:
-    """First and last line of a statement; of a compound one, only the part before its body."""
+    """Return the first and last line of a statement; of a compound one, only the part before its body."""
     body = getattr(statement, "body", None)
     if not isinstance(body, list) or not body or isinstance(statement, ast.Match):
         return statement.lineno, statement.end_lineno or statement.lineno
@@ -190,7 +197,7 @@ def header(statement: ast.stmt) -> tuple[int, int]:
 
 
 def statement_text(statement: ast.stmt, source: ParsedSource) -> str:
-    """The statement's text, dedented; of a compound one, its header."""
+    """Return the statement's text, dedented; of a compound one, its header."""
     first, last = header(statement)
     column = statement.col_offset if first == statement.lineno else 0
     end: int | None = None
@@ -221,7 +228,7 @@ def characters(line: str, column: int) -> int:
 
 
 def segment(lines: tuple[str, ...], span: Span) -> str:
-    """The text of a span, lines joined by newlines; ``end_column`` -1 means the end of the line."""
+    """Return the text of a span, lines joined by newlines; ``end_column`` -1 means the end of the line."""
     if not 1 <= span.line <= span.end_line <= len(lines):
         return ""
     picked = [line.rstrip("\r\n") for line in lines[span.line - 1 : span.end_line]]
@@ -232,7 +239,7 @@ def segment(lines: tuple[str, ...], span: Span) -> str:
 
 
 def text_of(node: ast.AST, source: ParsedSource) -> str:
-    """A node's text as the user wrote it, joined to one line."""
+    """Return a node's text as the user wrote it; a node over several lines is unparsed to one line."""
     line, end = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
     column, end_column = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", 0)
     text = segment(source.lines, Span(line, end, column, end_column))
@@ -240,7 +247,7 @@ def text_of(node: ast.AST, source: ParsedSource) -> str:
 
 
 def extent_of(node: ast.expr | ast.stmt, source: ParsedSource) -> Extent | None:
-    """Where a node stands, in characters; None where the text has no such lines."""
+    """Return a node's place in 1-based characters; None if the text has no such lines."""
     end_line, end_column = node.end_lineno, node.end_col_offset
     if end_line is None or end_column is None or not 1 <= node.lineno <= end_line <= len(source.lines):
         return None
@@ -250,7 +257,7 @@ def extent_of(node: ast.expr | ast.stmt, source: ParsedSource) -> Extent | None:
 
 # --- reading -----------------------------------------------------------------------------------
 def _entry(filename: str) -> tuple[tuple[str, ...], bool] | None:
-    """The file's lines, and whether they can't have changed since the program started."""
+    """Return the file's lines, and whether they can't have changed since the program started."""
     found = texts.text_of(filename, anew=True)
     if found is None:
         return None
@@ -258,7 +265,7 @@ def _entry(filename: str) -> tuple[tuple[str, ...], bool] | None:
 
 
 def _parse(filename: str, lines: tuple[str, ...], fixed: bool) -> ParsedSource | None:
-    """The parsed text, None where it is no Python or can't be parsed at this moment."""
+    """Return the parsed text; None if it isn't Python or can't be parsed at this moment."""
     try:
         return _parsed(filename, lines, fixed)
     except texts.NotParsedError:
@@ -267,6 +274,7 @@ def _parse(filename: str, lines: tuple[str, ...], fixed: bool) -> ParsedSource |
 
 @lru_cache(maxsize=256)
 def _parsed(filename: str, lines: tuple[str, ...], fixed: bool) -> ParsedSource | None:
+    """Parse the text; compile it too unless it is ``fixed``, so that its code objects can be compared."""
     text = "".join(lines)
     codes: dict[tuple[str, int], list[CodeType]] = {}
     try:
@@ -293,14 +301,14 @@ def _compiled_here(source: ParsedSource, code: CodeType) -> bool:
 
 
 def _around(tree: ast.AST, line: int, end_line: int) -> Iterator[tuple[ast.expr | ast.stmt, ast.stmt]]:
-    """Nodes whose lines hold the given ones, outermost first, each with its innermost statement."""
+    """Yield nodes whose lines overlap the given ones, outermost first, each with its innermost statement."""
     stack: list[tuple[ast.AST, ast.stmt | None]] = [(tree, None)]
     while stack:
         node, statement = stack.pop()
         for child in ast.iter_child_nodes(node):
             inner = child if isinstance(child, ast.stmt) else statement
             if isinstance(child, (ast.expr, ast.stmt)):
-                # A decorated definition starts at its `def`: its decorators lie above.
+                # `lineno` of a decorated definition is its `def`; its decorators are above.
                 first = min([child.lineno, *(d.lineno for d in getattr(child, "decorator_list", []))])
                 if not first <= end_line or not line <= (child.end_lineno or child.lineno):
                     continue
@@ -310,11 +318,13 @@ def _around(tree: ast.AST, line: int, end_line: int) -> Iterator[tuple[ast.expr 
 
 
 def _matches(node: ast.expr | ast.stmt, span: Span) -> bool:
+    """Return whether the node covers the span, or is a method call over several lines that Python
+    placed so."""
     if (node.end_lineno, node.end_col_offset) != (span.end_line, span.end_column):
         return False
     if (node.lineno, node.col_offset) == (span.line, span.column):
         return True
-    # A method call over several lines is placed at its attribute, not at the start of the chain.
+    # Python places a method call over several lines at its attribute, not at the start of the chain.
     name = node.func if isinstance(node, ast.Call) else node
     if not isinstance(name, ast.Attribute):
         return False
@@ -323,7 +333,7 @@ def _matches(node: ast.expr | ast.stmt, span: Span) -> bool:
 
 
 def _text_is_node(source: ParsedSource, span: Span, node: ast.expr | ast.stmt) -> bool:
-    """Whether the text at the node's place really is the node: inside f-strings it may not be."""
+    """Return whether the text at the node's place really is the node; inside f-strings it may not be."""
     assert node.end_lineno is not None
     assert node.end_col_offset is not None
     place = Span(node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
@@ -335,7 +345,7 @@ def _text_is_node(source: ParsedSource, span: Span, node: ast.expr | ast.stmt) -
             )
         return _same(texts.parse_expression(f"({text}\n)"), node)
     except (SyntaxError, ValueError, IndexError):
-        # A starred target or a slice isn't an expression of its own; the spans agree.
+        # A starred target or a slice is no expression of its own, so the agreeing spans must suffice.
         return isinstance(node, (ast.Starred, ast.Slice, ast.stmt))
 
 

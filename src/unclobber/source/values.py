@@ -1,7 +1,7 @@
 """The value of an expression in a live frame, found without running any of the user's code.
 
-Names, attributes that lie in an object's own ``__dict__``, and elements of plain containers under
-constant keys. A property, a ``__getattr__`` or a call could do anything, so their value is UNKNOWN.
+Names, attributes in an object's own ``__dict__``, and elements of plain containers under constant keys have
+values. A property, a ``__getattr__`` or a call could do anything, so their value is UNKNOWN.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class _Unknown:
 
 
 UNKNOWN: Final = _Unknown()
-"""Not to be known without running something."""
+"""The value of an expression that can't be known without running code."""
 
 _FIELDS = (types.MemberDescriptorType, type(vars(namedtuple("_", "field"))["field"]))
-"""What stands in a class for the fields of a named tuple and for slots: reading one runs no Python."""
+"""Types of the descriptors of named-tuple fields and slots: reading one runs no Python."""
 
 _CONTAINERS = (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)
 
 
 def value_of(node: ast.expr, frame: FrameType) -> Any:
-    """What ``node`` is at this moment in ``frame``, or ``UNKNOWN``.
+    """Return the value of ``node`` at this moment in ``frame``, or ``UNKNOWN``.
 
-    An in-place call on a tensor (``x.mul_(2)``) returns the tensor itself, so it has its value.
+    An in-place call on a tensor (``x.mul_(2)``) has the tensor's value, because it returns the tensor itself.
 
     Example:
         >>> import sys
@@ -71,17 +71,17 @@ def value_of(node: ast.expr, frame: FrameType) -> Any:
 
 
 def is_a(value: Any, kind: type | tuple[type, ...]) -> bool:
-    """``isinstance`` that doesn't ask the object for its ``__class__``: a proxy runs code then."""
+    """Return ``isinstance`` by ``type(value)``, because reading a proxy's ``__class__`` runs code."""
     return issubclass(type(value), kind)
 
 
 def is_in_place(name: str) -> bool:
-    """Whether a method of this name changes its tensor, by torch's convention."""
+    """Return whether a method of this name changes its tensor, by torch's convention."""
     return name.endswith("_") and not name.endswith("__")
 
 
 def name_in(name: str, frame: FrameType) -> Any:
-    """A variable of the frame: local, global or builtin."""
+    """Return a variable of the frame: local, global or builtin; ``UNKNOWN`` if there is none."""
     for scope in (frame.f_locals, frame.f_globals, vars(builtins)):
         if name in scope:
             return scope[name]
@@ -89,7 +89,7 @@ def name_in(name: str, frame: FrameType) -> Any:
 
 
 def attribute_of(value: Any, name: str) -> Any:
-    """``value.name`` where it simply lies there, else ``UNKNOWN``."""
+    """Return ``value.name`` if reading it runs no code, else ``UNKNOWN``."""
     if value is UNKNOWN:
         return UNKNOWN
     if is_a(value, types.ModuleType):
@@ -106,18 +106,18 @@ def attribute_of(value: Any, name: str) -> Any:
             if name in own.get(registry, {}):
                 return own[registry][name]
     if is_a(value, torch.Tensor):
-        return UNKNOWN  # .data, .T, .real: new tensors
+        return UNKNOWN  # .data, .T and .real make new tensors
     found = of_class(type(value), name)
     if is_a(found, _FIELDS):
         try:
             return found.__get__(value, type(value))
-        except AttributeError:  # a slot that was never set
+        except AttributeError:  # the slot was never set
             return UNKNOWN
     return found if isinstance(found, types.FunctionType) else UNKNOWN
 
 
 def contents(value: Any) -> dict[str, Any]:
-    """The instance's own ``__dict__``, without running code of its class."""
+    """Return the instance's own ``__dict__``, without running code of its class; empty if it has none."""
     try:
         found = object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -126,6 +126,9 @@ def contents(value: Any) -> dict[str, Any]:
 
 
 def of_class(kind: type, name: str) -> Any:
+    """Return the class attribute ``name`` from the first base that has it, static and class methods
+    unwrapped; else ``UNKNOWN``.
+    """
     for base in type.__dict__["__mro__"].__get__(kind):
         if name in vars(base):
             found = vars(base)[name]
@@ -134,6 +137,7 @@ def of_class(kind: type, name: str) -> Any:
 
 
 def _element(value: Any, key: Any) -> Any:
+    """Return ``value[key]`` of a plain container or a torch module container; ``UNKNOWN`` for others."""
     if type(key) not in (int, str, bool):
         return UNKNOWN
     if is_a(value, _CONTAINERS):
@@ -149,7 +153,8 @@ def _element(value: Any, key: Any) -> Any:
 
 
 def function_of(value: Any) -> types.FunctionType | None:
-    """The Python function that calling ``value`` runs, past torch's own decorators; None if unsure.
+    """Return the Python function that calling ``value`` runs, below torch's own decorators; None if it isn't
+    certain.
 
     A module without hooks runs its ``forward``.
     """
@@ -169,5 +174,7 @@ def function_of(value: Any) -> types.FunctionType | None:
 
 
 def _is_grad_mode_wrapper(function: Callable[..., Any]) -> bool:
-    """``@torch.no_grad()`` and ``@torch.inference_mode()`` hand through what the function returns."""
+    """Return whether the wrapper is ``@torch.no_grad()`` or the like, which returns what the function
+    returns.
+    """
     return hasattr(function, "__wrapped__") and function.__code__.co_filename.endswith("_contextlib.py")
