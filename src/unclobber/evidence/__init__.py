@@ -1,9 +1,9 @@
-"""From the raw facts of a conflict to the evidence that the judge is given.
+"""Evidence for the judge, built from the raw facts of a conflict.
 
-``save``, ``write`` and ``need`` build the three places of a story, and nothing else does. ``describe`` is
-for what was saved and overwritten, ``refused`` for what torch refuses at once. ``ahead`` tells what a refused
-backward would have refused next. ``reads`` and ``sentence`` decide a verdict and are asked before any story
-is made.
+``save``, ``write`` and ``need`` are the only builders of a finding's three places. ``describe`` builds the
+evidence for a tensor that was saved and overwritten, ``refused`` for an operation that torch refuses at once.
+``ahead`` lists the saves that a refused backward would have refused next. ``reads`` and ``sentence`` help to
+decide a verdict, so they run before any evidence is built.
 """
 
 __all__ = [

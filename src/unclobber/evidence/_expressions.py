@@ -1,8 +1,8 @@
-"""Which part of an expression made which node of a graph, by following both down together.
+"""The part of an expression that made a node of a graph, found by walking both down together.
 
-``cost = a.sum() + 0.5 * b`` made an AddBackward0 whose second input is a MulBackward0: the ``+`` and
-the ``*``. Needed for nodes that saved nothing a hook is shown (a Python number), so that nothing was
-noted when they were made.
+``cost = a.sum() + 0.5 * b`` made an AddBackward0 whose second input is a MulBackward0: the ``+`` and the
+``*``. Needed for nodes that saved only a Python number. No hook is called for those, so no stack was noted
+when they were made.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _NODES: dict[type[ast.operator], tuple[str, ...]] = {
 
 
 def stack_of(way: Sequence[Any], levels: Sequence[Level], depth: int) -> Stack | None:
-    """Where the last node of ``way`` was made.
+    """Return the stack of the operation that made the last node of ``way``.
 
     Args:
         way: Nodes from the tensor that backward began at, each an input of the one before.
         levels: The frames of the failed backward, innermost first.
-        depth: Which of them is the user's line that called it: ``cost.backward()``.
+        depth: Index of the user's frame that called it: ``cost.backward()``.
     Returns:
-        None unless every step of the way is one of the expression.
+        None unless every step of the way matches a part of the expression.
     """
     located = locate(levels[depth].frame.f_code, levels[depth].lasti)
     if located is None or not isinstance(located.node, ast.Call):
@@ -65,7 +65,7 @@ def stack_of(way: Sequence[Any], levels: Sequence[Level], depth: int) -> Stack |
 
 
 def _made(expression: ast.expr, node: Any) -> bool:
-    """Whether the expression's own operation is the node's."""
+    """Return whether the expression's own operation can have made the node."""
     name = str(node.name())
     if isinstance(expression, ast.BinOp):
         return name.startswith(_NODES.get(type(expression.op), ("?",)))
@@ -78,7 +78,7 @@ def _made(expression: ast.expr, node: Any) -> bool:
 
 
 def _operand(expression: ast.expr, node: Any, child: Any, finder: Finder, place: Place) -> ast.expr | None:
-    """The part of the expression that made ``child``."""
+    """Return the operand of the expression that made ``child``; None if it isn't certain."""
     places = [index for index, (one, _) in enumerate(node.next_functions) if one is child]
     if len(places) != 1:
         return None

@@ -27,22 +27,22 @@ class GraphAttribute:
     """An attribute whose tensor belongs to the graph of a failed backward."""
 
     name: str
-    """As the user reaches it: ``block.state``."""
+    """The attribute in the program's words: ``block.state``."""
     is_freed: bool
-    """An earlier backward has been through what made it."""
+    """Whether an earlier backward has freed the graph of its tensor."""
     detached: str | None
-    """The one statement that sets it, with a ``.detach()``."""
+    """The one statement that sets it, with a ``.detach()`` added; None if there are several."""
     cut: Frame | None
-    """Where that statement is."""
+    """The location of that statement."""
     value: Any
-    """What it holds now."""
+    """The current value."""
 
 
 def find(call: BackwardCall, frames: Sequence[FrameType]) -> GraphAttribute | None:
-    """The one attribute through which a failed backward came into an earlier graph.
+    """Return the one attribute through which a failed backward entered an earlier graph.
 
-    Either its tensor is that of an earlier graph at which the new one begins, or it was one: the
-    attribute was read for the new graph, and set again to a tensor of it.
+    Either the attribute holds a tensor of that earlier graph. Or the program read it for the new graph, and
+    then set it to a tensor of the new one.
 
     Args:
         call: The backward that failed.
@@ -83,19 +83,19 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> GraphAttribute | No
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
-    """The computed tensors that an attribute or a variable holds."""
+    """Return the tensors with a graph that an attribute or a variable holds, alone or in a list or tuple."""
     values = value if type(value) in (list, tuple) else (value,)
     return [one for one in values if is_a(one, torch.Tensor) and compat.grad_fn(one) is not None]
 
 
 def has_method(value: Any, code: CodeType) -> bool:
-    """Whether ``code`` is that of a method which an object's class defines or inherits."""
+    """Return whether ``code`` is that of a method which an object's class defines or inherits."""
     members = (one for kind in type(value).__mro__ for one in vars(kind).values())
     return any(type(one) is FunctionType and one.__code__ is code for one in members)
 
 
 def _is_read(owner: Any, name: str, frames: Sequence[FrameType]) -> bool:
-    """Whether code of the owner's class, or code that is running, reads an attribute of this name."""
+    """Return whether code of the owner's class, or code that is running, reads an attribute of this name."""
     methods = [code_of(one) for one in vars(type(owner)).values() if callable(one)]
     codes = [*filter(None, methods), *(frame.f_code for frame in frames)]
     return any(
@@ -107,6 +107,8 @@ def _is_read(owner: Any, name: str, frames: Sequence[FrameType]) -> bool:
 
 
 def _detached(owner: Any, name: str, alone: bool) -> tuple[str | None, Frame | None]:
+    """Return the one statement that sets the attribute, with ``.detach()``, and its location; (None, None) if
+    it isn't that simple."""
     ways = list(assignments(type(owner), name))
     if len(ways) != 1 or not alone:
         return None, None
@@ -119,7 +121,7 @@ def _detached(owner: Any, name: str, alone: bool) -> tuple[str | None, Frame | N
 
 
 def objects_in(frames: Sequence[FrameType]) -> Iterator[Any]:
-    """What the frames' variables hold, and every module inside of it; each once."""
+    """Yield the objects in the frames' variables and every module inside of them, each once."""
     seen: set[int] = set()
     for frame in frames:
         for value in [*frame.f_locals.values(), *frame.f_globals.values()]:

@@ -1,4 +1,4 @@
-"""The program's frames: those that are running, and those of a failure that has come up through them."""
+"""The program's frames: those that are running, and those of a failure that has passed through them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..source.places import Level
 
 
 def user_frames(*, of_forward: bool = False) -> list[FrameType]:
-    """Running frames of the user's code, innermost first.
+    """Return the running frames of the user's code, innermost first.
 
     Args:
-        of_forward: Leave out what runs inside of backward. There a custom Function's ``grad_out`` may lie
-            in the memory of what its forward saved, and is no name for it.
+        of_forward: Leave out frames that run inside of backward. There a custom Function's ``grad_out`` may
+            share the memory of a tensor that its forward saved, and is no name for it.
     """
     frames: list[FrameType] = []
     frame: FrameType | None = sys._getframe(1)
@@ -31,12 +31,12 @@ def user_frames(*, of_forward: bool = False) -> list[FrameType]:
 
 
 def user_frames_of(levels: Sequence[Level]) -> list[FrameType]:
-    """The same of a failure's levels."""
+    """Return the frames of a traceback that are user code, innermost first."""
     return [level.frame for level in levels if not sites.is_library(level.frame.f_code)]
 
 
 def user_depth(levels: Sequence[Level]) -> int | None:
-    """Index of the innermost level of the user's code; None where all are a library's."""
+    """Return the index of the innermost level of the user's code; None if all are a library's."""
     for depth, level in enumerate(levels):
         if not sites.is_library(level.frame.f_code):
             return depth
@@ -44,7 +44,7 @@ def user_depth(levels: Sequence[Level]) -> int | None:
 
 
 def stack_of(levels: Sequence[Level]) -> Stack:
-    """The levels as a stack."""
+    """Return the levels as a stack."""
     stack: list[Any] = []
     for level in levels:
         stack += (level.frame.f_code, level.lasti)

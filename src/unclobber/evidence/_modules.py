@@ -1,4 +1,4 @@
-"""Where a parameter was made, from the modules that hold it."""
+"""The line that made a parameter, found from the modules that hold it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ._graph_attribute import objects_in
 
 
 def origin_of_parameter(tensor: torch.Tensor, finder: Finder) -> Origin | None:
-    """The line of the program's class that made the parameter or the library's module that owns it.
+    """Return the line of the program's class that made the parameter, or the library's module that owns it.
 
-    Where no class of the program's holds that module, the line that made the outermost one.
+    If no class of the program holds that module, return the line that made the outermost module.
 
     Args:
         tensor: A parameter, as the very object that a module holds.
-        finder: For the failure; says what counts as making it.
+        finder: The search in the failure's frames, with the expressions that count as making it.
     """
     frames = [one.frame for one in finder.levels if not is_library(one.frame.f_code)]
     modules = [one for one in objects_in(frames) if is_a(one, torch.nn.Module)]
@@ -35,6 +35,7 @@ def origin_of_parameter(tensor: torch.Tensor, finder: Finder) -> Origin | None:
 def _set_at(
     owner: torch.nn.Module, name: str, modules: Sequence[torch.nn.Module], finder: Finder
 ) -> Origin | None:
+    """Return the line that set ``owner.name``; if a torch class did, the line that made ``owner`` itself."""
     ways = list(assignments(type(owner), name))
     if len(ways) == 1:
         value, statement, code, source = ways[0]
@@ -51,7 +52,7 @@ def _set_at(
 
 
 def _variable_of(module: torch.nn.Module, finder: Finder) -> Origin | None:
-    """Where the outermost frame that has a variable for the module set it."""
+    """Return the line in the outermost frame with a variable for the module that set this variable."""
     for depth in range(len(finder.levels) - 1, -1, -1):
         frame = finder.levels[depth].frame
         if is_library(frame.f_code):

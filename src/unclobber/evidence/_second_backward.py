@@ -1,4 +1,5 @@
-"""From a second backward that failed to its evidence: what was freed, by whom, and what ties the two."""
+"""Evidence for a second backward that failed: the freed node, the backward that freed it, and the link of
+both graphs."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from .save import of_node
 
 
 def evidence(error: BaseException, levels: Sequence[Level], backwards_before: int) -> FreedEvidence:
-    """What is known of a backward that came to a freed node.
+    """Return the evidence for a backward that reached a freed node.
 
     Args:
         error: torch's error.
@@ -52,30 +53,33 @@ def evidence(error: BaseException, levels: Sequence[Level], backwards_before: in
 
 
 class _Joined(NamedTuple):
-    """The last node on the way that the failed backward ran itself."""
+    """The last node on the way to the freed one that the failed backward itself ran."""
 
     save: Save
-    """What its operation was."""
+    """The node's operation."""
     note: freed.Note
 
 
 class _SecondBackward:
-    """One failure at a freed node; a method a question."""
+    """A backward's failure at a freed node; each method answers one question about it."""
 
     def __init__(self, levels: Sequence[Level]) -> None:
+        """Look up the freed node, its note and the earlier backward in the frames of the failure."""
         self.levels = levels
         self.call = need.call_of(levels)
         self.frames = user_frames_of(levels)
         self.halted = self._halted()
-        """Where the engine came to a halt."""
+        """The node at which the engine stopped."""
         self.freed = self.halted if self.halted is None else self.halted.beyond or self.halted
-        """The freed node: whether or not this backward came so far, an earlier one freed it."""
+        """The freed node. An earlier backward freed it, whether or not this one reached it."""
         self.note = None if self.freed is None else freed.note_of(self.freed.node)
         self.again = self._again()
-        """The earlier backward that began at the same tensor, if one did."""
+        """The earlier backward that began at the same tensor, or None."""
         self.joined = self._joined()
 
     def _halted(self) -> FreedNode | None:
+        """Return the node at which the engine stopped, or the custom Function whose ``ctx`` could not be
+        read."""
         reader = _reader(self.levels)
         if reader is not None:
             return freed.freed_function(reader, () if self.call is None else self.call.roots)
@@ -84,6 +88,7 @@ class _SecondBackward:
         return None if self.call is None else freed.first_freed(self.call, held)
 
     def _again(self) -> BackwardMark | None:
+        """Return the latest earlier backward that began at one of this call's roots and freed its graph."""
         call = self.call
         nodes = [] if call is None else [node_of(root) for root in call.roots]
         found = [
@@ -94,6 +99,8 @@ class _SecondBackward:
         return found[-1] if found else None
 
     def _joined(self) -> _Joined | None:
+        """Return the last noted node on the way to the freed one that this call ran; None if the same tensor
+        was the root."""
         if self.again is not None or self.freed is None or self.call is None:
             return None
         for node in reversed(self.freed.way[:-1]):
@@ -103,12 +110,14 @@ class _SecondBackward:
         return None
 
     def freed_by(self) -> BackwardMark | None:
-        """The backward that freed the node; None where it was not seen."""
+        """Return the backward that freed the node; None if no hook saw it."""
         mark = self._went_through()
         is_call = mark is not None and self.call is not None and mark.nth == self.call.nth
         return self.again if mark is None or mark.keeps_graph or is_call else mark
 
     def _went_through(self) -> BackwardMark | None:
+        """Return the mark of the last backward that ran the freed node, by its note or by the nodes around
+        it."""
         if self.note is not None:
             return self.note.mark
         if self.freed is None or self.call is None:
@@ -117,7 +126,7 @@ class _SecondBackward:
         return mark or backward.only_earlier(self.call, reachable(self.call) or {})
 
     def saved(self) -> Save | None:
-        """The freed operation."""
+        """Return the freed operation; None if its line isn't certain."""
         found = self.freed
         if found is None or not found.certain:
             return None
@@ -128,13 +137,14 @@ class _SecondBackward:
         return None if stack is None else of_node(found.node, stack, noted=False)
 
     def attribute(self) -> _graph_attribute.GraphAttribute | None:
-        """The one attribute of an object in which a tensor of the graph lies."""
+        """Return the one attribute of an object that holds a tensor of the graph; None if the roots are the
+        same."""
         if self.call is None or self.again is not None:
             return None
         return _graph_attribute.find(self.call, self.frames)
 
     def hidden_state(self) -> HiddenState:
-        """What ties the new graph to the freed one."""
+        """Return the variables or attributes that link the new graph to the freed one."""
         joined = None if self.joined is None else self.joined.note
         return (
             _set_by_statement(joined, self.levels)
@@ -143,15 +153,15 @@ class _SecondBackward:
         )
 
     def cut(self, attribute: _graph_attribute.GraphAttribute | None, state: HiddenState) -> Frame | None:
-        """Where to detach what ties the two graphs: in the one statement that sets an attribute, or behind
-        the backward."""
+        """Return where to detach the link of both graphs: at the one statement that sets an attribute, or
+        after the backward."""
         if attribute is None:
             return self._behind_backward(state)
         return attribute.cut or self._behind_backward({attribute.name: attribute.value})
 
     def _behind_backward(self, state: HiddenState) -> Frame | None:
-        """The last line of the statement that came to the backward, in the function that knows a hidden state
-        by its names."""
+        """Return the last line of the statement that ran the backward, in the innermost function that knows
+        all of ``state`` by name."""
         for level in self.levels[user_depth(self.levels) or 0 :] if state else ():
             if all(_value(name, level.frame) is value for name, value in state.items()):
                 code = level.frame.f_code
@@ -162,7 +172,7 @@ class _SecondBackward:
 
 
 def _reader(levels: Sequence[Level]) -> Any:
-    """The node whose attribute the failing line read: ``ctx.saved_tensors``."""
+    """Return the node whose attribute the failing line read: ``ctx.saved_tensors``. None for other lines."""
     level = levels[0]
     located = syntax.locate(level.frame.f_code, level.lasti)
     if located is None or not isinstance(located.node, ast.Attribute):
@@ -172,14 +182,14 @@ def _reader(levels: Sequence[Level]) -> Any:
 
 
 HiddenState = Mapping[str, Any]
-"""What one run of the program leaves to the next: names, with the values that they have now."""
+"""State that one run of the program leaves to the next: names, with their current values."""
 
 
 def _set_by_statement(note: freed.Note | None, levels: Sequence[Level]) -> HiddenState:
-    """The variables that the operation's statement both reads and sets: ``h`` in ``h = f(x, h)``; else those
-    of the nearest statement that called it, if they hold computed tensors.
+    """Return the variables that the operation's statement both reads and sets: ``h`` in ``h = f(x, h)``.
 
-    Asked of statements in functions that are still running: others set their variables anew.
+    If it sets none, return those of the nearest statement that called it, if they hold tensors with a graph.
+    Only functions that are still running count, because others set their variables again at the next call.
     """
     stack = () if note is None else note.stack
     own = None if note is None else sites.user_frame(note.stack)
@@ -197,7 +207,7 @@ def _set_by_statement(note: freed.Note | None, levels: Sequence[Level]) -> Hidde
 
 
 def _set_by_loop(call: BackwardCall | None, levels: Sequence[Level]) -> HiddenState:
-    """The one variable of the loop around ``loss.backward()`` that is made from its own last value, if
+    """Return the one variable of the loop around ``loss.backward()`` that is made from its own last value, if
     its tensor (or one of a tuple) belongs to the graph."""
     depth = user_depth(levels)
     graph = None if call is None else reachable(call)
@@ -215,7 +225,7 @@ def _set_by_loop(call: BackwardCall | None, levels: Sequence[Level]) -> HiddenSt
         one for loop in loops[-1:] for one in ast.walk(loop) if isinstance(one, (ast.Assign, ast.AugAssign))
     ]
     found = {name: _value(name, level.frame) for one in statements for name in _read_and_set(one)}
-    # what the loop also sets to something else begins anew each time
+    # A variable that the loop also sets without reading it starts from scratch in each pass.
     for name in {name for one in statements for name in _set(one).keys() - _read_and_set(one)}:
         found.pop(name, None)
     of_graph = {
@@ -229,8 +239,11 @@ def _set_by_loop(call: BackwardCall | None, levels: Sequence[Level]) -> HiddenSt
 def _set_by_method(
     joined: freed.Note | None, of_freed: freed.Note | None, frames: Sequence[FrameType]
 ) -> HiddenState:
-    """The attributes that a method's statement both reads and sets, if it made both the freed node and
-    what references it: ``net.hidden`` for ``out, self.hidden = self.lstm(x, self.hidden)``."""
+    """Return the attributes that a method's statement both reads and sets, if it made both the freed node and
+    the node that references it.
+
+    ``net.hidden`` for ``out, self.hidden = self.lstm(x, self.hidden)``, as in tests/programs/UC301.
+    """
     place = None if joined is None else sites.user_frame(joined.stack)
     if place is None or of_freed is None or place != sites.user_frame(of_freed.stack):
         return {}
@@ -253,7 +266,8 @@ def _value(name: str, frame: FrameType) -> Any:
 
 
 def _detached(state: HiddenState) -> str | None:
-    """The statement that cuts a hidden state off its graph: each tensor of an LSTM's state."""
+    """Return the statement that detaches a hidden state: each tensor of an LSTM's state. None if a part is no
+    tensor."""
     cut = [_cut(name, value) for name, value in state.items()]
     return f"{', '.join(state)} = {', '.join(map(str, cut))}" if cut and None not in cut else None
 
@@ -268,11 +282,12 @@ def _cut(name: str, value: Any) -> str | None:
 
 
 _CUTS = frozenset({"detach", "data"})
-"""What gives a tensor without its graph."""
+"""Attributes that return a tensor without its graph."""
 
 
 def _read_and_set(statement: ast.stmt) -> tuple[str, ...]:
-    """Variables and attributes that an assignment both reads and sets, as they are set."""
+    """Return the variables and attributes that an assignment both reads and sets, in the order of its
+    targets."""
     stored = _set(statement)
     if not isinstance(statement, ast.Assign):
         return tuple(stored)
@@ -290,7 +305,7 @@ def _read_and_set(statement: ast.stmt) -> tuple[str, ...]:
 
 
 def _set(statement: ast.stmt) -> dict[str, None]:
-    """Variables and attributes that an assignment sets, in its order."""
+    """Return the variables and attributes that an assignment sets, in its order."""
     targets: Sequence[ast.expr] = ()
     if isinstance(statement, ast.Assign):
         targets = statement.targets
@@ -306,7 +321,8 @@ def _parts(target: ast.expr) -> list[ast.expr]:
 
 
 def _root(call: BackwardCall | None) -> str | None:
-    """``loss`` in ``loss.backward()``."""
+    """Return the expression of the root: ``loss`` in ``loss.backward()``. None if there are several roots or
+    another call."""
     if call is None or len(call.roots) != 1:
         return None
     place = sites.user_frame(call.stack)

@@ -1,4 +1,4 @@
-"""What a refused operation was about to write: the operation, the user's expression and the tensor."""
+"""The target of a refused write: the operation, the user's expression and the tensor."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ _AUGMENTED = {
 
 @dataclass(frozen=True)
 class WriteTarget:
-    """The tensor that was to be written, as far as it is known."""
+    """The tensor that an operation was about to write, as far as it is known."""
 
     operation: str
-    """As torch calls it: ``copy_``, ``normal_``."""
+    """torch's name of the operation: ``copy_``, ``normal_``."""
     depth: int
     """Index of the user's frame among the levels."""
     node: ast.expr | None = None
-    """The user's expression for it."""
+    """The user's expression for the target."""
     expression: str | None = None
     tensor: torch.Tensor | None = None
-    """The tensor itself, or the one that ``node`` is a view of where the line made the view."""
+    """The target, or the tensor that ``node`` is a view of if the line makes the view."""
     base: ast.expr | None = None
     """The expression of ``tensor``: ``x`` of ``x[0]``, else ``node``."""
 
     @property
     def made_here(self) -> bool:
-        """Whether the line makes the view that it writes: ``x[0]`` in ``x[0] = 1``."""
+        """True if the line itself makes the view that it writes: ``x[0]`` in ``x[0] = 1``."""
         return self.base is not self.node
 
 
 def find(levels: Sequence[Level]) -> WriteTarget | None:
-    """The target of the operation that raised in the innermost frame.
+    """Return the target of the operation that raised in the innermost frame.
 
     Args:
         levels: The frames of the failed call, innermost first.
@@ -68,13 +68,13 @@ def find(levels: Sequence[Level]) -> WriteTarget | None:
 
 
 def written_at(level: Level) -> WriteTarget | None:
-    """What the failed instruction of one frame was to write."""
+    """Return the target of the failed instruction of one frame."""
     located = locate(level.frame.f_code, level.lasti)
     return None if located is None else _written(located, level)
 
 
 def _from_outside(levels: Sequence[Level], depth: int, inner: WriteTarget | None) -> WriteTarget | None:
-    """A library wrote: which expression of the user's line is the tensor."""
+    """Return the user's expression for a tensor that a library was about to write."""
     level = levels[depth]
     located = locate(level.frame.f_code, level.lasti)
     if inner is None or located is None:
@@ -87,11 +87,11 @@ def _from_outside(levels: Sequence[Level], depth: int, inner: WriteTarget | None
     for node in _operands(located.node):
         if value_of(node, level.frame) is inner.tensor:
             text = text_of(node, located.source)
-            # a library that writes a view of its argument makes that view itself
+            # If the library writes a view of its argument, the library makes that view, not the user's line.
             return WriteTarget(
                 inner.operation, depth, node, text, inner.tensor, None if inner.made_here else node
             )
-    # A module that runs others (Sequential) hands them what it computed itself.
+    # A module that runs others (Sequential) passes on tensors that it computed itself.
     runs = [one for one in levels[:depth] if one.frame.f_code.co_qualname.endswith(".forward")]
     passes_on = len(runs) < 2 and all(is_library(one.frame.f_code) for one in levels[:depth])
     first = located.node.args[0] if located.node.args else None
@@ -113,11 +113,13 @@ def _operands(call: ast.Call) -> Iterator[ast.expr]:
 
 
 def _written(located: Located, level: Level) -> WriteTarget | None:
-    """What the instruction itself writes."""
+    """Return the expression that an assignment, augmented assignment or call writes, with its ATen operation.
+    None for other nodes."""
     node = located.node
     stored = node.target if isinstance(node, ast.AugAssign) else node
     if isinstance(stored, ast.Subscript) and _stores_by_tensor(stored, level):
-        return _as_view(stored.value, located, level, "index_put_")  # no view is made: all of it is written
+        # Indexing by a tensor makes no view, so all of the tensor is the target.
+        return _as_view(stored.value, located, level, "index_put_")
     if isinstance(node, ast.AugAssign):
         return _as_view(node.target, located, level, _AUGMENTED.get(type(node.op), "copy_"))
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
@@ -128,6 +130,8 @@ def _written(located: Located, level: Level) -> WriteTarget | None:
 
 
 def _called(node: ast.Call, located: Located, level: Level) -> WriteTarget | None:
+    """Return the target of a call: its ``out=``, the receiver of an in-place method, or the first
+    argument."""
     out = next((keyword.value for keyword in node.keywords if keyword.arg == "out"), None)
     name = _name(node.func)
     if out is not None:
@@ -144,7 +148,8 @@ def _called(node: ast.Call, located: Located, level: Level) -> WriteTarget | Non
 def _as_view(
     node: ast.expr, located: Located, level: Level, operation: str, depth: int = 0
 ) -> WriteTarget | None:
-    """The target with its tensor; where the line itself makes a view, the tensor that it is a view of."""
+    """Return the target with its tensor; if the line itself makes a view, with the tensor that it is a view
+    of."""
     text = text_of(node, located.source)
     value = _value(node, located, level)
     if isinstance(value, torch.Tensor):
@@ -167,7 +172,7 @@ def _as_view(
 
 
 def _value(node: ast.expr, located: Located, level: Level) -> Any:
-    """What the expression was when the line ran; ``UNKNOWN`` where the frame no longer has it."""
+    """Return the expression's value when the line ran; ``UNKNOWN`` if the frame no longer has it."""
     gone = inlined_names(located)
     if gone and any(isinstance(one, ast.Name) and one.id in gone for one in ast.walk(node)):
         return UNKNOWN
@@ -175,7 +180,7 @@ def _value(node: ast.expr, located: Located, level: Level) -> Any:
 
 
 def _assigned(statement: ast.stmt, level: Level) -> str:
-    """Which operation ``x[i] = v`` is: a number fills, a tensor is copied."""
+    """Return the operation of ``x[i] = v``: ``fill_`` for a number, ``copy_`` for a tensor."""
     if isinstance(statement, ast.Assign):
         value = statement.value
         if isinstance(value, ast.UnaryOp):
@@ -191,6 +196,7 @@ def _stores_by_tensor(node: ast.Subscript, level: Level) -> bool:
 
 
 def _indexes_by_tensor(index: ast.expr, level: Level) -> bool:
+    """Return whether an index is or contains a list, a comparison or a tensor that is no scalar."""
     if isinstance(index, ast.Tuple):
         return any(_indexes_by_tensor(one, level) for one in index.elts)
     if isinstance(index, (ast.List, ast.Compare)):

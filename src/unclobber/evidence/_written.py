@@ -1,4 +1,4 @@
-"""The writes to a saved tensor, with their lines, and what wrote: an optimizer, a module, a fused kernel."""
+"""The writes to a saved tensor, with their lines and the writer: an optimizer, a module, a fused kernel."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from . import write
 
 
 def writes(standing: Standing, ledger: Ledger, frames: list[FrameType]) -> tuple[Write, ...]:
-    """The writes of a standing with their sources; those of one line and operation folded to one."""
+    """Return the writes to a saved tensor with their sources; writes of one line and operation are merged."""
     folded: dict[Any, Write] = {}
     version = standing.saved.version
     history = ledger.history(standing.saved)
     if any(event.stack for event, _ in history):
-        # What a library's own thread wrote, it did for an operation that was seen, too (collectives).
+        # A collective is seen in the program's thread and again in a library's own thread, which has no
+        # stack.
         history = [entry for entry in history if entry[0].stack]
     counters = ledger.counters(standing.saved, [event for event, _ in history]) if standing.moved else None
     for nth, (event, overlaps) in enumerate(history):
@@ -65,6 +66,7 @@ def _write(
     ledger: Ledger,
     frames: list[FrameType],
 ) -> Write:
+    """Build one write: its place, its writer, the versions around it, and how it passed the counter."""
     bumped = after > before
     actor = event.actor() if event.actor is not None else None
     optimizer = module = None
@@ -98,14 +100,14 @@ def _write(
 
 
 def _step_label(site: Site | None, optimizer: torch.optim.Optimizer) -> str:
-    """``opt_d.step()`` as the user wrote it, else the optimizer's class."""
+    """Return ``opt_d.step()`` as the user wrote it, else the optimizer's class."""
     if site is not None and site.source.rstrip().endswith(")") and ".step(" in site.source:
         return " ".join(site.source.split())
     return f"{type(optimizer).__name__}.step()"
 
 
 def _written_by(event: WriteEvent, ledger: Ledger, frames: list[FrameType]) -> tuple[str, ...]:
-    """Module paths of the live saved parameters which the same call of ``step`` wrote."""
+    """Return the module paths of the live saved parameters which the same call of ``step`` wrote."""
     line = sites.user_place(event.stack)
     names: dict[str, None] = {}
     for saved in ledger.live_saves():
@@ -120,14 +122,15 @@ def _written_by(event: WriteEvent, ledger: Ledger, frames: list[FrameType]) -> t
 
 
 def _by_itself(event: WriteEvent, site: Site | None) -> Literal["backward", "buffer broadcast"] | None:
-    """What of torch's own wrote, by the frames below the user's line."""
+    """Return the part of torch that wrote by itself, judged by the frames below the user's line; None for the
+    program's writes."""
     if adds_gradients(site):
         return "backward"
     return "buffer broadcast" if event.operation == "broadcast_" and syncs_buffers(site) else None
 
 
 def _way_past_the_counter(event: WriteEvent, site: Site | None) -> PastCounter:
-    """How a write that we saw left the saved tensor's counter where it was."""
+    """Return how an observed write left the saved tensor's counter unchanged."""
     if event.operation.startswith("_fused_"):
         return "fused"
     if event.operation in compat.WRITES_PAST_OPERATIONS:
@@ -144,5 +147,6 @@ def _way_past_the_counter(event: WriteEvent, site: Site | None) -> PastCounter:
 
 
 def _undeclared(event: WriteEvent) -> str | None:
-    """The operator of the program's own that was caught at a write which its schema doesn't declare."""
+    """Return the program's custom operator whose kernel writes more than its schema declares; None for
+    others."""
     return next((name for name, packet in _writes_table.caught.items() if packet == event.operation), None)

@@ -1,8 +1,9 @@
-"""What else a backward needs that torch would refuse, had it not been refused before it came there.
+"""Saved tensors that torch would have refused next, had the same backward not stopped at an earlier one.
 
-Only saved tensors that their nodes are certain to ask for: those of torch's own nodes, which unpack all that
-they keep before they compute anything (torch/csrc/autograd/generated/Functions.cpp). A custom Function asks
-when its backward does. What inner hooks hide, and what lies inside a ``CopySlices``, no node shows.
+Only saves that a node is certain to unpack count: those of torch's own nodes, which unpack all of them before
+they compute anything (torch/csrc/autograd/generated/Functions.cpp). A custom Function unpacks when its
+backward says so. Saves hidden by inner hooks or inside a ``CopySlices`` can't be reached from their node.
+tests/property/test_refused_too.py compares the list with torch.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from ..torch_internals import compat
 
 
 class Awaited(NamedTuple):
-    """A saved tensor whose memory was written, and the node that is still to ask for it."""
+    """A saved tensor whose memory was written, and the node that has yet to unpack it."""
 
     saved: SavedTensor
     node: Any
 
 
 def refused_too(first: SavedTensor, ledger: Ledger) -> Iterator[Awaited]:
-    """The other saved tensors that the running backward would refuse, in the order in which it would come
-    to them.
+    """Yield the other saves that the running backward would refuse, in the order in which it would unpack
+    them.
 
     Args:
-        first: The one that it has refused.
-        ledger: Where it was recorded.
+        first: The save that it has refused.
+        ledger: The ledger with that save.
     """
     moved = {id(kept) for kept in ledger.saves() if kept is not first and _is_refused(kept)}
     call = backward.current()
@@ -45,7 +46,7 @@ def refused_too(first: SavedTensor, ledger: Ledger) -> Iterator[Awaited]:
     nodes = [node for key, node in every.items() if key in wanted and (node is running or not _has_run(node))]
     for node in sorted(nodes, key=compat.sequence_number, reverse=True):
         if _is_freed(node, call):
-            return  # there torch refuses to go on
+            return  # torch stops at a freed node
         if not isinstance(node, torch.autograd.function.BackwardCFunction):
             for _, kept in compat.raw_saved(node):
                 if id(kept) in moved:
@@ -53,20 +54,21 @@ def refused_too(first: SavedTensor, ledger: Ledger) -> Iterator[Awaited]:
 
 
 def _is_refused(saved: SavedTensor) -> bool:
-    """Whether torch's check of the version counter fails; one without history is another refusal's."""
+    """Return whether torch's check of the version counter fails. A save that lost its history belongs to
+    another code."""
     if saved.unchecked or (saved.entry is not None and saved.entry.detached is not None):
         return False
     return saved.alias._version != saved.version
 
 
 def _has_run(node: Any) -> bool:
-    """Whether the running backward has asked a node for what it saved, and went on."""
+    """Return whether the running backward has unpacked a node's saves."""
     told = backward.marker.note_of(node)
     return told is not None and told[1] is not None and told[1] is backward.marker.now
 
 
 def _is_freed(node: Any, call: backward.BackwardCall) -> bool:
-    """Whether a backward before this one has run a node and let go of what it saved."""
+    """Return whether an earlier backward has run a node and freed its saves."""
     told = backward.marker.note_of(node)
     if told is None or told[1] is None or told[1].nth >= call.nth:
         return False

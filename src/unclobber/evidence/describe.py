@@ -1,7 +1,7 @@
-"""From raw facts to words' material: sources, names and formulas of one conflict, by who held the tensor.
+"""Evidence for one conflict: sources, names and formulas, by the holder of the tensor.
 
-Runs only when there is something to tell, on the stack of the backward that asked, so the user's
-variables are still there to be looked at.
+Runs only if there is a finding, on the stack of the backward that unpacked the tensor, so the user's
+variables are still alive.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ def evidence(
     goes_on: bool = True,
     node: Any = None,
 ) -> Evidence:
-    """Everything that the judge and the report want to know of a tensor that autograd saved.
+    """Return everything that the judge and the report need to know of a tensor that autograd saved.
 
     Args:
-        repaired: Whether backward is given the right value.
+        repaired: Whether backward gets the right value.
         backwards_before: Backward calls of the process before the session.
         goes_on: Whether backward goes on, right or wrong.
-        node: Who asks for it, or will; None for the node that runs.
+        node: The node that unpacks it, or will; None for the node that runs.
     """
     runs, frames = node is None, user_frames()
     node = compat.current_node() if runs else node
     role = reads.role_of(node, standing.saved)
-    # First: names are found by looking at tensors, and a view that is looked at may get a new history.
+    # The sentence first: searching names reads tensors, and reading a stale view may give it a new history.
     known = runs or not _is_view(standing.saved)
     torch_message = sentence.of(standing, node, role, goes_on=goes_on) if known else None
     save = of_saved(standing.saved, node, role, frames)
@@ -52,7 +52,7 @@ def evidence(
 
 
 def _is_view(saved: SavedTensor) -> bool:
-    """Whether torch makes the history of the tensor anew once it asks for it, which may fail."""
+    """Return whether torch rebuilds the tensor's history when it is read, which may fail."""
     origin = saved.origin()
     return saved.base is not None or (origin is not None and origin._base is not None)
 
@@ -60,7 +60,8 @@ def _is_view(saved: SavedTensor) -> bool:
 def changed_unseen(
     standing: Standing, ledger: Ledger, fingerprint: Fingerprint, *, backwards_before: int
 ) -> Evidence:
-    """The same of one whose content changed although no write to it was seen."""
+    """Return evidence for a save whose fingerprint changed without an observed write: a line range replaces
+    the write."""
     good, bad, stack = fingerprint.good, fingerprint.bad, fingerprint.write
     written = None if stack is None else line_range.write_at(stack)
     found = evidence(standing, ledger, repaired=False, backwards_before=backwards_before)
@@ -76,10 +77,10 @@ def held_elsewhere(
     backwards_before: int,
     read: Stack | None = None,
 ) -> Evidence:
-    """The same of a tensor that a custom Function's ``ctx`` or a checkpoint's code holds.
+    """Return evidence for a tensor that a custom Function's ``ctx`` or a checkpoint's code holds.
 
     Args:
-        read: Where a recomputation reads it.
+        read: The stack of the recomputation that reads it.
     """
     frames = user_frames()
     save = of_held(standing.saved, held, frames)
@@ -98,6 +99,7 @@ def _evidence(
     backwards_before: int,
     kind: Literal["saved", "ctx", "recompute"] = "saved",
 ) -> Evidence:
+    """Build the evidence from the save's state, its writes and the running backward."""
     saved = standing.saved
     written = writes(standing, ledger, frames)
     by_backward = standing.unseen or any(one.by == "backward" for one in written)
@@ -129,8 +131,8 @@ def _evidence(
 
 
 def _went_before(node: Any) -> bool:
-    """Whether the line that runs backward ran the one before, too, and kept the graph that ``node`` was in
-    already: ``loss.backward(retain_graph=True)`` in a loop, over a state that nobody detaches."""
+    """Return whether the line that runs backward also ran the one before and kept the graph that contains
+    ``node``: ``loss.backward(retain_graph=True)`` in a loop, over a state that is never detached."""
     if node is None or len(backward.last_two()) < 2:
         return False
     before, now = backward.last_two()
@@ -144,7 +146,8 @@ def _has_changed(saved: SavedTensor, ledger: Ledger) -> bool:
 
 
 def _past_torch(saved: SavedTensor, ledger: Ledger) -> str | None:
-    """Where its content changed although no write was seen, if a fingerprint of it tells."""
+    """Return the line range in which the content changed without an observed write; None if no fingerprint
+    shows a change."""
     changed = _changed_past_torch(saved, ledger)
     return None if changed is None else line_range.between(changed.good, changed.bad)
 
@@ -156,7 +159,8 @@ def _changed_past_torch(saved: SavedTensor, ledger: Ledger) -> Fingerprint | Non
 
 
 def _changed_too(saved: SavedTensor, ledger: Ledger) -> tuple[Site | None, ...]:
-    """Where the other tensors were saved that the running backward has yet to read, and that have changed."""
+    """Return the save sites of the other tensors that have changed and that the running backward has yet to
+    read."""
     call = backward.current()
     graph = None if call is None else reachable(call)
     return tuple(

@@ -1,9 +1,9 @@
-"""A graph that backward went through already: which node is spent, and what leads there.
+"""A graph that an earlier backward freed: the freed node, and the way to it.
 
-When backward asks for a saved tensor, the node that asks is given a note of where its operation
-ran and which call asked (``hooks.saves``). The note lies in the node's own ``metadata`` and dies with it.
-After a second backward has failed, the walk below goes through the graph as the engine did, latest
-operation first, to the node whose saved tensors are gone.
+When backward unpacks a saved tensor, ``hooks.saves`` leaves a note on the node: the stack of its operation,
+and the unpacking call. The note is in the node's own ``metadata`` and dies with it. After a second backward
+has failed, this file walks the graph in the engine's order, latest operation first, to the node whose saved
+tensors are freed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..torch_internals import compat
 
 
 class Note(NamedTuple):
-    """What a node was told when backward asked for what it saved."""
+    """Note left on a node: where its operation ran, and the last backward that unpacked it."""
 
     stack: Stack
     mark: BackwardMark | None
@@ -30,45 +30,47 @@ class Note(NamedTuple):
 
 @dataclass
 class FreedNode:
-    """Where the engine came to a halt."""
+    """The node at which the engine stopped."""
 
     node: Any
     way: list[Any] = field(default_factory=list)
-    """The nodes from the root to it, root first, itself last."""
+    """The nodes from the root to ``node``, root first, ``node`` last."""
     certain: bool = True
-    """False where it may have been one further on: ``node`` is then the first in question."""
+    """False if the engine may have stopped at a later node; ``node`` is then the first candidate."""
     by: BackwardMark | None = None
-    """Who went through it before, where the node itself bears no note of that."""
+    """The earlier backward that freed the node, if it is known although the node has no note."""
     beyond: FreedNode | None = None
-    """Where it is not certain, the first one further on of which it is."""
+    """The first later node that is certainly freed and has a note, if ``node`` is not certain."""
 
 
 def note_of(node: Any) -> Note | None:
-    """Where the node's operation ran and which backward asked last; None if none did while watched."""
+    """Return the node's note; None if no backward unpacked it under watch."""
     found = backward.marker.note_of(node)
     return None if found is None else Note(*found)
 
 
 def began_here(node: Any) -> tuple[BackwardMark, ...]:
-    """The last two backwards that began at the node, oldest first."""
+    """Return the marks of the last two backwards that began at the node, oldest first."""
     found: tuple[BackwardMark, ...] = node.metadata.get(compat.ROOT_NOTE, ())
     return found
 
 
 def begun_before(node: Any, call: BackwardCall) -> BackwardMark | None:
-    """An earlier backward that began at the node and freed its graph."""
+    """Return the latest earlier backward that began at the node and freed its graph; None if there is
+    none."""
     earlier = [mark for mark in began_here(node) if mark.nth < call.nth and not mark.keeps_graph]
     return earlier[-1] if earlier else None
 
 
 def first_freed(call: BackwardCall, tensors: Iterable[torch.Tensor] = ()) -> FreedNode | None:
-    """The node at which a backward has failed, as the engine orders nodes.
+    """Return the node at which a backward failed, in the engine's order.
 
     Args:
         call: The backward that failed.
-        tensors: What the program still holds: an earlier backward may have begun at one of them.
+        tensors: Tensors that the program still holds, because an earlier backward may have begun at one of
+            them.
     Returns:
-        None where none is found, or the graph is too large.
+        None if no node is freed, or the graph is too large.
     """
     starts = [node for node in map(node_of, call.roots) if node is not None]
     again = any(begun_before(node, call) is not None for node in starts)
@@ -78,7 +80,7 @@ def first_freed(call: BackwardCall, tensors: Iterable[torch.Tensor] = ()) -> Fre
     chosen = needed(every, call.inputs) if call.inputs else every
     order = _EngineOrder(starts, every)
     doubtful: list[Any] = []
-    """Released ones of which it can't be seen who has run them: an earlier call, or this one."""
+    """Released nodes of which it isn't known whether an earlier call ran them, or this one."""
     beyond: FreedNode | None = None
     for node in order:
         if id(node) not in chosen:
@@ -92,7 +94,7 @@ def first_freed(call: BackwardCall, tensors: Iterable[torch.Tensor] = ()) -> Fre
             beyond = None if note_of(node) is None else FreedNode(node, order.way(node))
             break
         if _ran(node, call):
-            doubtful.clear()  # this call has come further
+            doubtful.clear()  # This call has passed the candidates, so it did not stop there.
     if not doubtful:
         return None
     first = doubtful[0]
@@ -102,8 +104,8 @@ def first_freed(call: BackwardCall, tensors: Iterable[torch.Tensor] = ()) -> Fre
 
 
 class _EngineOrder:
-    """The nodes of a graph as the engine runs them: a node after all that lead to it, and of those that can
-    run the one made last, by one queue as on one device."""
+    """The nodes of a graph in the engine's order: each after all that lead to it; of several ready ones, the
+    one made last. As on one device, there is one queue."""
 
     def __init__(self, starts: Sequence[Any], every: Mapping[int, Any]) -> None:
         self._starts = starts
@@ -111,6 +113,7 @@ class _EngineOrder:
         self._came_from: dict[int, Any] = {}
 
     def __iter__(self) -> Iterator[Any]:
+        """Yield the nodes in the engine's order, and note for each the node that led to it."""
         waiting = dict.fromkeys(self._every, 0)
         for node in self._every.values():
             for child in children(node):
@@ -128,18 +131,18 @@ class _EngineOrder:
                     heapq.heappush(queue, (-compat.sequence_number(child), id(child)))
 
     def way(self, node: Any) -> list[Any]:
-        """The nodes from a start to one that has been given, start first."""
+        """Return the nodes from a start to a node that was yielded, start first."""
         return _way(node, self._came_from)
 
 
 def _ran(node: Any, call: BackwardCall) -> bool:
-    """Whether ``call`` was the last to ask the node for what it saved."""
+    """Return whether ``call`` was the last backward that unpacked the node's saves."""
     note = note_of(node)
     return note is not None and note.mark is not None and note.mark.nth == call.nth
 
 
 def _gone_through(node: Any, call: BackwardCall, tensors: Iterable[torch.Tensor]) -> BackwardMark | None:
-    """An earlier backward that began at one of ``tensors`` and went through ``node``."""
+    """Return an earlier backward that began at one of ``tensors`` and ran ``node``; None if there is none."""
     for tensor in tensors:
         start = compat.grad_fn(tensor)
         mark = None if start is None else begun_before(start, call)
@@ -151,7 +154,7 @@ def _gone_through(node: Any, call: BackwardCall, tensors: Iterable[torch.Tensor]
 
 
 def freed_below(node: Any, call: BackwardCall) -> BackwardMark | None:
-    """The one backward that freed what lies below ``node``; None if there were several, or none.
+    """Return the one backward that freed the nodes below ``node``; None if there were several, or none.
 
     A call that ran the node ran its inputs' nodes as well, and only once.
     """
@@ -165,7 +168,8 @@ def freed_below(node: Any, call: BackwardCall) -> BackwardMark | None:
 
 
 def freed_function(ctx: Any, roots: Sequence[Any]) -> FreedNode:
-    """The same for a custom Function, whose own ``backward`` failed to read ``ctx.saved_tensors``."""
+    """Return the custom Function whose own ``backward`` failed to read ``ctx.saved_tensors``, as a freed
+    node."""
     starts = [node for node in map(node_of, roots) if node is not None]
     came_from: dict[int, Any] = {}
     todo = list(starts)
@@ -185,9 +189,9 @@ def freed_function(ctx: Any, roots: Sequence[Any]) -> FreedNode:
 
 
 def _was_freed(node: Any, call: BackwardCall) -> bool | None:
-    """Whether the node was spent before ``call`` came to it; None where that can't be seen.
+    """Return whether the node was freed before ``call`` reached it; None if that isn't known.
 
-    What ``call`` itself ran is released by now, too.
+    Nodes that ``call`` itself ran are released by now too, so being released is not enough.
     """
     note = note_of(node)
     if note is not None:
@@ -196,21 +200,21 @@ def _was_freed(node: Any, call: BackwardCall) -> bool | None:
         return note.mark.nth != call.nth and not note.mark.keeps_graph and _is_released(node) is not False
     if _is_released(node) is False:
         return False
-    # It saved only what no hook is shown (a Python number), or before watching began.
+    # It saved only a Python number, for which no hook is called, or before watching began.
     return False if call.fresh_from is not None and compat.sequence_number(node) >= call.fresh_from else None
 
 
 def _is_released(node: Any) -> bool | None:
-    """Whether the node would refuse to run again; None where that can't be seen."""
+    """Return whether the node would refuse to run again; None if that isn't known."""
     if isinstance(node, torch.autograd.function.BackwardCFunction):
-        return False  # it fails in its own backward, if that reads what was saved
+        return False  # it fails in its own backward, if that reads a saved tensor
     if node.name().endswith("CopySlices"):
-        return None  # what it wraps is out of sight
+        return None  # the wrapped node can't be reached
     return any(compat.is_freed(node, name) for name in compat.raw_attributes(node))
 
 
 def freed_role(node: Any) -> str | None:
-    """The node's name for what it saved, where it saved just one tensor."""
+    """Return the node's name for its freed tensor if it saved just one; else None."""
     roles = [name for name in compat.raw_attributes(node) if compat.is_freed(node, name)]
     return roles[0].removeprefix("_raw_saved_") if len(roles) == 1 else None
 

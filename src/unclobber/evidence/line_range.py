@@ -1,4 +1,4 @@
-"""The range of the user's lines in which a tensor's content changed unseen, in words."""
+"""The range of the user's lines in which a tensor's content changed without an observed write, in words."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from . import write
 _REACHES_MEMORY = re.compile(
     r"\.numpy\(|\bnp\.|\bnumpy\b|data_ptr|dlpack|\bctypes\b|memmove|frombuffer|__array|untyped_storage"
 )
-"""What a line that writes past torch usually mentions."""
+"""Words that lines which write past torch usually contain."""
 
 
 def write_at(stack: Stack) -> Write:
-    """The write by a statement that ran alone while the content changed."""
+    """Return the write by a statement that ran alone while the content changed."""
     operation = called(locate(stack[0], stack[1])) or "no operation of torch"
     return replace(
         write.at(sites.resolve(stack), operation),
@@ -32,12 +32,12 @@ def write_at(stack: Stack) -> Write:
 
 
 def between(good: ProgramPoint | None, bad: ProgramPoint | None, written: Write | None = None) -> str:
-    """One sentence, without its full stop, on where the change lies.
+    """Return a sentence, without its full stop, on the lines between which the content changed.
 
     Args:
         good: The last moment at which the content was as saved.
         bad: The first at which it was not.
-        written: The one statement that can have done it.
+        written: The one statement that can have changed it.
     """
     if written is not None and written.site is not None:
         return f"its content changed while {_line(written.site)} ran; no write was seen"
@@ -60,13 +60,14 @@ def between(good: ProgramPoint | None, bad: ProgramPoint | None, written: Write 
     if suspect is None:
         return text
     line, statement = suspect
-    # Two statements on one line are told by the line alone: which of them it was can't be said.
+    # If two statements share the line, name only the line, because either may have written.
     shared = start.statement_line == end.statement_line or ";" in _line_text(good.stack, line)
     return f"{text}: probably line {line}" + ("" if shared else f", `{_one_line(statement)}`")
 
 
 def _may_come_again(site: Site, stack: Stack) -> bool:
-    """Whether the line may have run more than once: in a function, in a loop, or where that isn't known."""
+    """Return whether the line may have run more than once: in a function, in a loop, or if that isn't
+    known."""
     place = sites.user_frame(stack)
     source = None if place is None else source_of(place[0])
     if source is None or site.function != "<module>":
@@ -81,19 +82,19 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictC
 
 
 def _suspect(start: Site, end: Site, stack: Stack) -> tuple[int, str] | None:
-    """The one statement of the range that can have done it, None where there are several or none.
+    """Return the one statement of the range that can have written; None if there are several or none.
 
-    The call at ``start`` is over, but not the rest of its statement; the one at ``end`` has begun.
+    The call at ``start`` is over, but its statement goes on. The call at ``end`` has started.
     """
     if not start.statement or not end.statement:
-        return None  # their texts can't be had
+        return None  # their source isn't available
     if start.path != end.path or start.function != end.function or end.statement_line < start.statement_line:
-        return None  # elsewhere, or round a loop
+        return None  # in different places, or the range goes round a loop
     first = (start.statement_line, start.statement)
     inside = list(_statements_between(stack, start.statement_line, end.statement_line))
     if not _only_names_a_value(start.statement):
         inside.insert(0, first)
-    if not inside:  # what the last statement does before the call in it
+    if not inside:  # only the part of the last statement before its call is left
         inside.append((end.statement_line, end.statement))
     if len(inside) > 1:
         inside = [entry for entry in inside if _REACHES_MEMORY.search(entry[1])]
@@ -101,7 +102,7 @@ def _suspect(start: Site, end: Site, stack: Stack) -> tuple[int, str] | None:
 
 
 def _only_names_a_value(statement: str) -> bool:
-    """Whether nothing is left to do after the last call of a statement but to give its value a name."""
+    """Return whether a statement only gives its value a name after its last call."""
     try:
         (node,) = parse(statement).body
     except (SyntaxError, ValueError):
@@ -110,7 +111,8 @@ def _only_names_a_value(statement: str) -> bool:
 
 
 def _statements_between(stack: Stack, first: int, last: int) -> Iterator[tuple[int, str]]:
-    """Simple statements that begin strictly between two lines of the stack's innermost user code."""
+    """Yield (line, text) of simple statements that begin strictly between two lines of the stack's innermost
+    user code."""
     place = sites.user_frame(stack)
     source = None if place is None else source_of(place[0])
     if source is None:

@@ -1,4 +1,4 @@
-"""The one builder of a ``Need``: a backward call, or another line that asks for a tensor."""
+"""The one builder of a ``Need``: a backward call, or another line that needs a tensor."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ._live import stack_of
 
 
 def at(stack: Stack, node: Any = None, *, nth: int = 1) -> Need:
-    """By a line that is no backward call, unless ``nth`` says which.
+    """Return the Need of a line; a backward call if ``nth`` is its number.
 
     Args:
-        node: The node of the graph that asks, if one does.
+        node: The node of the graph that unpacks the tensor; None if the line itself reads it.
     """
     return Need(sites.resolve(stack), nth, None if node is None else reads.node_name(node))
 
 
 def of(call: BackwardCall | BackwardMark, backwards_before: int, node: Any = None) -> Need:
-    """By a backward call.
+    """Return the Need of a backward call.
 
     Args:
         backwards_before: Backward calls of the process before the session; numbers start after them.
@@ -32,17 +32,18 @@ def of(call: BackwardCall | BackwardMark, backwards_before: int, node: Any = Non
 
 
 def running(node: Any, backwards_before: int) -> Need:
-    """By the backward call that is running, seen from ``node``."""
+    """Return the Need of the running backward call, or of the program's current line if none runs."""
     call = backward.current()
     return at(frames.of_program(), node) if call is None else of(call, backwards_before, node)
 
 
 def failed(levels: Sequence[Level], backwards_before: int, node: Any = None) -> Need:
-    """By the backward that failed, or the line that read a node's saved tensor by itself."""
+    """Return the Need of the backward that failed, or of the line that read a node's saved tensor by
+    itself."""
     call = call_of(levels)
     return at(stack_of(levels), node) if call is None else of(call, backwards_before, node)
 
 
 def call_of(levels: Sequence[Level]) -> BackwardCall | None:
-    """The innermost backward call on the stack of a failure."""
+    """Return the innermost backward call on the stack of a failure, or None."""
     return next((call for level in levels if (call := backward.call_in(level.frame)) is not None), None)

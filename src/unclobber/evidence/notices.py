@@ -1,4 +1,4 @@
-"""What is to be said of a run as a whole: where we could not look."""
+"""Sentences about the run as a whole: code that could not be observed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _NAMED = 3
 
 
 def notices(begun: int, transform: Stack | None, replay: Stack | None) -> tuple[str, ...]:
-    """One sentence for each thing that hid something, without full stops.
+    """Return one sentence, without full stop, for each mechanism that hid code from the hooks.
 
     Args:
-        begun: When watching began, as ``_compiled.now`` tells it.
-        transform: Where the first transform of ``torch.func`` ran.
-        replay: Where the first CUDA graph was replayed.
+        begun: When watching began, in the unit of ``_compiled.now`` (microseconds).
+        transform: The stack of the first transform of ``torch.func``.
+        replay: The stack of the first replay of a CUDA graph.
     """
     found = []
     if compiled := _compiled.since(begun):

@@ -1,6 +1,7 @@
-"""What decides a verdict besides the ledger: whether the running node minds what happened to a tensor.
+"""Facts that decide a verdict besides the ledger: whether the running node is affected by a change of its
+tensor.
 
-Asked before any story is made; nothing here looks at a source.
+They are known before any evidence is built, so nothing here reads source.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from ..torch_internals import compat
 
 
 def is_own_result(saved: SavedTensor) -> bool:
-    """Whether ``saved`` is what the operation of the running node computed."""
+    """Return whether the running node's own operation computed ``saved``."""
     origin, node = saved.origin(), compat.current_node()
     return origin is not None and node is not None and saved.base is None and compat.grad_fn(origin) is node
 
 
 def detached(saved: SavedTensor) -> frames.Stack | None:
-    """Where ``saved`` lost its history, if the running node minds: a custom Function's doesn't."""
+    """Return where ``saved`` lost its history; None if it has one, or if the running node is a custom
+    Function, which doesn't need it."""
     if saved.entry is None or saved.entry.detached is None or saved.unchecked:
         return None
     origin = saved.origin()
@@ -34,7 +36,8 @@ def detached(saved: SavedTensor) -> frames.Stack | None:
     role = role_of(node, saved)
     found = unpacked(node, role)
     if found is not None and is_result(found, node, role):
-        return None  # written to in between: it was not seen to be one where it was detached
+        # It was a view's result, which was not recognised as the node's own when it was detached.
+        return None
     function = isinstance(node, torch.autograd.function.BackwardCFunction)
     return None if function else saved.entry.detached
 
@@ -46,17 +49,20 @@ _READ_FOR = {
     ("NativeGroupNormBackward0", "weight"): 0,
     ("NativeBatchNormBackward0", "weight"): 0,
 }
-"""By node and role, the one input whose gradient is computed from the tensor: it is saved always."""
+"""By node and role, the index of the one input whose gradient is computed from the tensor. The node saves it
+even if that gradient isn't needed."""
 
 
 def never_read(saved: SavedTensor, ledger: Ledger, node: Any = None) -> bool:
-    """Whether a node that asks for ``saved`` (the running one, if none is given) has no use for its values:
-    running statistics in training, the weight of a first layer, whose input needs no gradient, an input that
-    is kept for its shape.
+    """Return whether a node that unpacks ``saved`` (the running one if ``node`` is None) doesn't read its
+    values.
 
-    Batch norm's kernel updates them itself, after they were saved; only in evaluation does its
-    backward read them. It writes nothing else, so its writes tell them apart where the node's own
-    name for the tensor is hidden by inner hooks.
+    Such saves are running statistics in training, the weight of a first layer whose input needs no gradient,
+    and an input that is kept for its shape.
+
+    Batch norm's kernel updates its running statistics after they were saved, and its backward reads them only
+    in evaluation (torch_facts/test_version_check.py). The kernel writes nothing else, so its writes identify
+    them if inner hooks hide the node's name for the tensor.
     """
     node = compat.current_node() if node is None else node
     role = role_of(node, saved)
@@ -76,19 +82,19 @@ def never_read(saved: SavedTensor, ledger: Ledger, node: Any = None) -> bool:
 
 
 _SCRATCH = frozenset([("MkldnnRnnLayerBackward0", "result3")])
-"""By node and role: memory that the node's own kernel writes to while it computes the gradient, such as
-oneDNN's workspace."""
+"""By node and role, memory that the node's own kernel writes while it computes the gradient, such as oneDNN's
+workspace."""
 
 
 def is_scratch(saved: SavedTensor) -> bool:
-    """Whether the running node itself writes to what it keeps as ``saved``."""
+    """Return whether the running node itself writes to its saved tensor ``saved``."""
     node = compat.current_node()
     role = role_of(node, saved)
     return role is not None and (node_name(node), role) in _SCRATCH
 
 
 def role_of(node: Any, saved: SavedTensor) -> str | None:
-    """The node's own name for ``saved``, None outside of a node or where it can't be reached."""
+    """Return the node's own name for ``saved``; None outside of a node or if inner hooks hide it."""
     if node is None:
         return None
     for role, kept in compat.raw_saved(node):
@@ -105,6 +111,8 @@ def node_name(node: Any) -> str:
 
 
 class _Asking(threading.local):
+    """A flag of this thread, set while it unpacks a tensor only to learn its history."""
+
     now = False
 
 
@@ -112,12 +120,14 @@ _asking = _Asking()
 
 
 def asking() -> bool:
-    """Whether this thread's unpack hooks are asked for a tensor's history alone: nothing is to be checked."""
+    """Return whether this thread's unpack hooks are called for a tensor's history alone, so that they must
+    not check it."""
     return _asking.now
 
 
 def unpacked(node: Any, role: str | None) -> torch.Tensor | None:
-    """The saved tensor as the node would get it, with its history; None where the node isn't known."""
+    """Return the saved tensor as the node would get it, with its history; None if the node or role isn't
+    known."""
     if node is None or role is None:
         return None
     before, _asking.now = _asking.now, True
@@ -128,10 +138,10 @@ def unpacked(node: Any, role: str | None) -> torch.Tensor | None:
 
 
 def is_result(unpacked: torch.Tensor, node: Any, role: str | None) -> bool:
-    """Whether the node's own operation made the tensor.
+    """Return whether the node's own operation made the tensor.
 
-    Written in place to a view, the result's history begins with a node that leads from the base to the
-    view, as long as that is alive.
+    If the operation wrote in place to a view, the result's history begins with a node that leads from the
+    base to the view, as long as that view is alive.
     """
     producer = compat.grad_fn(unpacked)
     if producer is None:

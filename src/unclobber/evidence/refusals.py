@@ -1,10 +1,9 @@
-"""torch's own refusals, told from errors of the program that only look like them.
+"""torch's own refusals, distinguished from errors of the program with the same words.
 
-The sentences stand in torch/csrc/autograd/variable.cpp, VariableTypeUtils.h, VariableTypeManual.cpp,
-saved_variable.cpp, custom_function.cpp, the version counter's header and ATen's MemoryOverlap;
-torch_facts checks each.
-An error counts as torch's only if it came out of a call into C: Python code that raises the same
-words is somebody's own.
+The sentences are in torch/csrc/autograd/variable.cpp, VariableTypeUtils.h, VariableTypeManual.cpp,
+saved_variable.cpp, custom_function.cpp, the version counter's header and ATen's MemoryOverlap.
+tests/torch_facts/test_refusal_sentences.py checks each. An error counts as torch's only if a call into C
+raised it, because Python code may raise the same words.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from ..source.sites import is_ours, starts_program
 
 
 class Kind(NamedTuple):
-    """What torch refused."""
+    """A kind of torch's refusals."""
 
     code: str
-    """The code that tells of it."""
+    """The code that reports it."""
     subject: Subject | None = None
-    """What kind of tensor torch speaks of."""
+    """The kind of tensor that torch refuses."""
     variant: Variant | None = None
-    """Which of the code's sentences it is, where it has several."""
+    """The variant of the code's sentence, if the code has several."""
 
 
 _SENTENCES: list[tuple[str, Kind]] = sorted(
@@ -38,11 +37,11 @@ _SENTENCES: list[tuple[str, Kind]] = sorted(
     ),
     key=lambda known: -len(known[0]),
 )
-"""The longest first: one may be a part of another."""
+"""Longest first, because one sentence may be a part of another."""
 
 
 def kind_of(error: BaseException) -> Kind | None:
-    """What torch refused, None where the error is another one or was raised by Python code."""
+    """Return the kind of torch's refusal; None if the error is another one or Python code raised it."""
     if type(error) is not RuntimeError:
         return None
     text = str(error)
@@ -53,7 +52,7 @@ def kind_of(error: BaseException) -> Kind | None:
 
 
 def levels_of(error: BaseException) -> list[Level]:
-    """Every frame from where the error was raised to the bottom of the stack, innermost first."""
+    """Return every frame from where the error was raised to the bottom of the stack, innermost first."""
     raised: list[Level] = []
     trace = error.__traceback__
     outer = None if trace is None else trace.tb_frame.f_back
@@ -61,7 +60,7 @@ def levels_of(error: BaseException) -> list[Level]:
         raised.append(Level(trace.tb_frame, trace.tb_lasti))
         trace = trace.tb_next
     levels = raised[::-1]
-    # a write that fails below our own kernel is the program's write
+    # A write that fails below unclobber's own kernel is the program's write.
     while levels and is_ours(levels[0].frame.f_code):
         del levels[0]
     while outer is not None:
@@ -72,16 +71,17 @@ def levels_of(error: BaseException) -> list[Level]:
 
 
 def _came_out_of_c(trace: TracebackType) -> bool:
+    """Return whether a call into C raised the error, rather than a ``raise`` of the program."""
     while trace.tb_next is not None:
         trace = trace.tb_next
     code = trace.tb_frame.f_code
-    # what we raise as a plain RuntimeError are torch's words, for what torch would have looked at
+    # unclobber raises torch's words as a plain RuntimeError, for a check that torch would have made itself.
     return is_ours(code) or trace.tb_lasti not in _raises(code)
 
 
 @lru_cache(maxsize=64)
 def _raises(code: CodeType) -> frozenset[int]:
-    """Offsets of the instructions that raise by themselves."""
+    """Return the offsets of the instructions that raise by themselves."""
     return frozenset(
         one.offset for one in dis.get_instructions(code) if one.opname in ("RAISE_VARARGS", "RERAISE")
     )

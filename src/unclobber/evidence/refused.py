@@ -1,4 +1,4 @@
-"""From an error that torch raised to the evidence for its finding.
+"""Evidence for the finding of an error that torch raised.
 
 Runs once, when an exception leaves the watched code. The frames of its traceback are still alive.
 """
@@ -36,10 +36,10 @@ from .refusals import Kind, kind_of, levels_of
 def evidence(
     error: BaseException, backwards_before: int, view_writes: ViewWrites
 ) -> RefusalEvidence | FreedEvidence | StaleEvidence | None:
-    """What is known of a refusal; None where the error isn't torch's own.
+    """Return the evidence for a refusal; None if the error isn't torch's own.
 
     Args:
-        error: What left the watched code, with its traceback.
+        error: The exception that left the watched code, with its traceback.
         backwards_before: Backward calls of the process before the session; numbers start after them.
         view_writes: The last writes to the memory of views.
     """
@@ -57,11 +57,12 @@ def evidence(
 
 
 class _Refused:
-    """One error raised at a write, and its frames."""
+    """An error raised at a write, with its frames."""
 
     def __init__(
         self, error: BaseException, kind: Kind, levels: list[Level], view_writes: ViewWrites
     ) -> None:
+        """Collect the user's frames of the error."""
         self.error = error
         self.kind = kind
         self.levels = levels
@@ -69,6 +70,8 @@ class _Refused:
         self.view_writes = view_writes
 
     def evidence(self) -> RefusalEvidence:
+        """Return the evidence: the refused operation, the tensor's origin, and statements that torch would
+        allow."""
         if _WRITTEN_BEFORE in str(self.error):
             return self._use()
         target = self._target()
@@ -105,7 +108,7 @@ class _Refused:
         )
 
     def _use(self) -> RefusalEvidence:
-        """A view is only used, after its memory was written."""
+        """Return the evidence for a view that is only used, after its memory was written."""
         target = self._operand(_is_stale, first=True)
         view = None if target is None else target.tensor
         origin = None if target is None or view is None else self._origin(target, leaf_shown=False)
@@ -130,7 +133,7 @@ class _Refused:
         return target if target is None or self._fits(target) else _without_tensor(target)
 
     def _fits(self, target: WriteTarget) -> bool:
-        """Whether torch can have said this of the tensor: otherwise it isn't the one."""
+        """Return whether torch can have refused this tensor; if not, the search found another one."""
         tensor = target.tensor
         if tensor is None:
             return True
@@ -159,7 +162,8 @@ class _Refused:
     def _operand(
         self, is_meant: Callable[[torch.Tensor], bool], *, first: bool = False
     ) -> WriteTarget | None:
-        """The one operand of the user's line that torch can mean, or the first, where any of them will do."""
+        """Return the one operand of the user's line for which ``is_meant`` holds, or the leftmost of several
+        if ``first``."""
         depth = user_depth(self.levels)
         if depth is None:
             return None
@@ -183,6 +187,7 @@ class _Refused:
         return WriteTarget(operation, depth, node, syntax.text_of(node, located.source), tensor, node)
 
     def _write(self, target: WriteTarget | None) -> Write | None:
+        """Return the refused operation as a write at the user's line; None if no line is known."""
         site = sites.resolve(stack_of(self.levels))
         if site is None:
             return None
@@ -195,19 +200,21 @@ class _Refused:
         return write.at(site, operation, None if target is None else target.expression)
 
     def _written_by_library(self) -> torch.Tensor | None:
-        """The tensor that a library's innermost call was to write; None where that isn't certain."""
+        """Return the tensor that a library's innermost call was about to write; None if that isn't
+        certain."""
         target = _targets.written_at(self.levels[0]) if self.levels else None
         return None if target is None or not self._fits(target) else target.tensor
 
     def _statement(self) -> tuple[ast.stmt, ast.AST, syntax.ParsedSource] | None:
-        """The user's refused statement, its failing part, and the source."""
+        """Return the user's refused statement, its failing part, and the source."""
         depth = user_depth(self.levels)
         level = None if depth is None else self.levels[depth]
         located = None if level is None else syntax.locate(level.frame.f_code, level.lasti)
         return None if located is None else (located.statement, located.node, located.source)
 
     def _out_of_place(self, target: WriteTarget) -> str | None:
-        """The refused statement as one that makes a new tensor, or the part of it that does."""
+        """Return the refused statement as one that makes a new tensor, or the part of it that does; None if
+        there is none."""
         found = self._statement()
         if found is None or target.made_here or target.node is None or target.operation == "index_put_":
             return None
@@ -240,8 +247,8 @@ class _Refused:
         return f"{name} = {made}" if is_place else None
 
     def _is_lost(self, target: ast.expr, statement: ast.stmt, source: syntax.ParsedSource) -> bool:
-        """Whether a new tensor by this name would get nowhere: the name is another function's, or a loop is
-        about to give it its next value."""
+        """Return whether a new tensor by this name would be lost: the name is another function's, or a loop
+        is about to give it its next value."""
         if not isinstance(target, ast.Name):
             return False
         return not self._is_own(target.id) or any(
@@ -253,7 +260,7 @@ class _Refused:
         )
 
     def _is_own(self, name: str) -> bool:
-        """Whether the function that was refused may give a variable another value."""
+        """Return whether the refused function may give a variable another value."""
         code = self.frames[0].f_code
         return code.co_name == "<module>" or name in (*code.co_varnames, *code.co_cellvars)
 
@@ -267,6 +274,7 @@ class _Refused:
     # --- where it was made ------------------------------------------------------------------------
 
     def _origin(self, target: WriteTarget, leaf_shown: bool) -> Origin | None:
+        """Return the expression that made the refused tensor; None if it isn't certain."""
         if self.kind.subject is None:
             return None
         accepts = makers.leaf if leaf_shown else _ACCEPTED[self.kind.subject]
@@ -276,7 +284,7 @@ class _Refused:
         if place is None:
             return None
         for node in dict.fromkeys((target.base, target.node) if leaf_shown else (target.node, target.base)):
-            # the view that the refused line itself makes is no news
+            # The view that the refused line itself makes explains nothing, so it is no origin.
             if node is not None and not (node is target.node and target.made_here and accepts is makers.view):
                 origin = finder.origin(node, place)
                 if origin is not None:
@@ -295,6 +303,7 @@ class _Refused:
     def _made(
         self, stack: Stack, how: str | None, target: WriteTarget | None, tensor: torch.Tensor | None
     ) -> Save | None:
+        """Return the place where the tensor was made, with the tensor's facts and its owner."""
         site = sites.resolve(stack)
         if site is None or tensor is None:
             return None
@@ -309,7 +318,7 @@ class _Refused:
     def _saver(
         self, refused: Write | None, tensor: torch.Tensor | None, target: WriteTarget | None
     ) -> Save | None:
-        """The refused operation as one that saves."""
+        """Return the refused operation as the place of a save, because torch refused to save its operand."""
         if refused is None:
             return None
         facts = save.UNKNOWN if tensor is None else save.unplaced(tensor)
@@ -334,7 +343,7 @@ class _Refused:
 
 
 def _read_after(name: str, loop: ast.AST, statement: ast.stmt) -> bool:
-    """Whether a loop's body reads a name on a line after a statement."""
+    """Return whether a loop's body reads a name on a line after a statement."""
     last = statement.end_lineno or statement.lineno
     return any(
         isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Load) and one.lineno > last
@@ -343,7 +352,7 @@ def _read_after(name: str, loop: ast.AST, statement: ast.stmt) -> bool:
 
 
 def _binds_tighter(value: ast.expr, operator: ast.operator) -> bool:
-    """Whether ``x <operator> value`` needs no parentheses around the value."""
+    """Return whether ``x <operator> value`` needs no parentheses around the value."""
     if isinstance(value, ast.BinOp):
         products = (ast.Mult, ast.Div, ast.MatMult)
         return isinstance(operator, (ast.Add, ast.Sub)) and isinstance(value.op, products)
@@ -351,7 +360,7 @@ def _binds_tighter(value: ast.expr, operator: ast.operator) -> bool:
 
 
 def _is_expanded(target: WriteTarget) -> bool:
-    """Whether torch refuses the write for the memory's sake, too."""
+    """Return whether torch would also refuse the write because several elements share memory."""
     tensor = target.tensor
     if tensor is None or target.made_here or target.operation in _EXPANDED_ALL_THE_SAME:
         return False
@@ -361,12 +370,12 @@ def _is_expanded(target: WriteTarget) -> bool:
 
 
 def _is_stale(tensor: torch.Tensor) -> bool:
-    """Whether torch refuses to say what became of a view since its memory was written."""
+    """Return whether torch refuses to give a view's history because its memory was written."""
     return _WRITTEN_BEFORE in (compat.why_unusable(tensor) or "")
 
 
 def _is_wanting(tensor: torch.Tensor) -> bool:
-    """Whether it is a leaf that requires grad."""
+    """Return whether the tensor is a leaf that requires grad."""
     return tensor.requires_grad and not compat.has_history(tensor)
 
 
@@ -375,6 +384,7 @@ def _without_tensor(target: WriteTarget) -> WriteTarget:
 
 
 def _operation(node: ast.AST) -> str:
+    """Return the name of the operation that a syntax node calls; ``operator`` or ``call`` if it has none."""
     if isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute):
             return node.func.attr
@@ -385,7 +395,7 @@ def _operation(node: ast.AST) -> str:
 
 
 _WRITTEN_BEFORE = "its base or another view of its base has been modified inplace"
-"""torch says so of a view that is merely used: the write was earlier, and went unnoticed."""
+"""torch's words when a view is merely used. The write was earlier, and torch didn't refuse it."""
 
 _ACCEPTED: dict[Subject, makers.Accepts] = {
     "leaf": makers.leaf,
@@ -396,19 +406,19 @@ _ACCEPTED: dict[Subject, makers.Accepts] = {
     "inference": makers.anything,
     "expanded": makers.expanded,
 }
-"""What makes the tensor that torch speaks of."""
+"""Function that recognises how the refused tensor was made, by subject."""
 
 _THROUGH_VIEWS = frozenset(("one of several views", "view of a Function", "inference", "expanded"))
-"""Where a view of the tensor may be meant: what matters is where the tensor itself was made."""
+"""Subjects whose refusal may concern a view of the tensor, so the search goes on to the view's base."""
 
 _WRITES_NOTHING = ("saved", "trained")
-"""Refusals of operations that only read, or ask for a gradient."""
+"""Variants in which torch refuses an operation that only reads, or a request for a gradient."""
 
 _UNNAMED = "the operation"
-"""One whose source can't be had."""
+"""Name of an operation whose source isn't available."""
 
 _LONGEST = 38
-"""Characters of a statement that still reads well behind a `with` on one line."""
+"""Length limit, in characters, of a statement that still reads well behind a `with` on one line."""
 
 _SYMBOLS: dict[type[ast.operator], str] = {
     ast.Add: "+",
@@ -419,13 +429,13 @@ _SYMBOLS: dict[type[ast.operator], str] = {
 }
 
 _EXPANDED_ALL_THE_SAME = frozenset(("fill_", "zero_", "masked_fill_", "index_put_"))
-"""Writes that torch allows where elements share their memory."""
+"""Writes that torch allows even if elements share memory."""
 
 _ATOMS = (ast.Name, ast.Attribute, ast.Constant, ast.Call, ast.Subscript)
 """Expressions that need no parentheses."""
 
 _NOT_THE_SAME = frozenset(("fill", "zero", "normal", "uniform", "copy", "random", "bernoulli", "exponential"))
-"""Methods without an out-of-place twin of the same meaning."""
+"""Methods without an out-of-place counterpart of the same meaning."""
 
 _OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "add",

@@ -1,4 +1,4 @@
-"""The one builder of a ``Save``: what the tensor itself says, then what its line and its node say."""
+"""The one builder of a ``Save``: facts of the tensor itself, then those of its line and its node."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from . import freed, reads
 from ._live import user_frames
 
 UNKNOWN = Save(None, (), "unknown", 0, 0)
-"""Of a tensor of which nothing is known."""
+"""Placeholder for a tensor of which nothing is known."""
 
 
 def unplaced(tensor: torch.Tensor, version: int | None = None) -> Save:
-    """The facts of a tensor that need no look at the program.
+    """Return the facts of a tensor that need no look at the program.
 
     Args:
         version: Its version counter at the moment in question; None for now.
@@ -32,7 +32,7 @@ def unplaced(tensor: torch.Tensor, version: int | None = None) -> Save:
 
 
 def of_kind(shape: tuple[int, ...], dtype: torch.dtype, elements: int, version: int = 0) -> Save:
-    """The same of a tensor that is gone."""
+    """Return the facts of a tensor that is gone, from its shape and dtype."""
     return Save(
         site=None,
         shape=shape,
@@ -43,11 +43,11 @@ def of_kind(shape: tuple[int, ...], dtype: torch.dtype, elements: int, version: 
 
 
 def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[FrameType]) -> Save:
-    """A tensor that autograd saved for ``node``."""
+    """Return the facts of a tensor that autograd saved for ``node``."""
     site = sites.resolve(saved.stack)
     shape = tuple(saved.alias.shape)
     name = owners.owner_name(_as_it_is(saved), frames)
-    # A checkpoint's inputs are asked for by whichever node comes first: they are not what that one saved.
+    # The first node that runs unpacks a checkpoint's inputs, but did not save them itself.
     not_ours = [code for code in saved.stack[::2] if not sites.is_ours(code)]
     by_checkpoint = role is None and compat.keeps_checkpoint_inputs(not_ours)
     node_name = None if node is None or by_checkpoint else reads.node_name(node)
@@ -55,7 +55,7 @@ def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[Frame
     expression, extent = spelled.expression, spelled.extent
     if expression is None:
         expression = owners.variable_name(saved.alias, user_frames(of_forward=True))
-        # A result is not there yet while its expression runs: `h` in `h = h.exp()` is another tensor.
+        # A result doesn't exist yet while its expression runs: `h` in `h = h.exp()` is another tensor.
         extent = None if role == "result" else _mention(saved, expression)
     entry = saved.entry
     nth = entry.nth if entry is not None else 1
@@ -76,18 +76,18 @@ def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[Frame
 
 @dataclass(frozen=True, slots=True)
 class HeldTensor:
-    """Who held a tensor that autograd did not save."""
+    """The holder of a tensor that autograd did not save."""
 
     kind: Literal["ctx", "recompute"]
     role: str | None
-    """``ctx.x``."""
+    """The attribute that holds it: ``ctx.x``."""
     operation: str
     """The custom Function's name, or ``checkpoint``."""
     node: str | None
 
 
 def of_held(saved: SavedTensor, held: HeldTensor, frames: list[FrameType]) -> Save:
-    """A tensor that a custom Function's ``ctx`` or a checkpoint's code holds."""
+    """Return the facts of a tensor that a custom Function's ``ctx`` or a checkpoint's code holds."""
     site = sites.resolve(saved.stack)
     expression = owners.variable_name(saved.alias, frames)
     if held.role is not None and site is not None and site.source == held.role:
@@ -105,12 +105,12 @@ def of_held(saved: SavedTensor, held: HeldTensor, frames: list[FrameType]) -> Sa
 
 
 def of_node(node: Any, stack: Stack, *, noted: bool = True) -> Save:
-    """An operation whose saved tensors are freed: shape and type are its result's.
+    """Return the facts of an operation whose saved tensors are freed; shape and dtype are its result's.
 
     Args:
         node: Its node.
-        stack: Where it ran.
-        noted: Whether a hook was shown what it saved; otherwise that was a Python number.
+        stack: The stack of the operation.
+        noted: Whether a hook was called for its saved tensor; False if it saved a Python number.
     """
     site = sites.resolve(stack)
     name = reads.node_name(node)
@@ -129,7 +129,7 @@ def of_node(node: Any, stack: Stack, *, noted: bool = True) -> Save:
 
 
 def _derived(facts: Save, spelled: spelling.Spelling) -> Save:
-    """With the operation, and the derivative that reads the tensor."""
+    """Return ``facts`` with the operation, and the derivative that reads the tensor."""
     return replace(
         facts,
         operation=spelled.operation,
@@ -144,7 +144,8 @@ def _mention(saved: SavedTensor, expression: str | None) -> Extent | None:
 
 
 def _as_it_is(saved: SavedTensor) -> torch.Tensor:
-    """The tensor under which its owner is found: after ``.data =`` its memory is another."""
+    """Return the tensor under which its owner is found: the original after ``.data =``, because the alias
+    keeps the old memory."""
     origin = saved.origin()
     swapped = saved.entry is not None and saved.entry.swap is not None
     return origin if swapped and origin is not None else saved.alias

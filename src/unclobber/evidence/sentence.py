@@ -1,9 +1,9 @@
 """torch's own sentence about a saved tensor that was written to, character by character.
 
-Follows ``SavedVariable::unpack`` (torch/csrc/autograd/saved_variable.cpp): torch keeps an input, and any
-leaf, as it is, so it shows what that has become; of an operation's result it keeps what was saved. What
-torch knows of the save itself (its node, which output it was) is asked of the node, whose attributes hand
-out what our unpack hook returns, with the history that torch gives it.
+Follows ``SavedVariable::unpack`` (torch/csrc/autograd/saved_variable.cpp). torch keeps an input, and any
+leaf, as it is, so it describes the tensor as it has become. Of an operation's result it describes the saved
+tensor. Facts of the save itself (its node, the output's number) come from the node, whose attributes return
+the unpack hook's tensor with the history that torch gives it. Held by tests/unit/test_sentence.py.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ _WHAT = "one of the variables needed for gradient computation has been modified 
 
 
 class _AnotherError(Exception):
-    """torch says something else: looking at the tensor's history, it finds a view that may not be followed
+    """torch raises another error: in the tensor's history it finds a view that may not be followed
     (``unbind``, views made under ``no_grad``)."""
 
 
 def of(standing: Standing, node: Any, role: str | None, *, goes_on: bool) -> str | None:
-    """What torch says of a tensor that ``node`` asks for, up to its hint; None where it says nothing.
+    """Return torch's message for a tensor that ``node`` unpacks, up to its hint; None if torch raises
+    nothing.
 
     Args:
-        standing: How the saved tensor stands.
-        node: The node that asks for it.
+        standing: The save state of the tensor.
+        node: The node that unpacks it.
         role: The node's name for it.
-        goes_on: Whether backward goes on all the same, so that no view may be given a new history.
+        goes_on: Whether backward goes on after all, so that no view may be given a new history.
     """
     if reads.detached(standing.saved) is not None:
         return compat.DETACHED_SENTENCE
@@ -53,7 +54,7 @@ def of(standing: Standing, node: Any, role: str | None, *, goes_on: bool) -> str
 
 
 def in_any_case(standing: Standing, *, goes_on: bool) -> str | None:
-    """The sentence after a fault of ours, at worst without the tensor's type, shape and producer."""
+    """Return the sentence after an internal error, at worst without the tensor's type, shape and producer."""
     saved = standing.saved
     node, plain = compat.current_node(), shortest(saved, standing.version)
     if plain is None and saved.entry is not None and saved.entry.detached is not None:
@@ -63,17 +64,20 @@ def in_any_case(standing: Standing, *, goes_on: bool) -> str | None:
 
 
 def shortest(saved: SavedTensor, version: int) -> str | None:
-    """What needs no look at anything but the version counter, now at ``version``."""
+    """Return the sentence that needs only the version counter, now at ``version``; None if torch would not
+    refuse."""
     if version == saved.version or saved.unchecked:
         return None
     return f"{_WHAT}: it is at version {version}; expected version {saved.version} instead."
 
 
 def _of_version(standing: Standing, node: Any, role: str | None, goes_on: bool) -> str:
+    """Return the sentence about the version counter, with the tensor and the producer that torch
+    would show."""
     saved = standing.saved
     unpacked = reads.unpacked(node, role)
     saved = _first_save(saved, unpacked)
-    output = 0  # torch notes the number of an operation's own results alone
+    output = 0  # torch notes the output number of an operation's own results alone
     if unpacked is not None and reads.is_result(unpacked, node, role):
         shown, producer, output = saved.alias, _said(compat.grad_fn(unpacked)), unpacked.output_nr
     elif (history := _listed_result(saved, node)) is not None:
@@ -92,7 +96,7 @@ def _of_version(standing: Standing, node: Any, role: str | None, goes_on: bool) 
 
 
 def _history_of(tensor: torch.Tensor, goes_on: bool) -> Any:
-    """Who made it: where torch refuses, it makes the node of a view anew to name it."""
+    """Return the node that made the tensor. torch rebuilds a view's node to name it when it refuses."""
     if goes_on:
         return compat.grad_fn(tensor)
     refusal = compat.why_unusable(tensor)
@@ -102,10 +106,12 @@ def _history_of(tensor: torch.Tensor, goes_on: bool) -> Any:
 
 
 def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTensor:
-    """Whose tensor ``saved`` is, if a backward with ``create_graph`` was handed it and has saved it again.
+    """Return the first save of the tensor, if a backward with ``create_graph`` got ``saved`` and saved it
+    again.
 
-    torch hands out the very tensor that it keeps of an input; what our hook hands out gets the history
-    that the tensor had when it was saved, and stays as it is when that is written to.
+    torch unpacks the very input that it keeps. unclobber's hook returns another tensor with the history of
+    the save, which stays as it is when the input is written to. Held by
+    test_what_backward_saves_again_is_told_as_the_tensor_itself.
     """
     log = None if saved.entry is None else saved.entry.log
     if unpacked is None or log is None or not frames.ran_below(saved.stack):
@@ -114,7 +120,7 @@ def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTenso
     alike = [other for other in log.saves() if _is_same(other, saved)]
     own = [] if node is None else [kept for _, kept in compat.raw_saved(node)]
     if any(one is other for one in own for other in alike) and may_save_result_again(reads.node_name(node)):
-        return saved  # of its own result torch hands out a new tensor, too
+        return saved  # torch, too, unpacks a new tensor of a node's own result
     for other in itertools.takewhile(lambda other: other is not saved, alike):
         history = None if other.entry is None else other.entry.history
         if node is None and history is None:
@@ -127,7 +133,7 @@ def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTenso
 
 
 def _is_same(one: SavedTensor, other: SavedTensor) -> bool:
-    """Whether two saves are of the same elements, at the same time."""
+    """Return whether two saves are of the same elements, at the same time."""
     return (
         one.version == other.version
         and one.requires_grad == other.requires_grad
@@ -136,7 +142,8 @@ def _is_same(one: SavedTensor, other: SavedTensor) -> bool:
 
 
 def _listed_result(saved: SavedTensor, node: Any) -> History | None:
-    """Which result it was of a node without names for what it saved, ``_foreach_exp``'s for one."""
+    """Return the history of a result of ``node`` if the node has no names for its saves, such as
+    ``_foreach_exp``'s."""
     history = None if saved.entry is None else saved.entry.history
     if node is None or history is None or not compat.tells_nothing_saved(node):
         return None
@@ -144,9 +151,9 @@ def _listed_result(saved: SavedTensor, node: Any) -> History | None:
 
 
 def _operation_in_copy_slices(saved: SavedTensor, node: Any) -> str | None:
-    """The operation that has written its result to a view and saved it: ``Exp`` for ``y[0].exp_()``.
+    """Return the operation that wrote its result to a view and saved it: ``Exp`` for ``y[0].exp_()``.
 
-    Its node is hidden in the base's; it is told by the call, where that saves its result alone.
+    Its node is hidden in the base's, so the call identifies it, if that operation saves its result alone.
     """
     if saved.base is None or not saved.requires_grad or node is None:
         return None
@@ -162,7 +169,8 @@ def _operation_in_copy_slices(saved: SavedTensor, node: Any) -> str | None:
 
 
 def _innermost_call(stack: frames.Stack) -> syntax.Located | None:
-    """What called the operation; modes, ours for fingerprints among them, only pass its call on."""
+    """Return the call of the operation, below modes that only pass it on, such as unclobber's
+    fingerprints."""
     for code, lasti in sites.pairs(stack):
         if not sites.is_plumbing(code) and not sites.is_ours(code):
             return syntax.locate(code, lasti)
@@ -170,7 +178,7 @@ def _innermost_call(stack: frames.Stack) -> syntax.Located | None:
 
 
 def _view_is_followed(saved: SavedTensor, node: Any) -> bool:
-    """Whether the view's history, as it was when it was written, is alive: in a graph or in the view."""
+    """Return whether the view's history at the time of the write is alive: in a graph or in the view."""
     entry = saved.entry
     if entry is not None and entry.history is not None:
         return entry.history.life() is not None
@@ -184,9 +192,10 @@ def _view_is_followed(saved: SavedTensor, node: Any) -> bool:
 
 
 def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str | None:
-    """What made a tensor that is gone by now: torch would have kept it, and asks it only now.
+    """Return the producer of a tensor that is gone by now; torch would have kept the tensor and read its
+    producer only now.
 
-    A view's history is made anew where the counter that it shares with its base has moved.
+    torch rebuilds a view's history if the counter that it shares with its base has changed.
     """
     node = None if unpacked is None else compat.grad_fn(unpacked)
     producer = _said(node)
@@ -210,7 +219,7 @@ def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str 
 
 
 _NOT_STRIDES_ALONE = ("Conj", "NegView", "ViewAsReal", "ViewAsComplex")
-"""Views that torch makes anew as they were made; all others by their strides."""
+"""Views that torch rebuilds by their own operation; it rebuilds all others by their strides."""
 
 _SEVERAL_VIEWS = ("Split", "SplitWithSizes", "Unbind")
 """Operations that return several views, of which none may be followed once its base was written."""
@@ -223,19 +232,19 @@ _VIEWS = re.compile(
 
 
 def _before_views(node: Any) -> Any:
-    """What made the tensor that a node and those before it return views of."""
+    """Return the node that made the tensor of which ``node`` and those before it return views."""
     while node is not None and _VIEWS.fullmatch(forward_name(node) or ""):
         node = node.next_functions[0][0]
     return node
 
 
 def _said(node: Any) -> str | None:
-    """A node as torch's sentences call it; None for no node."""
+    """Return a node's name in torch's sentences; None for no node."""
     return None if node is None else _said_of(node.name())
 
 
 def _said_of(name: str) -> str:
-    """``Exp`` for ``ExpBackward0``; the same as ``name`` where this torch says that."""
+    """Return ``Exp`` for ``ExpBackward0``, or ``name`` itself if this torch names backward nodes."""
     return _forward_name(name) if compat.names_forward_operations() else name
 
 
@@ -244,8 +253,10 @@ def _strided() -> str:
 
 
 def forward_name(node: Any) -> str | None:
-    """``Exp`` for ``ExpBackward0``, ``Pow1`` for ``PowBackward1`` (``Node::forward_op_name``,
-    torch/csrc/autograd/node.cpp, since 2.13); None for no node."""
+    """Return ``Exp`` for ``ExpBackward0``, ``Pow1`` for ``PowBackward1``; None for no node.
+
+    As ``Node::forward_op_name`` does (torch/csrc/autograd/node.cpp, since 2.13).
+    """
     return None if node is None else _forward_name(node.name())
 
 
@@ -257,11 +268,12 @@ def _forward_name(name: str) -> str:
 
 
 _TRANSLATED = re.compile(r"(Sparse)?(CPU|CUDA)(Byte|Char|Double|Float|Half|Int|Long|Short)Type")
-"""The C++ names that torch turns into Python's in every message (``processErrorMsg``,
-torch/csrc/Exceptions.cpp), wherever they stand in a word."""
+"""The C++ names that torch turns into Python's in every message, even within a word (``processErrorMsg``,
+torch/csrc/Exceptions.cpp)."""
 
 
 def _type_and_sizes(tensor: torch.Tensor) -> str:
+    """Return the tensor's type and sizes as torch's message writes them: ``torch.FloatTensor [2, 3]``."""
     with compat.no_torch_functions():
         layout, device = str(tensor.layout).removeprefix("torch."), tensor.device.type
         kind = _SCALARS.get(tensor.dtype) or str(tensor.dtype).removeprefix("torch.").capitalize()
@@ -297,7 +309,7 @@ _SCALARS = {
     torch.quint8: "QUInt8",
     torch.qint32: "QInt32",
 }
-"""C++ names of dtypes, where they are not Python's with a capital letter (c10/core/ScalarType.h)."""
+"""C++ names of dtypes that are not Python's name with a capital letter (c10/core/ScalarType.h)."""
 
 _DEVICES = {"meta": "Meta", "vulkan": "Vulkan"}
 _LAYOUTS = {
@@ -308,4 +320,4 @@ _LAYOUTS = {
     "sparse_bsc": "SparseCsr",
     "_mkldnn": "Mkldnn",
 }
-"""Backends as C++ calls them (c10/core/Backend.h)."""
+"""C++ names of layouts' backends (c10/core/Backend.h)."""

@@ -7,7 +7,8 @@ from ..source import Stack, sites, spelling
 
 
 def at(site: Site | None, operation: str, expression: str | None = None) -> Write:
-    """A write that torch can see and that touches what is needed: what is known better is to be replaced."""
+    """Return a write that torch can see and that touches the needed elements; the caller replaces what it
+    knows better."""
     return Write(
         site=site,
         operation=operation,
@@ -18,6 +19,6 @@ def at(site: Site | None, operation: str, expression: str | None = None) -> Writ
 
 
 def by(operation: str, stack: Stack) -> Write:
-    """The same, with its place and the user's expression for what was written looked up."""
+    """Return such a write with its site and the user's expression for the written tensor, from ``stack``."""
     site = sites.resolve(stack)
     return at(site, operation, spelling.spell_write(site, operation, stack))
