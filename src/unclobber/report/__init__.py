@@ -1,7 +1,7 @@
-"""Findings for people and for programs: one file per format.
+"""Reports for people and for programs: one file per format.
 
-A format is a function of a report; a new one is one file here and one line in ``FORMATS``. Nothing
-here prints, decides anything or imports torch: what is true was settled by ``judge``.
+A format is a function of a report; a new one is one file here and one line in ``FORMATS``. Nothing here
+prints, decides anything or imports torch, because ``judge`` has settled the facts.
 """
 
 from __future__ import annotations
@@ -52,14 +52,18 @@ FORMATS: dict[str, Callable[[Report, RenderOptions], str]] = {
     "github": to_github,
     "html": to_html,
 }
-"""What ``--format`` offers."""
+"""Functions that render a report, by the name that ``--format`` takes."""
 
 
 def render(report: Report, format: str, options: RenderOptions | None = None) -> str:
-    """The report in one of ``FORMATS``, without a newline at its end.
+    """Return the report in one of ``FORMATS``, without a newline at its end.
 
     Raises:
         ValueError: There is no such format; the message lists those there are.
+
+    Example:
+        >>> render(Report("clean"), "text")
+        'no findings: 0 saves, 0 writes to saved memory'
 
     Example:
         >>> render(Report("clean"), "text")

@@ -1,4 +1,4 @@
-"""What a refused backward would have refused next, as a short list with lines."""
+"""Tensors that a refused backward would have refused next, as a short list with lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST = 8
 
 
 def ahead_to_text(findings: Sequence[Finding], *, width: int = 80) -> str:
-    """Each finding with its line, and the edit that may cure it; empty for none.
+    """Return each finding with its line and the edit that may fix it; empty if there are none.
 
     Example:
         >>> from unclobber.model import Finding

@@ -1,4 +1,4 @@
-"""Which call of a helper it was: its line alone doesn't say where a program calls it in several places."""
+"""The call of a helper in which a finding happened, if a program calls the helper in several places."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from . import _words as words
 from ._sources import read_lines
 
 _HIGHEST = 4
-"""Levels above the line that are looked at."""
+"""Limit of examined callers above the line."""
 _LONGEST = 50
 
 
 def callers(finding: Finding) -> list[str]:
-    """``` `renorm` was called from model.py:14 (`u = renorm(x)`) ```, where that tells something."""
+    """Return ``` `renorm` was called from model.py:14 (`u = renorm(x)`) ``` for each site whose line alone
+    doesn't identify the call."""
     saved = None if finding.saved is None else finding.saved.site
     found = [("saved", _call(saved)), *(("overwritten", _call(write.site)) for write in finding.writes)]
     calls = list(dict.fromkeys(call for _, call in found if call is not None))
@@ -47,7 +48,8 @@ def _place(frame: Frame) -> str:
 
 
 def _call(site: Site | None) -> tuple[str, Frame] | None:
-    """The innermost function around a site that is called in several places, and the frame that called it."""
+    """Return the innermost function around a site that is called in several places, and the frame that called
+    it."""
     if site is None or site.library:
         return None
     frames = list(site.stack)
@@ -63,13 +65,14 @@ def _call(site: Site | None) -> tuple[str, Frame] | None:
         for one, home in called:
             if sum(_calls(path)[one] for path in {home, caller.path}) > 1:
                 return one, caller
-        # called by another name: what a decorator has put in its place is what the program calls
+        # The source calls the function by another name: a decorator has replaced it, so look for the
+        # decorator's name.
         decorated = [] if called else names
     return None
 
 
 def _calls(path: str) -> Counter[str]:
-    """How often a file calls each name, as a function or as a method."""
+    """Return how often a file calls each name, as a function or as a method."""
     try:
         return _counted(path)
     except NotParsedError:
@@ -78,6 +81,7 @@ def _calls(path: str) -> Counter[str]:
 
 @lru_cache(maxsize=64)
 def _counted(path: str) -> Counter[str]:
+    """Count the calls in a file; empty if it isn't Python or can't be read."""
     try:
         tree = parse("\n".join(read_lines(path) or ()))
     except NotParsedError:

@@ -22,14 +22,15 @@ _UNSEEN = "\N{REPLACEMENT CHARACTER}"
 
 
 _STAND_INS = {"…": "...", "ᵀ": "^T", "′": "'"}
-"""What reports write themselves, where an encoding lacks it."""
+"""ASCII replacements of the report's own characters, for encodings that lack them."""
 
 _encoding: ContextVar[str | None] = ContextVar("encoding of the stream that is written for", default=None)
 
 
 @contextmanager
 def shown_in(encoding: str | None) -> Iterator[None]:
-    """Lay texts out for a stream with this encoding: what it lacks is escaped before cells are counted."""
+    """Lay texts out for a stream with this encoding, in which missing characters are escaped before cells are
+    counted."""
     token = _encoding.set(encoding)
     try:
         yield
@@ -38,20 +39,23 @@ def shown_in(encoding: str | None) -> Iterator[None]:
 
 
 def _lacks(char: str) -> bool:
+    """Return whether the stream's encoding lacks the character."""
     encoding = _encoding.get()
-    if encoding is None or char <= "~" or char == SOLID_SPACE:  # which is a space once lines are broken
+    # a solid space becomes a space once lines are broken
+    if encoding is None or char <= "~" or char == SOLID_SPACE:
         return False
     try:
         char.encode(encoding)
     except UnicodeEncodeError:
         return True
-    except LookupError:  # a name that the program has made up
+    except LookupError:  # the program has made up the encoding's name
         return False
     return False
 
 
 def _safe(char: str) -> str:
-    """Stand in for what would act on the terminal (escapes, newlines, text direction), or can't be shown."""
+    """Return a replacement for a character that acts on the terminal (escapes, newlines, text direction) or
+    can't be shown."""
     safe = _harmless(char)
     if not _lacks(safe):
         return safe
@@ -59,6 +63,7 @@ def _safe(char: str) -> str:
 
 
 def _harmless(char: str) -> str:
+    """Return the replacement character for control characters and text direction, else ``char``."""
     category = unicodedata.category(char)
     if category in ("Cc", "Cs", "Zl", "Zp") or char in "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e":
         return _UNSEEN
@@ -68,7 +73,7 @@ def _harmless(char: str) -> str:
 
 
 def char_width(char: str) -> int:
-    """Cells that one character takes: 0, 1 or 2."""
+    """Return the cells that one character takes: 0, 1 or 2."""
     if " " <= char <= "~":
         return 1
     from rich.cells import get_character_cell_size
@@ -77,7 +82,7 @@ def char_width(char: str) -> int:
 
 
 def width(text: str) -> int:
-    """Cells that a text without control characters takes.
+    """Return the cells that a text without control characters takes.
 
     Example:
         >>> width("abc"), width("数据")
@@ -87,13 +92,13 @@ def width(text: str) -> int:
 
 
 def clean(text: str) -> str:
-    """The text with every control character replaced; tabs and newlines become spaces."""
+    """Return the text with every control character replaced; tabs and newlines become spaces."""
     return "".join(_safe(" " if char in "\t\n\r" else char) for char in text)
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A source line as it is displayed: tabs expanded, controls replaced, cells counted."""
+    """A source line as displayed: tabs expanded, controls replaced, cells counted."""
 
     glyphs: tuple[tuple[str, int, int], ...]
     """Character, first cell, number of cells."""
@@ -105,11 +110,11 @@ class Measured:
         return self.offsets[-1]
 
     def cell(self, column: int) -> int:
-        """The cell where a 1-based column of the source line begins, kept inside the line."""
+        """Return the cell where a 1-based column of the source line begins, limited to the line."""
         return self.offsets[min(max(column - 1, 0), len(self.offsets) - 1)]
 
     def window(self, start: int, room: int) -> str:
-        """The ``room`` cells from ``start``; ``…`` stands where the line goes on."""
+        """Return the ``room`` cells from ``start``, with ``…`` at each end where the line goes on."""
         end = start + room
         low = start + 1 if start > 0 else 0
         high = end - 1 if end < self.total else self.total
@@ -152,7 +157,7 @@ def measure(line: str) -> Measured:
 
 
 def _tokens(text: str) -> Iterator[str]:
-    """Words; what stands in backticks stays together, with the punctuation that touches it."""
+    """Yield the words; text in backticks stays together, with the punctuation that touches it."""
     for match in re.finditer(r"(?:`[^`]*`|[^ `]|`)+", text):
         yield match.group()
 
@@ -172,8 +177,8 @@ def _hard_break(token: str, room: int) -> Iterator[str]:
 def wrap(text: str, first: int, rest: int | None = None) -> list[str]:
     """Break a text into lines of at most ``first`` cells, the later ones of at most ``rest``.
 
-    What is in backticks or joined by no-break spaces stays together as long as a line can hold it;
-    a word wider than a line is cut. Never returns an empty list.
+    Text in backticks or joined by no-break spaces stays together as long as a line can hold it; a word wider
+    than a line is cut. Never returns an empty list.
 
     Example:
         >>> wrap("grad of `w2` is dᵀ @ grad", 16)
@@ -190,7 +195,7 @@ def wrap(text: str, first: int, rest: int | None = None) -> list[str]:
         if used + bool(line) + cells <= room:
             line, used = f"{line} {token}" if line else token, used + bool(line) + cells
         elif cells > max(first, rest) and len(parts := re.split("[ \xa0]+", token.strip(" \xa0"))) > 1:
-            queue += parts[::-1]  # no line can hold it: break it at its spaces after all
+            queue += parts[::-1]  # no line can hold it, so break it at its solid spaces after all
         elif line:
             lines.append(line)
             line, used = "", 0
@@ -208,7 +213,7 @@ def wrap(text: str, first: int, rest: int | None = None) -> list[str]:
 
 
 def clip(text: str, room: int) -> str:
-    """The text, or as much of it as fits with an ``…`` at its end.
+    """Return the text, or as much of it as fits with an ``…`` at its end.
 
     Example:
         >>> clip("a long line", 7)
@@ -218,7 +223,7 @@ def clip(text: str, room: int) -> str:
 
 
 def clip_left(text: str, room: int) -> str:
-    """The text, or the end of it behind an ``…``: for paths, whose end says most.
+    """Return the text, or its end after an ``…``: for paths, whose end matters most.
 
     Example:
         >>> clip_left("/home/me/train.py:14", 12)

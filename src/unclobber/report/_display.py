@@ -1,4 +1,4 @@
-"""A report as an object that shows itself: HTML where a frontend can, text everywhere."""
+"""A report as an object that displays itself: HTML if the frontend can, text everywhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ._text import report_to_text
 
 
 class ReportDisplay:
-    """What notebooks display for a report, so that the report itself stays plain data.
+    """Display of a report in notebooks, so that the report itself stays plain data.
 
     Example:
         >>> ReportDisplay(Report("clean"))

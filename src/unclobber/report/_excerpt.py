@@ -1,6 +1,6 @@
-"""Source excerpts as data for a page: lines cut into pieces, each with the marks that lie on it.
+"""Source excerpts as data for a page: lines cut into pieces, each with the marks that cover it.
 
-The text report draws its own; both show the same lines (:func:`._snippet.shown_lines`).
+The text report draws its own excerpts; both show the same lines (:func:`._snippet.shown_lines`).
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from .story import FindingPlace, Kind
 
 @dataclass(frozen=True, slots=True)
 class Underline:
-    """A mark as it lies on one line."""
+    """The part of a mark that covers one line."""
 
     event: int
     """Number of the event in the timeline."""
     kind: Kind
     primary: bool
     lane: int
-    """0 for the innermost of several that lie on one another, which is drawn closest to the text."""
+    """Depth among overlapping marks: 0 for the innermost, which is drawn closest to the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnderlinedText:
-    """Text with the marks on it, outermost first."""
+    """A piece of a line, with the marks on it, outermost first."""
 
     text: str
     underlines: tuple[Underline, ...] = ()
@@ -38,18 +38,18 @@ class UnderlinedText:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What is said below a line."""
+    """A label below a line."""
 
     event: int
     kind: Kind
     text: str
     indent: int
-    """Characters left of the mark."""
+    """Characters before the mark."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExcerptLine:
-    """One line of source; a ``number`` of None stands for lines that are left out."""
+    """A line of source; a ``number`` of None means that lines are left out."""
 
     number: int | None
     pieces: tuple[UnderlinedText, ...] = ()
@@ -58,20 +58,20 @@ class ExcerptLine:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """What is shown of one file."""
+    """The shown lines of one file."""
 
     path: str
     where: str
-    """``train.py:14``, with a remark where the source can't be read."""
+    """``train.py:14``, with a remark if the source can't be read."""
     lines: tuple[ExcerptLine, ...]
 
 
 def excerpts(numbered: Sequence[tuple[int, FindingPlace]], sources: Sources) -> list[Excerpt]:
-    """One excerpt for each file; that of the first offending place comes first.
+    """Return one excerpt for each file, that of the first offending place first.
 
     Args:
         numbered: The places in the order of events, each with the number of its event.
-        sources: Where lines are looked up; only those that are shown are read from it.
+        sources: Source of the lines; only shown lines are read from it.
     """
     if not numbered:
         return []
@@ -83,6 +83,7 @@ def excerpts(numbered: Sequence[tuple[int, FindingPlace]], sources: Sources) -> 
 def _excerpt(
     path: str, numbered: Sequence[tuple[int, FindingPlace]], first: FindingPlace, sources: Sources
 ) -> Excerpt:
+    """Build the excerpt of one file, with a gap where lines are left out."""
     inside = [(event, place) for event, place in numbered if place.span.path == path]
     at = first if first.span.path == path else inside[0][1]
     marks = [visible(Mark(place.span, place.label, place.primary), sources) for _, place in inside]
@@ -101,6 +102,7 @@ def _excerpt(
 
 
 def _line(number: int, text: str | None, here: list[tuple[int, Kind, Mark]]) -> ExcerptLine:
+    """Cut one line where its marks begin and end, and collect the labels of marks that end there."""
     shown = "…" if text is None else text.rstrip()
     spans = [(*_columns(mark, number, shown, known=text is not None), e, k, mark) for e, k, mark in here]
     labels = tuple(
@@ -124,14 +126,15 @@ def _line(number: int, text: str | None, here: list[tuple[int, Kind, Mark]]) -> 
 
 
 def _lane(item: tuple[int, int, int, Kind, Mark], spans: list[tuple[int, int, int, Kind, Mark]]) -> int:
-    """How many of the narrower spans lie on this one: each needs a line of its own below the text."""
+    """Return how many narrower spans overlap this one, because each needs a line of its own below the
+    text."""
     start, end = item[:2]
     later = spans[spans.index(item) + 1 :]
     return sum(other[0] < end and start < other[1] for other in later)
 
 
 def _columns(mark: Mark, number: int, line: str, *, known: bool) -> tuple[int, int]:
-    """The part of a line that a mark covers, 0-based, at least one character."""
+    """Return the part of a line that a mark covers, 0-based, at least one character."""
     if not known:
         return 0, 1
     span = mark.span
@@ -142,5 +145,5 @@ def _columns(mark: Mark, number: int, line: str, *, known: bool) -> tuple[int, i
 
 
 def _shown(text: str) -> str:
-    """As :func:`clean`, but tabs stay: a page lays them out."""
+    """Return the text as :func:`clean` does, but keep tabs, because a page lays them out."""
     return "\t".join(clean(part) for part in text.split("\t"))

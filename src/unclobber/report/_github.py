@@ -19,7 +19,7 @@ from .story import FindingPlace, in_stable_order, offending, places, shown_write
 
 
 def to_github(report: Report, options: RenderOptions | None = None) -> str:
-    """One annotation at each offending line; nothing for a clean run.
+    """Return one annotation for each offending line; empty for a clean run.
 
     Example:
         >>> print(to_github(Report("refused", (Finding("UC201", "`w` is a leaf"),))))
@@ -31,6 +31,7 @@ def to_github(report: Report, options: RenderOptions | None = None) -> str:
 
 
 def _annotation(finding: Finding) -> str:
+    """Return the workflow command of one finding, at its offending line."""
     found = places(finding, Sources())
     site = offending(finding)
     main = next((place for place in found if place.site is site), None)
@@ -41,8 +42,9 @@ def _annotation(finding: Finding) -> str:
 
 
 def _position(place: FindingPlace | None) -> dict[str, str]:
+    """Return the properties of an annotation's location; empty if its line is unknown or in no file."""
     if place is None or not os.path.isabs(place.site.path):
-        return {}  # unknown, or in no file: the annotation is the job's
+        return {}  # the line is unknown or in no file, so the annotation is the job's
     span = place.span
     found = {
         "file": _path(place.site.path),
@@ -59,6 +61,7 @@ def _path(path: str) -> str:
 
 
 def _message(finding: Finding, found: list[FindingPlace]) -> str:
+    """Return the annotation's text: message, places, notes and fixes, one a line."""
     lines = [finding.message]
     lines += [f"{_path(place.site.path)}:{place.span.line}: {place.label}" for place in found]
     lines += [f"note: {text}" for text in notes(finding, shown_writes(finding)[1])]
@@ -70,10 +73,10 @@ def _message(finding: Finding, found: list[FindingPlace]) -> str:
 
 
 def _data(text: str) -> str:
-    """A message as the runner reads it; a line break in it would end the command."""
+    """Return a message in the runner's encoding, because a line break would end the command."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
-    """A property's value: colons and commas would end it, too."""
+    """Return a property's value; colons and commas are encoded too, because they would end it."""
     return _data(clean(text)).replace(":", "%3A").replace(",", "%2C")

@@ -1,4 +1,4 @@
-"""What guard did, in lines for a person."""
+"""The work of guard, in lines for a person."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MOST_PLACES = 5
 
 
 def guard_line(report: Report) -> str:
-    """What guard did, in one line: how often backward was given a value back, and what it took.
+    """Return one line on guard's work: how many values it restored for backward, and how much memory it kept.
 
     Example:
         >>> guard_line(Report("clean"))
@@ -24,7 +24,7 @@ def guard_line(report: Report) -> str:
         restored = "nothing had to be restored"
         kept = f" ({most} kept in case)" if most else ", nothing was kept"
     elif places < len(overwritten):
-        # The ledger counts conflicts of both kinds together, so how often each was met is not known.
+        # The ledger counts both kinds of conflicts together, so the restored ones among them aren't known.
         restored = f"overwritten values restored at {places} of {plural(len(overwritten), 'place')}"
     else:
         times = plural(max(report.totals.conflicts, places), "overwritten value")
@@ -33,7 +33,7 @@ def guard_line(report: Report) -> str:
 
 
 def guard_places(report: Report) -> list[str]:
-    """Which lines made restoring necessary, those first that did so most often; one line each."""
+    """Return one line per repaired place, most frequent first, and one that counts the places left out."""
     repaired = [finding for finding in report.findings if finding.repaired]
     repaired.sort(key=lambda finding: -finding.times)
     lines = [f"  {_restored(finding)}" for finding in repaired[:_MOST_PLACES]]
@@ -43,6 +43,7 @@ def guard_places(report: Report) -> list[str]:
 
 
 def _restored(finding: Finding) -> str:
+    """Return a sentence on one repaired place: the write, the tensor, its save and the number of times."""
     saved, write = finding.saved, offending_write(finding)
     times = plural(finding.times, "time")
     if saved is None:

@@ -1,8 +1,7 @@
-"""One self-contained page: each finding's story with its source, and what happened to the memory.
+"""A self-contained page: each finding's explanation with its source, and the history of its memory.
 
-Source and names are hostile text: everything goes through autoescape, control characters are
-replaced, and the page forbids itself scripts and the network. Of the source only the lines that the
-story shows are embedded.
+Source and names may contain anything: everything goes through autoescape, control characters are replaced,
+and the page forbids itself scripts and the network. Of the source, only the shown lines are embedded.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 MOST_EVENTS = 9
-"""Events of a timeline: saved, three writes and those of unknown lines, freed, needed. More are cut off
-from the linking of source and timeline, not from the page."""
+"""Limit of events that source and timeline link: saved, three writes and those of unknown lines, freed,
+needed. The page still shows events beyond it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _FindingPage:
-    """What the template shows of one finding."""
+    """The template's data on one finding."""
 
     finding: Finding
     anchor: str
@@ -45,7 +44,7 @@ class _FindingPage:
 
 
 def to_html(report: Report, options: RenderOptions | None = None) -> str:
-    """The whole page.
+    """Return the whole page.
 
     Example:
         >>> "No findings" in to_html(Report("clean"))
@@ -61,7 +60,7 @@ def to_html(report: Report, options: RenderOptions | None = None) -> str:
 
 
 def to_html_fragment(report: Report) -> str:
-    """The same without the page around it, to stand inside of another page: a notebook's cell."""
+    """Return the report as a part of another page, such as a notebook's cell."""
     return _rendered(
         "fragment.html",
         report=report,
@@ -71,6 +70,7 @@ def to_html_fragment(report: Report) -> str:
 
 
 def _story(finding: Finding) -> _FindingPage:
+    """Build the template's data on one finding."""
     line = timeline(finding)
     events = {id(event.fact): event.number for event in line.events}
     sources = Sources()
@@ -86,7 +86,7 @@ def _story(finding: Finding) -> _FindingPage:
 
 
 def _summary(report: Report) -> str:
-    """``2 errors and 1 warning``."""
+    """Return the number of findings in words: ``2 errors and 1 warning``."""
     if not report.findings:
         if report.outcome == "script-error":
             return "No findings: the program failed for reasons of its own"
@@ -99,7 +99,7 @@ def _summary(report: Report) -> str:
 
 
 def _facts(report: Report) -> list[tuple[str, str]]:
-    """The run in a few words."""
+    """Return the facts of the run as (name, value) rows."""
     totals = report.totals
     command = " ".join(report.command)
     return [
@@ -115,11 +115,11 @@ def _facts(report: Report) -> list[tuple[str, str]]:
     ]
 
 
-# --- the template's own words ---------------------------------------------------------------------
+# --- filters of the templates ---------------------------------------------------------------------
 
 
 def _ticks(text: str) -> list[tuple[str, bool]]:
-    """A text cut at backticks; true where a part stood between two.
+    """Cut a text at backticks; each part has True if it was between two.
 
     Example:
         >>> _ticks("`d` was overwritten")
@@ -130,7 +130,7 @@ def _ticks(text: str) -> list[tuple[str, bool]]:
 
 
 def _diff(diff: str) -> list[tuple[str, str]]:
-    """The lines of a diff, each with what it is."""
+    """Return the lines of a diff, each with its kind: file, hunk, added, removed or empty."""
     kinds = {"+": "added", "-": "removed", "@": "hunk"}
     lines = diff.rstrip("\n").split("\n")
     return [
@@ -145,6 +145,7 @@ def _tabs_kept(text: str) -> str:
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
+    """Return the template environment, created once."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(

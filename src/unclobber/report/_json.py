@@ -1,7 +1,7 @@
-"""Findings as JSON, for programs to read; ``schema.json`` beside this file describes it.
+"""Findings as JSON, for programs to read; ``schema.json`` in this folder describes it.
 
-The schema is versioned: keys are only ever added, at the end of their object. Lines and columns
-are 1-based, in characters; paths are those that were recorded, not shortened.
+The schema is versioned: keys are only ever added, at the end of their object. Lines and columns are 1-based,
+in characters; paths are as recorded, not shortened.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Object = dict[str, Any]
 
 
 def to_json(report: Report) -> Object:
-    """The whole report as plain dicts and lists. Every key is always there; unknown is None.
+    """Return the whole report as plain dicts and lists. Every key is always present; unknown values are None.
 
     Example:
         >>> to_json(Report("clean"))["findings"]
@@ -51,12 +51,12 @@ def to_json(report: Report) -> Object:
 
 
 def to_json_text(report: Report, options: RenderOptions | None = None) -> str:
-    """:func:`to_json` as text, indented by two, with characters as they are and no final newline."""
+    """Return :func:`to_json` as text, indented by two, with non-ASCII characters and no final newline."""
     return json.dumps(to_json(report), indent=2, ensure_ascii=False)
 
 
 def finding_to_json(finding: Finding) -> Object:
-    """One finding."""
+    """Return one finding as a dict."""
     return {
         "code": finding.code,
         "name": finding.name,
@@ -86,6 +86,7 @@ def _rank(end: RankEnd) -> Object:
 
 
 def _process(end: ProcessEnd) -> Object:
+    """Return the end of one process of a program."""
     return {
         "name": end.name,
         "pid": end.pid,
@@ -101,12 +102,12 @@ _STATEMENT = ("statement", "statement_line", "statement_end_line")
 
 
 def _location(site: Site | None) -> Object:
-    """The place itself; all None where it is not known."""
+    """Return the keys of a place; all None if it is not known."""
     return {name: getattr(site, name, None) for name in _LOCATION}
 
 
 def _surroundings(site: Site | None) -> Object:
-    """What else is known of the place; at the end of each object."""
+    """Return further keys of a place, which follow at the end of each object."""
     return {
         **{name: getattr(site, name, None) for name in _STATEMENT},
         "below": _frames(site.below if site else ()),
@@ -122,6 +123,7 @@ def _stack(site: Site | None) -> list[Object]:
 
 
 def _save(save: Save) -> Object:
+    """Return a save; its place first, the keys that later versions added last."""
     return {
         **_location(save.site),
         "expression": save.expression,
@@ -145,6 +147,7 @@ def _save(save: Save) -> Object:
 
 
 def _write(write: Write) -> Object:
+    """Return a write; its place first, the keys that later versions added last."""
     return {
         **_location(write.site),
         "expression": write.expression,
@@ -165,6 +168,7 @@ def _write(write: Write) -> Object:
 
 
 def _need(need: Need) -> Object:
+    """Return the place that needs the tensor."""
     return {
         **_location(need.site),
         "stack": _stack(need.site),
@@ -176,6 +180,7 @@ def _need(need: Need) -> Object:
 
 
 def _fix(fix: Fix) -> Object:
+    """Return a fix with its edits."""
     return {
         "title": fix.title,
         "diff": fix.diff,
@@ -187,6 +192,7 @@ def _fix(fix: Fix) -> Object:
 
 
 def _edit(edit: Edit) -> Object:
+    """Return an edit of whole lines."""
     return {
         "path": edit.path,
         "line": edit.line,

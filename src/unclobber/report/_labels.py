@@ -1,4 +1,4 @@
-"""What is said at the marked places: one short sentence each.
+"""Labels at the marked places: one short sentence each.
 
 ``Finding.labels`` overrides any of them, by place.
 """
@@ -10,12 +10,12 @@ from . import _words as words
 
 
 def override(finding: Finding, place: str) -> str | None:
-    """The text that the finding brings itself for ``made``, ``saved``, ``write``, ``needed`` or ``freed``."""
+    """Return the finding's own text for ``made``, ``saved``, ``write``, ``needed`` or ``freed``, or None."""
     return dict(finding.labels).get(place)
 
 
 def tensor_name(save: Save) -> str | None:
-    """What the user calls the saved tensor; a parameter goes by its module path."""
+    """Return the user's name for the saved tensor, for a parameter its module path; None if there is none."""
     if save.name:
         return words.tick(save.name)
     if save.expression and (save.site is None or save.expression != save.site.source):
@@ -24,7 +24,7 @@ def tensor_name(save: Save) -> str | None:
 
 
 def saved_label(finding: Finding, save: Save) -> str:
-    """``matmul saved `d` (1x1 float32) here: grad of `w2` is dᵀ @ grad``."""
+    """Return ``matmul saved `d` (1x1 float32) here: grad of `w2` is dᵀ @ grad``."""
     if (text := override(finding, "saved")) is not None:
         return text
     if finding.entry.stage == "write":
@@ -48,7 +48,7 @@ def saved_label(finding: Finding, save: Save) -> str:
 
 
 def made_label(finding: Finding) -> str:
-    """``` `features` was made here, in inference mode ```."""
+    """Return ``` `features` was made here, in inference mode ```."""
     return override(finding, "made") or "it was made here"
 
 
@@ -58,11 +58,11 @@ _UNNEEDED = {
     "former": "in the memory that the saved tensor had before",
     "none": "in a tensor without elements",
 }
-"""How a write missed every needed element, by what it reached."""
+"""Phrases on how a write missed every needed element, by the memory that it reached."""
 
 
 def write_label(finding: Finding, write: Write, *, again: bool = False) -> str:
-    """``overwritten here (fill_, version 0 -> 1)``; ``again`` for all writes but the first."""
+    """Return ``overwritten here (fill_, version 0 -> 1)``; ``again`` for all writes but the first."""
     if (text := override(finding, "write")) is not None:
         return f"and here ({write.operation})" if again else text
     if finding.entry.stage == "write":
@@ -97,7 +97,7 @@ def _version(write: Write) -> str:
 
 
 def needed_label(finding: Finding, need: Need) -> str:
-    """``needed here``, with the number of the backward call where it isn't the first."""
+    """Return ``needed here``, with the number of the backward call if it isn't the first."""
     if (text := override(finding, "needed")) is not None:
         return text
     if finding.entry.stage == "graph":
@@ -106,7 +106,7 @@ def needed_label(finding: Finding, need: Need) -> str:
 
 
 def freed_label(finding: Finding, need: Need) -> str:
-    """``freed here, by the 1st backward``."""
+    """Return ``freed here, by the 1st backward``."""
     if (text := override(finding, "freed")) is not None:
         return text
     return f"freed here, by the {words.ordinal(need.nth)} backward"

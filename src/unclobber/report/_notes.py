@@ -13,11 +13,11 @@ from ._ranks import in_processes, on_ranks
 from .story import made_at, place, refused_at
 
 _PLUMBING = ("_call_impl", "_wrapped_call_impl", "wrapper", "_use_grad", "decorate_context", "_fn")
-"""Functions that only pass a call on; a reader learns nothing from them."""
+"""Prefixes of functions that only pass a call on, so they explain nothing to a reader."""
 
 
 def notes(finding: Finding, hidden: Sequence[Write] = ()) -> list[str]:
-    """All notes, most important first, without full stops.
+    """Return all notes, most important first, without full stops.
 
     Args:
         finding: The finding.
@@ -48,12 +48,13 @@ def notes(finding: Finding, hidden: Sequence[Write] = ()) -> list[str]:
 
 
 def met(finding: Finding) -> str:
-    """``met 100 times, first by the 1st backward``."""
+    """Return ``met 100 times, first by the 1st backward``."""
     first = f", first by the {words.ordinal(finding.needed.nth)} backward" if finding.needed else ""
     return f"met {words.plural(finding.times, 'time')}{first}"
 
 
 def _harmless(finding: Finding) -> str:
+    """Return the note of a harmless finding: no needed element changed, though torch may still refuse."""
     same = "no write that was seen changed an element that backward needs"
     if overwrites(finding.writes) > 1:
         same = "the writes that were seen left every element that backward needs as it was"
@@ -66,7 +67,7 @@ def _harmless(finding: Finding) -> str:
 
 
 def _silent(finding: Finding) -> list[str]:
-    """How each write got past torch's counter."""
+    """Return one note per write that torch's counter missed, with the reason."""
     return [
         f"torch does not see the write at {place(write.site)}: {why_unseen(write)}"
         for write in finding.writes
@@ -75,6 +76,7 @@ def _silent(finding: Finding) -> list[str]:
 
 
 def _optimizer(finding: Finding) -> list[str]:
+    """Return one note per optimizer step that updated parameters which the graph still needs."""
     texts = []
     for write in finding.writes:
         if write.optimizer and write.parameters:
@@ -87,7 +89,7 @@ def _optimizer(finding: Finding) -> list[str]:
 
 
 def _library(finding: Finding) -> list[str]:
-    """Where in a library it happened, for places that are the user's call of it."""
+    """Return notes on lines in a library, for places that are the user's call of it."""
     texts = [
         f"the write is in {_chain(write.site.below)}"
         for write in finding.writes
@@ -95,7 +97,7 @@ def _library(finding: Finding) -> list[str]:
     ]
     if (refused := refused_at(finding)) and refused.below:
         texts.append(f"the operation is in {_chain(refused.below)}")
-    # what a recomputation reads again was saved by nobody
+    # A recomputation reads the tensor again, so no operation saved it.
     if finding.variant != "recomputed" and (made := made_at(finding)) and made.below:
         verb = "made" if finding.entry.stage == "write" else "saved"
         texts.append(f"the tensor is {verb} in {_chain(made.below)}")
@@ -106,7 +108,7 @@ def _library(finding: Finding) -> list[str]:
 
 
 def _chain(below: Sequence[Frame]) -> str:
-    """The innermost frame, and the first one of the library that says something."""
+    """Return the innermost frame in words, with the first caller in the library that explains something."""
     made = next((frame for frame in below if frame.compiled), None)
     if made is not None:
         where = f"{words.path(made.path)}:{made.line}"
@@ -118,6 +120,7 @@ def _chain(below: Sequence[Frame]) -> str:
 
 
 def _unknown(finding: Finding) -> list[str]:
+    """Return one note per place whose line is not known."""
     texts = []
     if finding.saved and finding.saved.site is None:
         verb = "made" if finding.entry.stage == "write" else "saved"
@@ -132,7 +135,7 @@ def _unknown(finding: Finding) -> list[str]:
 
 
 def helps(finding: Finding) -> list[Fix]:
-    """The finding's fixes, with guard as the last one where it is a cure, and what it costs."""
+    """Return the finding's fixes, with guard and its cost as the last one if guard repairs this finding."""
     cost = _cost(finding)
     fixes = [replace(fix, title=fix.title + cost) if fix.guard else fix for fix in finding.fixes]
     offered = finding.entry.guard
@@ -147,6 +150,7 @@ def helps(finding: Finding) -> list[Fix]:
 
 
 def _cost(finding: Finding) -> str:
+    """Return the memory that guard keeps, in brackets; empty if it isn't known."""
     if finding.kept_bytes:
         return " " + words.solid(f"(keeps {words.size(finding.kept_bytes)})")
     if finding.writes and not any(write.overlaps_needed for write in finding.writes):

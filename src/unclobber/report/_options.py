@@ -1,4 +1,4 @@
-"""How a report is to be rendered."""
+"""The options of a rendered report."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RenderOptions:
-    """What the one who prints knows and a report doesn't: the terminal."""
+    """Facts about the terminal, which the caller knows and a report doesn't."""
 
     width: int = 80
-    """Cells of a line of text."""
+    """Width of a text line, in cells."""
     colour: bool = False
-    """Whether to put ANSI colours on."""
+    """Whether to add ANSI colours."""
     links: bool = False
-    """Whether to make paths links, where there is colour."""
+    """Whether to make paths links, if there is colour."""
     encoding: str | None = None
-    """Of the stream: what it lacks is shown as an escape; None for one that has every character."""
+    """Encoding of the stream, in which missing characters are shown as escapes; None if it has every
+    character."""

@@ -1,4 +1,4 @@
-"""How a write got past torch's version counter, in words."""
+"""Ways in which a write passes torch's version counter, in words."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _WAYS: dict[PastCounter, str] = {
     "alias": "an alias with a version counter of its own, or the counter was set back",
 }
 _COUNTER_UNSAID: tuple[PastCounter, ...] = ("undeclared", "handed out")
-"""Ways that don't say themselves what becomes of the counter."""
+"""Ways whose words don't mention the version counter."""
 
 
 def through(write: Write) -> str | None:
-    """What the write went through; None where that is not known, or torch saw it."""
+    """Return the way that the write took past the counter; None if it isn't known, or torch saw the write."""
     if write.past_counter is None:
         return None
     return _WAYS[write.past_counter].format(operation=write.operation, undeclared=write.undeclared)
 
 
 def why_unseen(write: Write) -> str:
-    """Why torch does not see the write, as one clause."""
+    """Return why torch does not see the write, as one clause."""
     way = through(write)
     if way is None:
         return "it does not count in the tensor's version"

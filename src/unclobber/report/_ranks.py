@@ -1,4 +1,4 @@
-"""How the ranks of a distributed run and the processes of a program stood, in words."""
+"""The ends of a distributed run's ranks and of a program's processes, in words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._suppressed import suppressed_line
 
 
 def on_ranks(ranks: Sequence[int]) -> str:
-    """Which ranks found something.
+    """Return the ranks that found something, in words.
 
     Example:
         >>> on_ranks([1]), on_ranks([0, 1]), on_ranks([0, 1, 2, 5])
@@ -32,7 +32,7 @@ def on_ranks(ranks: Sequence[int]) -> str:
 
 
 def in_processes(names: Sequence[str]) -> str:
-    """Which processes found something; empty where it is the program's own alone.
+    """Return the processes that found something, in words; empty if only the program's own did.
 
     Example:
         >>> in_processes(["SpawnProcess-1"]), in_processes(["MainProcess", "loss"])
@@ -46,19 +46,20 @@ def in_processes(names: Sequence[str]) -> str:
 
 
 OWN_PROCESS = "MainProcess"
-"""What ``multiprocessing`` calls the process of the program itself."""
+"""``multiprocessing``'s name of the program's own process."""
 
 
 def remarks(report: Report) -> list[str]:
-    """What is to be said of the run as a whole: its notices, who did not end as the others, and how many
-    findings are not told."""
+    """Return remarks on the run as a whole: its notices, abnormal ends, and the number of suppressed
+    findings."""
     stopped = [end.rank for end in report.ranks if _is_stopped(end)]
     said = [_remark(end, stopped) for end in report.ranks] + [_of_process(end) for end in report.processes]
     return [*report.notices, *filter(None, [*said, suppressed_line(report)])]
 
 
 def _of_process(end: ProcessEnd) -> str:
-    """Nothing of a daemon that did not end by itself: that is how all of them end."""
+    """Return a remark on a process that did not end by itself. A daemon gets none, because all daemons end
+    so."""
     if end.state == "running" and not end.daemon:
         return f"process {end.name} had not ended: what it had found until then is here"
     if end.state == "died" and not end.daemon:
@@ -69,11 +70,13 @@ def _of_process(end: ProcessEnd) -> str:
 
 
 def _is_stopped(end: RankEnd) -> bool:
-    """Whether a finding ended a rank's program: others that wait for it then fail, or are ended."""
+    """Return whether a finding ended a rank's program. Other ranks that wait for it then fail, or are
+    ended."""
     return end.state == "ended" and end.outcome == "refused" and bool(end.exit_code)
 
 
 def _remark(end: RankEnd, stopped: Sequence[int]) -> str:
+    """Return a remark on a rank that did not end normally; empty if it did."""
     if end.state == "running":
         return f"rank {end.rank} had not ended: what it had found until then is here"
     if end.state == "died":
@@ -83,7 +86,7 @@ def _remark(end: RankEnd, stopped: Sequence[int]) -> str:
     if end.state == "terminated":
         return f"rank {end.rank} was ended by SIGTERM"
     if end.state == "failed":
-        if stopped:  # it may have waited for one of them
+        if stopped:  # the rank may have waited for a stopped one
             why = f"perhaps because a finding stopped {on_ranks(stopped).removeprefix('on ')}"
             return f"rank {end.rank} failed (exit code {end.exit_code}), {why}"
         return f"rank {end.rank} failed for reasons of its own (exit code {end.exit_code})"

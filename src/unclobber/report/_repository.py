@@ -1,4 +1,4 @@
-"""Where paths are told from for those who look at a repository: code scanning, pull requests."""
+"""Paths relative to a repository, for code scanning and pull requests."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import os
 
 
 def root() -> str:
-    """The root of the repository that holds the working directory, also where that is a folder below.
+    """Return the root of the repository that holds the working directory, even if that is a folder below it.
 
-    It is the checkout of a workflow of GitHub's, ``GITHUB_WORKSPACE``, else the nearest folder with a
-    ``.git``; the working directory itself where there is neither.
+    The root is the checkout of a GitHub workflow, ``GITHUB_WORKSPACE``, else the nearest folder with a
+    ``.git``. If there is neither, it is the working directory itself.
     """
     here = os.getcwd()
     workspace = os.environ.get("GITHUB_WORKSPACE")
@@ -24,7 +24,7 @@ def root() -> str:
 
 
 def below(path: str, folder: str) -> str | None:
-    """A path from a folder, with forward slashes; None where it is not below it.
+    """Return a path relative to a folder, with forward slashes; None if it is not below it.
 
     Example:
         >>> below("/repo/src/a.py", "/repo"), below("/other/a.py", "/repo")
@@ -33,7 +33,7 @@ def below(path: str, folder: str) -> str | None:
     for one, other in ((path, folder), (os.path.realpath(path), os.path.realpath(folder))):
         try:
             relative = os.path.relpath(one, other)
-        except ValueError:  # on another drive
+        except ValueError:  # Windows: on another drive
             return None
         if relative.split(os.sep)[0] != os.pardir:
             return relative.replace(os.sep, "/")

@@ -1,7 +1,7 @@
-"""A row of a report: pieces of text, each with a style name, and how to print it.
+"""A row of a report: pieces of text, each with a style name, and its conversion to a string.
 
-Reports are laid out as plain rows first, so that a text file, a pipe and a terminal get the same
-characters; colour is put on last and changes no width.
+A report is first a list of plain rows, so that a text file, a pipe and a terminal get the same characters.
+Colour is added last and changes no width.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ STYLES = {
     "removed": "red",
     "dim": "dim",
 }
-"""Style names with what they are in rich's words; the sixteen colours of any terminal."""
+"""Styles in rich's words, by name; they use the sixteen colours of any terminal."""
 
 
 def plain(row: Row) -> str:
-    """The row's characters, without spaces at its end."""
+    """Return the row's characters, without spaces at its end."""
     return "".join(text for text, _ in row).rstrip()
 
 
 def link_to(path: str) -> str:
-    """The style of a path: a link to the file, if it is one."""
+    """Return the style of a path: a link to the file if the path is absolute, else none."""
     return f"{_LINK}{path}" if os.path.isabs(path) else ""
 
 
@@ -44,9 +44,9 @@ def to_string(rows: Iterable[Row], *, colour: bool, links: bool = False) -> str:
     """Join rows to one text without a newline at its end.
 
     Args:
-        rows: What to print, top down.
-        colour: Put ANSI colours on, whatever the output is; the caller knows the terminal.
-        links: Put links on, too.
+        rows: The rows, top down.
+        colour: Add ANSI colours, whatever the output is, because the caller knows the terminal.
+        links: Add links, too.
     """
     if not colour:
         return "\n".join(plain(row) for row in rows)
@@ -72,5 +72,6 @@ def to_string(rows: Iterable[Row], *, colour: bool, links: bool = False) -> str:
 
 
 def _linked(text: str, path: str) -> str:
-    """OSC 8, by hand: rich's links carry a random id, and equal runs are to print the same."""
+    """Return the text with an OSC 8 link, built by hand, because rich's links carry a random id and equal
+    runs must print the same."""
     return f"\x1b]8;;{PurePath(path).as_uri()}\x1b\\{text}\x1b]8;;\x1b\\"

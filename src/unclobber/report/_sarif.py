@@ -1,9 +1,8 @@
 """SARIF 2.1.0, for code scanning and editors: https://docs.oasis-open.org/sarif/sarif/v2.1.0/.
 
-A result's location is the offending line; the other places are its related locations, and all of
-them, in the order in which they happened, are its code flow. Paths below the repository's root are
-relative to ``SRCROOT``. Candidate edits are its fixes, as whole lines. Results come in the order of their
-places, so equal runs give equal files.
+A result's location is the offending line. The other places are its related locations, and all of them, in the
+order of events, are its code flow. Paths below the repository's root are relative to ``SRCROOT``. Candidate
+edits are its fixes, as whole lines. Results are sorted by their places, so equal runs give equal files.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ _READ_MORE: dict[Stage, str] = {
     "write": f"{_NOTES}#in-place-operations-with-autograd",
     "graph": f"{_NOTES}#saved-tensors",
 }
-"""What PyTorch itself says of the rule that a code stands for, by the stage at which it is broken."""
+"""PyTorch's own documentation of the rule that a code stands for, by the stage at which it is broken."""
 
 
 def to_sarif(report: Report) -> Object:
-    """The report as one SARIF log with one run.
+    """Return the report as one SARIF log with one run.
 
     Example:
         >>> log = to_sarif(Report("clean"))
@@ -78,11 +77,12 @@ def to_sarif(report: Report) -> Object:
 
 
 def to_sarif_text(report: Report, options: RenderOptions | None = None) -> str:
-    """:func:`to_sarif` as text, indented by two, without a newline at its end."""
+    """Return :func:`to_sarif` as text, indented by two, without a newline at its end."""
     return json.dumps(to_sarif(report), indent=2, ensure_ascii=False)
 
 
 def _rule(code: str) -> Object:
+    """Return the SARIF rule of a code."""
     entry = CODES[code]
     return {
         "id": code,
@@ -100,7 +100,8 @@ def _rule(code: str) -> Object:
 
 
 def _invocation(report: Report) -> Object:
-    # The tool did its work in every run that has a report; how the program ended is its exit code.
+    """Return the SARIF invocation: command, exit code and remarks."""
+    # The tool succeeded in every run that has a report; `exitCode` is the program's.
     found: Object = {"executionSuccessful": True, "exitCode": report.exit_code}
     if report.command:
         found["arguments"] = list(report.command)
@@ -112,6 +113,7 @@ def _invocation(report: Report) -> Object:
 
 
 def _result(finding: Finding, codes: list[str], root: str, suppressed: SuppressedBy | None) -> Object:
+    """Return the SARIF result of one finding."""
     sources = Sources()
     found = places(finding, sources)
     main = _main(finding, found)
@@ -120,7 +122,7 @@ def _result(finding: Finding, codes: list[str], root: str, suppressed: Suppresse
         "ruleIndex": codes.index(finding.code),
         "level": "note" if finding.repaired else finding.severity,
         "message": {"text": _message(finding)},
-        # A result about a line that is not known has no location: SARIF asks for none to be made up.
+        # If the line is not known there is no location, because SARIF forbids invented ones.
         "locations": [] if main is None else [_location(main, sources, root)],
         "partialFingerprints": {"unclobberPlaces/v1": _fingerprint(finding, root)},
         "properties": {"harmless": finding.harmless, "repaired": finding.repaired},
@@ -162,7 +164,7 @@ def _main(finding: Finding, found: list[FindingPlace]) -> FindingPlace | None:
 
 
 def _message(finding: Finding) -> str:
-    """The sentence, then notes and ways out, one to a line."""
+    """Return the sentence, then notes and fixes, one a line."""
     lines = [finding.message]
     lines += [f"Note: {text}" for text in notes(finding, shown_writes(finding)[1])]
     for fix in helps(finding):
@@ -178,6 +180,7 @@ def _way_out(fix: Fix) -> str:
 
 
 def _fix(fix: Fix, root: str) -> Object:
+    """Return the SARIF fix: one artifact change for each file."""
     paths = dict.fromkeys(edit.path for edit in fix.edits)
     return {
         "description": {"text": _text(_way_out(fix))},
@@ -192,7 +195,8 @@ def _fix(fix: Fix, root: str) -> Object:
 
 
 def _replacement(edit: Edit) -> Object:
-    """Whole lines without the end of the last one: what is put there has none either."""
+    """Return the SARIF replacement for ``edit``. Neither the region nor the text includes the last
+    newline."""
     return {
         "deletedRegion": {
             "startLine": edit.line,
@@ -205,11 +209,12 @@ def _replacement(edit: Edit) -> Object:
 
 
 def _text(text: str) -> str:
-    """Readable anywhere: no control characters, no spaces that only our own layout knows."""
+    """Return the text without control characters and without the report layout's solid spaces."""
     return clean(text).replace(words.SOLID_SPACE, " ")
 
 
 def _step(order: int, place: FindingPlace, sources: Sources, root: str) -> Object:
+    """Return one step of the code flow."""
     return {
         "location": _location(place, sources, root),
         "executionOrder": order,
@@ -225,7 +230,7 @@ _KINDS: dict[Kind, str] = {
 
 
 def _state(place: FindingPlace) -> list[tuple[str, str]]:
-    """What is known of the storage at this step."""
+    """Return the known state of the storage at this step, as (name, value) pairs."""
     fact = place.fact
     if isinstance(fact, Save):
         if fact.dtype == "unknown":
@@ -238,6 +243,7 @@ def _state(place: FindingPlace) -> list[tuple[str, str]]:
 
 
 def _location(place: FindingPlace, sources: Sources, root: str) -> Object:
+    """Return the SARIF location of a place; without a file if the code is in none."""
     found: Object = {"message": {"text": _text(place.label)}}
     artifact = _artifact(place.site.path, root)
     if artifact is not None:
@@ -250,6 +256,7 @@ def _location(place: FindingPlace, sources: Sources, root: str) -> Object:
 
 
 def _region(span: SourceRange, sources: Sources) -> Object:
+    """Return the SARIF region of a range, with its text if all its lines are known."""
     region: Object = {
         "startLine": span.line,
         "startColumn": span.column,
@@ -266,7 +273,7 @@ def _region(span: SourceRange, sources: Sources) -> Object:
 
 
 def _artifact(path: str, root: str) -> Object | None:
-    """Where a file is; None for code that is in no file, such as ``<stdin>``."""
+    """Return the location of a file; None for code that is in no file, such as ``<stdin>``."""
     if not os.path.isabs(path):
         return None
     relative = _repository.below(path, root)
@@ -286,7 +293,7 @@ def _quoted(path: str) -> str:
 
 
 def _fingerprint(finding: Finding, root: str) -> str:
-    """The same for the same conflict after lines have moved: files, functions and expressions only."""
+    """Return a fingerprint from files, functions and expressions only, so that it survives moved lines."""
 
     def of(site: Site | None) -> list[str | None]:
         if site is None:

@@ -1,6 +1,6 @@
 """Source excerpts with exact underlines: the picture in the middle of the story.
 
-Each mark has a row of its own below its line, in the order in which things happened, so several
+Each mark has a row of its own below its line, in the order of events, so several
 marks on one line stay readable even where they overlap. A mark over several lines is a bracket at
 the left, as in rustc::
 
@@ -9,7 +9,7 @@ the left, as in rustc::
     13 | |         d, w2)
        | |______________- saved here
 
-No row is ever wider than asked for: long lines are cut around their marks, labels are wrapped.
+No row is ever wider than the given width: long lines are cut around their marks, labels are wrapped.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from ._rows import Row, link_to
 from ._sources import SourceRange, Sources
 
 _CONTEXT = 10
-"""Cells shown right of a mark in a line that is cut, where there is room."""
+"""Cells shown right of a mark in a shortened line, if there is room."""
 _INLINE = 36
-"""With less room than this beside the underline a label goes below it."""
+"""Cells right of the underline below which a label is moved to the next row."""
 _BELOW = 48
-"""Room that a label below its underline takes, moving to the left for it."""
+"""Cells that a label below its underline may take; it moves left to get them."""
 _TALL = 5
-"""Of a marked range with more lines than this only the first and the last ones are shown."""
+"""Lines of a marked range above which only the first and the last ones are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A range of source with what is to be said about it."""
+    """A range of source with its label."""
 
     span: SourceRange
     label: str
@@ -50,7 +50,7 @@ class Mark:
 
 
 def gutter_width(marks: Sequence[Mark]) -> int:
-    """Digits of the largest line number shown; at least 1."""
+    """Return the digits of the largest line number shown; at least 1."""
     return max([len(str(mark.span.end_line)) for mark in marks], default=1)
 
 
@@ -60,9 +60,9 @@ def snippet(
     """Lay out the marked lines, one block for each file.
 
     Args:
-        marks: In the order of events. The file of the first primary mark, else of the last
-            mark, is shown first.
-        sources: Where lines are looked up.
+        marks: In the order of events. The file of the first primary mark, else of the last mark, is shown
+            first.
+        sources: Source of the lines.
         width: Cells of a row.
         gutter: Cells for line numbers (see :func:`gutter_width`).
         primary_style: Style of the carets.
@@ -84,6 +84,7 @@ def snippet(
 
 
 def _header(mark: Mark, sources: Sources, width: int, gutter: int, *, arrow: str) -> Row:
+    """Return the row above a file's lines: arrow, path and line."""
     where = f"{words.path(mark.span.path)}:{mark.span.line}"
     if sources.line(mark.span.path, mark.span.line) is None:
         where += " (source not available)"
@@ -94,7 +95,7 @@ def _header(mark: Mark, sources: Sources, width: int, gutter: int, *, arrow: str
 
 
 def shown_lines(marks: Sequence[Mark], sources: Sources) -> list[int]:
-    """The lines of one file to show: those marked, and a single line between two of them."""
+    """Return the lines of one file to show: marked ones, and a single line between two of them."""
     numbers: set[int] = set()
     for mark in marks:
         first, last = mark.span.line, mark.span.end_line
@@ -106,7 +107,7 @@ def shown_lines(marks: Sequence[Mark], sources: Sources) -> list[int]:
 
 
 def visible(mark: Mark, sources: Sources) -> Mark:
-    """The mark; a tall one whose last line isn't known shrinks to its first."""
+    """Return the mark; a tall one whose last line isn't known shrinks to its first."""
     span = mark.span
     if mark.tall and sources.line(span.path, span.end_line) is None:
         end = len(sources.line(span.path, span.line) or "") + 1
@@ -120,6 +121,7 @@ class _Block:
     def __init__(
         self, marks: Sequence[Mark], sources: Sources, width: int, gutter: int, primary_style: str
     ) -> None:
+        """Lay out the lanes of brackets, which leave ``room`` cells for the source."""
         self.path = marks[0].span.path
         self.sources = sources
         self.gutter = gutter
@@ -132,6 +134,7 @@ class _Block:
         self.room = width - gutter - 3 - self.lane_cells
 
     def rows(self) -> list[Row]:
+        """Return all rows of the file, with a gap where lines are left out."""
         rows: list[Row] = []
         previous: int | None = None
         for number in shown_lines(self.marks, self.sources):
@@ -142,6 +145,8 @@ class _Block:
         return rows
 
     def _line(self, number: int) -> list[Row]:
+        """Return the rows of one source line: the line itself, in windows if it is long, and its underlines
+        and labels."""
         text = self.sources.line(self.path, number)
         line = measure("…" if text is None else text.rstrip())
         here = [
@@ -167,12 +172,12 @@ class _Block:
         return mark.tall and mark.span.line == number
 
     def _at_margin(self, index: int, line: Measured, cell: int, here: list[tuple[int, int, int]]) -> bool:
-        """Whether a bracket may start with a ``/`` beside the line instead of a row below it."""
+        """Return whether a bracket may start with a ``/`` next to the line instead of a row below it."""
         text = line.window(0, line.total)
         return cell == width(text) - width(text.lstrip()) and len(here) == 1
 
     def _cells(self, mark: Mark, line: Measured, number: int) -> tuple[int, int]:
-        """First cell and end cell of the underline that the mark has below this line."""
+        """Return the first cell and the end cell of the mark's underline below this line."""
         span = mark.span
         if not mark.tall:
             start, end = line.cell(span.column), line.cell(span.end_column)
@@ -185,7 +190,7 @@ class _Block:
         return (start, max(end, start + 1))
 
     def _groups(self, here: list[tuple[int, int, int]], line: Measured) -> list[list[tuple[int, int, int]]]:
-        """Marks that can be seen together in one window of a long line; most often all."""
+        """Group the marks that fit into one window of a long line; most often all do."""
         if line.total <= self.room or not here:
             return [here]
         groups: list[list[tuple[int, int, int]]] = []
@@ -200,7 +205,7 @@ class _Block:
         return groups
 
     def _window(self, line: Measured, group: list[tuple[int, int, int]]) -> int:
-        """The first cell to show, so that the group's marks are inside."""
+        """Return the first cell to show, so that the group's marks are inside."""
         if line.total <= self.room or not group:
             return 0
         start, end = min(a for _, a, _ in group), max(b for _, _, b in group)
@@ -209,6 +214,7 @@ class _Block:
         return max(min(end + _CONTEXT - self.room, line.total - self.room, start - 1), 0)
 
     def _underline(self, index: int, number: int, start: int, end: int, *, begun: bool) -> list[Row]:
+        """Return the underline of a mark and its label: on the right, or below if the room is too small."""
         mark = self.marks[index]
         char, style = ("^", self.primary_style) if mark.primary else ("-", "other")
         if self._opens(index, number):
@@ -246,11 +252,11 @@ class _Block:
         corners: set[int] | frozenset[int] = frozenset(),
         reach: int | None = None,
     ) -> Row:
-        """One row: gutter, brackets, then ``text`` from cell ``at``.
+        """Return one row: gutter, brackets, then ``text`` from cell ``at``.
 
         Args:
             number: Line number, ``...`` for a gap, or nothing.
-            corners: Marks whose bracket starts beside this line.
+            corners: Marks whose bracket starts next to this line.
             reach: Mark whose bracket runs through this row to ``text``.
         """
         gap = number == "..."
@@ -273,7 +279,7 @@ class _Block:
 
 
 def _lanes(marks: Sequence[Mark]) -> dict[int, int]:
-    """A column at the left for each tall mark; marks that don't meet share one."""
+    """Assign a column at the left to each tall mark; marks without a common line share one."""
     lanes: dict[int, int] = {}
     for i, mark in sorted(enumerate(marks), key=lambda item: item[1].span.line):
         if mark.tall:

@@ -1,7 +1,7 @@
-"""Where a place is in its source file, checked against the text that was recorded.
+"""The range of a place in its source file, checked against the recorded text.
 
-A file may have changed since it was run, or be gone. A line is shown only if it still holds what
-the Site recorded; else the Site's own text is shown in its place.
+A file may have changed since it was run, or be gone. A line is shown only if it still holds the text that the
+Site recorded; else the Site's own text is shown.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class SourceRange:
 
 
 def read_lines(path: str) -> list[str] | None:
-    """The file's lines without line ends, None where it can't be read.
+    """Return the file's lines without line ends; None if it can't be read.
 
-    Everything that shows source reads it here. ``linecache`` also knows the cells of notebooks.
+    All reports read source here. ``linecache`` also knows the cells of notebooks.
     """
     found = text_of(path)
     return None if found is None else [line.rstrip("\r\n") for line in found.lines]
@@ -38,12 +38,12 @@ class Sources:
     """The text of the lines that a report shows."""
 
     own: dict[tuple[str, int], str] = field(default_factory=dict)
-    """Lines that a Site recorded itself, because the file has them no longer."""
+    """Lines that a Site recorded itself, because the file has changed."""
     unknown: set[str] = field(default_factory=set)
-    """Files whose text could not be had when the program ran: what they hold now is another one."""
+    """Files whose text was not available when the program ran, so their current text is another."""
 
     def line(self, path: str, number: int) -> str | None:
-        """One line's text (number 1-based), None where it is not known."""
+        """Return the text of a 1-based line; None if it is not known."""
         if (path, number) in self.own:
             return self.own[path, number]
         if path in self.unknown:
@@ -52,12 +52,12 @@ class Sources:
         return lines[number - 1] if lines and 0 < number <= len(lines) else None
 
     def locate(self, site: Site, part: Extent | None = None, *, statement: bool = False) -> SourceRange:
-        """Where to underline.
+        """Return the range to underline.
 
         Args:
             site: The place.
             part: A part of the site's expression, such as ``d`` in ``torch.matmul(d, w2)``.
-            statement: Take the whole statement, where the expression is the target of it.
+            statement: Take the whole statement if the expression is its target.
         """
         span = self._expression(site)
         if statement and _is_target(site):
@@ -65,6 +65,8 @@ class Sources:
         return span if part is None else _narrow(span, site, part)
 
     def _expression(self, site: Site) -> SourceRange:
+        """Return the range of the site's expression; of the whole recorded line if the expression isn't found
+        in it."""
         if not site.source and not site.statement:
             self.unknown.add(site.path)
         line = self.line(site.path, site.line)
@@ -81,7 +83,7 @@ class Sources:
         return SourceRange(site.path, site.line, found[0], site.line, found[1])
 
     def _record(self, site: Site) -> str:
-        """Take the site's own text for its lines; return that of the site's first line."""
+        """Use the site's own text for its lines from now on; return its first line's."""
         for i, text in enumerate(site.statement.split("\n")):
             self.own[site.path, site.statement_line + i] = text
         kept = self.own.get((site.path, site.line), "")
@@ -92,6 +94,7 @@ class Sources:
         return kept
 
     def _statement(self, site: Site) -> SourceRange | None:
+        """Return the range of the whole statement; None if the file no longer holds it."""
         lines = site.statement.split("\n")
         first = self.line(site.path, site.statement_line) or ""
         last = self.line(site.path, site.statement_end_line) or ""
@@ -107,10 +110,10 @@ class Sources:
 
 
 def _narrow(span: SourceRange, site: Site, part: Extent) -> SourceRange:
-    """A part of an expression that was found, perhaps elsewhere in its line than it was recorded."""
+    """Return the range of a part of an expression, which may have moved within its line."""
     line, column, end_line, end_column = part
     if not site.line <= line <= end_line <= span.end_line:
-        return span  # of an expression of several lines only the first is known
+        return span  # the range is the first line's only, if the expression has several
     shift = span.column - site.column
     column += shift if line == site.line else 0
     end_column += shift if end_line == site.line else 0
@@ -118,12 +121,13 @@ def _narrow(span: SourceRange, site: Site, part: Extent) -> SourceRange:
 
 
 def _all_of(line: str) -> tuple[int, int]:
-    """Columns of everything but the indentation."""
+    """Return the columns of everything but the indentation."""
     return len(line) - len(line.lstrip()) + 1, len(line.rstrip()) + 1
 
 
 def _find(line: str, site: Site) -> tuple[int, int] | None:
-    """Columns of the site's expression in a line: as recorded, or where it certainly is."""
+    """Return the columns of the site's expression in a line: as recorded, or its only occurrence; None if the
+    line changed."""
     statement = site.statement.split("\n")
     index = site.line - site.statement_line
     if 0 <= index < len(statement) and statement[index].strip() not in line:
@@ -140,7 +144,7 @@ def _find(line: str, site: Site) -> tuple[int, int] | None:
 
 
 def _is_target(site: Site) -> bool:
-    """Whether the expression is what its statement assigns to: ``c[1]`` in ``c[1] = 0.5``."""
+    """Return whether the expression is a target of its statement: ``c[1]`` in ``c[1] = 0.5``."""
     try:
         (parsed,) = parse(site.statement).body
     except (SyntaxError, ValueError):

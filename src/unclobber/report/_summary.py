@@ -10,7 +10,7 @@ from .story import made_at, offending, offending_write, place
 
 
 def summary_line(finding: Finding) -> str:
-    """One line for ``grep``, never wrapped: code, name, then which line does what to which.
+    """Return one line for ``grep``, never wrapped: code, name, then the lines and their roles.
 
     Example:
         ``SUMMARY: UC101 saved-overwritten train.py:14 overwrites what train.py:12 saved``
@@ -26,7 +26,7 @@ def summary_line(finding: Finding) -> str:
     }
 
     def known(part: re.Match[str]) -> str:
-        """The part in brackets, without them, if its place is known."""
+        """Return the part in brackets, without them, if its place is known; else empty."""
         (name,) = re.findall(r"\{(\w+)\}", part[1])
         return part[1] if sites[name] else ""
 

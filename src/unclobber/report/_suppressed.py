@@ -1,4 +1,4 @@
-"""How many findings are suppressed, and by what."""
+"""The number of suppressed findings, by their reason."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HOW: dict[SuppressedBy, str] = {
 
 
 def suppressed_line(report: Report) -> str:
-    """The count of what the report does not tell; empty where there is none.
+    """Return a sentence that counts the suppressed findings; empty if there are none.
 
     Example:
         >>> from unclobber.model import Finding, Suppressed

@@ -1,4 +1,4 @@
-"""Many findings as a table: what, where, how often."""
+"""Many findings as a table: code, line, number of occurrences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .story import offending, place
 
 
 def to_table(findings: Sequence[Finding]) -> str:
-    """One line for each code at each place, with how often it was met there; no newline at the end.
+    """Return one line for each code at each place, with its number of occurrences; no newline at the end.
 
     Example:
         >>> from unclobber.model import Finding

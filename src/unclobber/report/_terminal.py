@@ -1,4 +1,4 @@
-"""What a stream can show."""
+"""The abilities of a stream."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ._options import RenderOptions
 
 
 def options_for(stream: TextIO | None) -> RenderOptions:
-    """The width, colour and links of a terminal; 80 columns without colour for anything else.
+    """Return the width, colour and links of a terminal; 80 columns without colour for other streams.
 
     ``COLUMNS`` sets the width of any stream. A ``NO_COLOR`` that isn't empty (https://no-color.org) and
-    ``TERM=dumb`` turn colour off, a ``FORCE_COLOR`` that isn't empty (https://force-color.org) turns it on
-    for whatever stream; ``NO_COLOR`` beats it. Only a terminal gets links.
+    ``TERM=dumb`` turn colour off. A ``FORCE_COLOR`` that isn't empty (https://force-color.org) turns it on
+    for any stream; ``NO_COLOR`` takes precedence. Only a terminal gets links.
     """
     columns = os.environ.get("COLUMNS", "")
     width = int(columns) if columns.isdecimal() and int(columns) > 0 else 0
@@ -34,6 +34,6 @@ def options_for(stream: TextIO | None) -> RenderOptions:
 
 
 def _is_terminal(stream: TextIO) -> bool:
-    # A program may have put an object of its own in place of its standard streams.
+    # A program may have replaced its standard streams by objects without `isatty`.
     isatty = getattr(stream, "isatty", None)
     return bool(isatty and isatty())

@@ -1,4 +1,5 @@
-"""The story of a finding as text, in the manner of rustc: places first, then why, then the way out."""
+"""The explanation of a finding as text, in the manner of rustc: places first, then the reason, then
+the fix."""
 
 from __future__ import annotations
 
@@ -21,10 +22,11 @@ from ._table import to_table
 from .story import marks, shown_writes
 
 NARROWEST = 40
-"""Fewer columns than this are treated as this many: an excerpt has no meaning in less."""
+"""Smallest width in columns, because an excerpt is unreadable in less."""
 _MOST_STORIES = 5
 _MOST_CHECKED = 40
-"""With more findings only the first ones are told whole, the others in a table."""
+"""Most findings of a check that are shown in full. If there are more, the first ones are, and a table lists
+the others."""
 _FIRST_STORIES = 3
 _MOST_FIXES = 5
 _MOST_DIFF_LINES = 14
@@ -38,14 +40,14 @@ def to_text(
     links: bool = False,
     encoding: str | None = None,
 ) -> str:
-    """The whole story of one finding; no newline at its end.
+    """Return the whole explanation of one finding; no newline at its end.
 
     Args:
-        finding: What to tell.
+        finding: The finding.
         width: Cells of the longest line (at least 40).
-        colour: Put ANSI colours on.
-        links: Make paths links, where there is colour.
-        encoding: Of the stream: what it lacks is escaped, with the underlines where they belong.
+        colour: Add ANSI colours.
+        links: Make paths links, if there is colour.
+        encoding: Encoding of the stream. Characters it lacks are escaped, and underlines still fit.
 
     Example:
         >>> from unclobber.model import Finding
@@ -60,12 +62,13 @@ def to_text(
 
 
 def report_to_text(report: Report, options: RenderOptions) -> str:
-    """All findings of a run, then how many they are; the last line is the first one's summary."""
+    """Return all findings of a run, then their number; the last line is the first one's summary."""
     with shown_in(options.encoding):
         return _report_to_text(report, options)
 
 
 def _report_to_text(report: Report, options: RenderOptions) -> str:
+    """Return the text for the stream whose encoding is set by ``shown_in``."""
     said = [_remark(text, options.width) for text in remarks(report)]
     if report.checked is not None and not report.findings:
         return "\n".join([*wrap(_nothing_found(report.checked), max(options.width, NARROWEST)), *said])
@@ -75,7 +78,7 @@ def _report_to_text(report: Report, options: RenderOptions) -> str:
         saves, writes = words.plural(report.totals.saves, "save"), words.plural(report.totals.writes, "write")
         return "\n".join([f"no findings: {saves}, {writes} to saved memory", *said])
     met = [finding for finding in report.findings if not finding.ahead] or list(report.findings)
-    # A run's later findings mostly follow from its first; those of sources stand each for itself.
+    # A run's later findings mostly follow from its first, but findings in sources are independent.
     most = _MOST_CHECKED if report.checked is not None else _MOST_STORIES
     whole = met if len(met) <= most else met[: max(_FIRST_STORIES, most - 2)]
     stories = [to_text(finding, **asdict(options)) for finding in whole]
@@ -93,7 +96,7 @@ def _report_to_text(report: Report, options: RenderOptions) -> str:
 
 
 def _nothing_found(checked: CheckedSources) -> str:
-    """A clean check's one sentence, which promises nothing."""
+    """Return a clean check's one sentence, which promises nothing."""
     files, lines = words.plural(checked.files, "file"), words.plural(checked.lines, "line")
     return (
         f"no findings in {files} ({lines}), which proves nothing: nothing was run, and much can't be seen "
@@ -102,13 +105,13 @@ def _nothing_found(checked: CheckedSources) -> str:
 
 
 def _remark(text: str, width: int) -> str:
-    """``note: text``, the later lines under the first."""
+    """Return ``note: text``, with later lines indented under the first."""
     indent = len("note: ")
     return "note: " + f"\n{' ' * indent}".join(wrap(text, max(width, NARROWEST) - indent))
 
 
 class _FindingText:
-    """One finding, laid out for one width."""
+    """The layout of one finding, for one width."""
 
     def __init__(self, finding: Finding, width: int) -> None:
         self.finding = finding
@@ -118,6 +121,7 @@ class _FindingText:
         self.gutter = gutter_width(self.marks)
 
     def rows(self) -> list[Row]:
+        """Return all rows: title, excerpt, notes, helps, and where to read more."""
         finding = self.finding
         rows = self._title()
         rows += snippet(
@@ -138,7 +142,8 @@ class _FindingText:
         return [first, *([("    " + line, "title")] for line in lines[1:])]
 
     def _item(self, kind: str, text: str, mark: str = "", column: int = 0) -> list[Row]:
-        """``= note: text``, the later lines under the first; ``mark`` from ``column`` of the text."""
+        """Return ``= note: text``, with later lines indented under the first, and ``mark`` from ``column`` of
+        the text."""
         head: Row = [(" " * (self.gutter + 1), ""), ("= ", "gutter"), (f"{kind}:", "strong"), (" ", "")]
         indent = self.gutter + 1 + len(f"= {kind}: ")
         lines = wrap(text, self.width - indent)
@@ -154,6 +159,7 @@ class _FindingText:
         return rows
 
     def _helps(self) -> list[Row]:
+        """Return the fixes, each with its proof or its diff, and the number of fixes left out."""
         fixes = helps(self.finding)
         column = max((cells(_help_text(f)) for f in fixes if f.verified and not f.diff), default=0) + 4
         marks = [words.verified(fix) for fix in fixes]
@@ -172,7 +178,7 @@ class _FindingText:
         return rows
 
     def _diff(self, diff: str) -> list[Row]:
-        """The diff, indented; without the file's name if there is but one."""
+        """Return the diff, indented; without the file's name if it has only one file."""
         lines = diff.rstrip("\n").split("\n")
         heads = [i for i, (a, b) in enumerate(pairwise(lines)) if a[:4] == "--- " and b[:4] == "+++ "]
         if heads == [0]:

@@ -1,4 +1,4 @@
-"""What happened to the memory of a saved tensor, in order: the facts behind a drawn timeline."""
+"""The history of a saved tensor's memory: the events and states behind a drawn timeline."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST = 22
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """One line of what is known of an event."""
+    """A detail of an event: its name and value."""
 
     name: str
     value: str
@@ -29,13 +29,13 @@ class Detail:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened to the memory."""
+    """An event in the history of the memory."""
 
     number: int
     kind: Kind
     fact: Save | Write | Need
     at: float
-    """Percent from the left."""
+    """Position in percent from the left."""
     title: str
     where: str
     """File name and line, short enough for a label."""
@@ -47,7 +47,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class StateSpan:
-    """The memory between two events."""
+    """The state of the memory between two events."""
 
     start: float
     width: float
@@ -57,19 +57,19 @@ class StateSpan:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Events from left to right with the states between them."""
+    """Events from left to right, with the states between them."""
 
     events: tuple[Event, ...]
     spans: tuple[StateSpan, ...]
     kept: StateSpan | None
-    """From the first overwrite on: the values that guard kept beside the memory."""
+    """The values that guard kept outside the memory, from the first overwrite on."""
     caption: str
     main: int
     """Number of the event to explain first."""
 
 
 def timeline(finding: Finding) -> Timeline:
-    """All events of a finding, also those whose line is not known."""
+    """Return the timeline with all events of a finding, even those whose line is not known."""
     facts = _facts(finding)
     step = 100.0 / max(len(facts) - 1, 1)
     events = tuple(
@@ -85,6 +85,7 @@ def timeline(finding: Finding) -> Timeline:
 
 
 def _facts(finding: Finding) -> list[tuple[Kind, Save | Write | Need]]:
+    """Return the facts of a finding in the order of events."""
     facts: list[tuple[Kind, Save | Write | Need]] = []
     if finding.made:
         facts.append(("made", finding.made))
@@ -100,6 +101,7 @@ def _facts(finding: Finding) -> list[tuple[Kind, Save | Write | Need]]:
 
 
 def _state(finding: Finding, event: Event, before: State) -> State:
+    """Return the state of the memory after an event."""
     fact = event.fact
     if event.kind == "freed":
         return "freed"
@@ -109,6 +111,7 @@ def _state(finding: Finding, event: Event, before: State) -> State:
 
 
 def _kept(finding: Finding, spans: list[StateSpan]) -> StateSpan | None:
+    """Return the span during which guard kept the overwritten values; None if it kept none."""
     if not finding.repaired:
         return None
     dirty = [span for span in spans if span.state == "overwritten"]
@@ -119,6 +122,7 @@ def _kept(finding: Finding, spans: list[StateSpan]) -> StateSpan | None:
 
 
 def _caption(finding: Finding) -> str:
+    """Return the caption: the tensor's name, shape, dtype and size, as far as they are known."""
     save = finding.saved
     if save is None:
         return "The tensor's memory"
@@ -130,7 +134,8 @@ def _caption(finding: Finding) -> str:
 
 
 def _main(finding: Finding, events: tuple[Event, ...]) -> int:
-    """The event to explain first: the write that did it, for a freed graph what freed it."""
+    """Return the number of the event to explain first: the write that hit, or for a freed graph the freeing
+    backward."""
     writes = [event for event in events if isinstance(event.fact, Write)]
     overlapping = [e.number for e in writes if isinstance(e.fact, Write) and e.fact.overlaps_needed]
     freed = [event.number for event in events if event.kind == "freed"]
@@ -139,11 +144,12 @@ def _main(finding: Finding, events: tuple[Event, ...]) -> int:
 
 
 def _is_refused(finding: Finding, fact: Save | Write | Need) -> bool:
-    """Whether torch refused an operation for what it saves or asks for."""
+    """Return whether this is the place at which torch refused an operation that saves or needs a gradient."""
     return fact.site is not None and fact.site is refused_at(finding)
 
 
 def _event(finding: Finding, number: int, kind: Kind, fact: Save | Write | Need, at: float) -> Event:
+    """Build one event; its title depends on the stage of the finding."""
     site = fact.site
     title = {"made": "made", "saved": "saved", "write": "written", "freed": "freed", "needed": "needed"}[kind]
     if finding.entry.stage == "write":
@@ -174,7 +180,7 @@ def _short(site: Site | None) -> str:
 
 
 def _stack(site: Site | None) -> tuple[str, ...]:
-    """Where the line was called from, innermost first; library frames only where they are the end."""
+    """Return the callers of the line, innermost first; library frames only if there are no others."""
     if site is None:
         return ()
     frames = [frame for frame in site.stack if not frame.library] or list(site.stack)
@@ -182,6 +188,7 @@ def _stack(site: Site | None) -> tuple[str, ...]:
 
 
 def _details(finding: Finding, fact: Save | Write | Need) -> list[Detail]:
+    """Return the non-empty details of one event."""
     if isinstance(fact, Save):
         found = _of_save(fact)
     elif isinstance(fact, Write):
@@ -194,6 +201,7 @@ def _details(finding: Finding, fact: Save | Write | Need) -> list[Detail]:
 
 
 def _of_save(save: Save) -> list[tuple[str, str | None, bool]]:
+    """Return a save's details as (name, value, whether it is code)."""
     role = f"{save.node}, as {save.role}" if save.node and save.role else save.node or save.role
     times = f"the {words.ordinal(save.nth)} save by this line" if save.of > 1 else None
     elements, version = f"{words.tensor(save.shape, save.dtype)}, {words.size(save.bytes)}", str(save.version)
@@ -218,6 +226,7 @@ def _missed(write: Write) -> str:
 
 
 def _of_write(write: Write, *, refused: bool) -> list[tuple[str, str | None, bool]]:
+    """Return a write's details as (name, value, whether it is code)."""
     if refused:
         return [("written", write.expression, True), ("operation", write.operation, True)]
     version = "not moved: torch does not see this write"

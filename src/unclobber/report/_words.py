@@ -1,4 +1,4 @@
-"""Small pieces of wording: those that all share, and names of operations and files.
+"""Shared small pieces of wording, and names of operations and files.
 
 Short, precise, no exclamation marks; the user's names go in backticks.
 """
@@ -20,7 +20,7 @@ SOLID_SPACE = "\N{NO-BREAK SPACE}"
 
 
 def verified(fix: Fix) -> str:
-    """How far a way out was run beside the script as it is; empty where it wasn't.
+    """Return how far a fix was proved by a run; empty if it was not.
 
     Example:
         >>> from unclobber.model import Fix
@@ -37,7 +37,7 @@ def verified(fix: Fix) -> str:
 
 
 def standing(fix: Fix) -> str:
-    """How far a way out can be relied on, as one clause; empty for advice in words.
+    """Return how reliable a fix is, as one clause; empty for advice in words.
 
     Example:
         >>> from unclobber.model import Edit, Fix
@@ -52,14 +52,14 @@ def standing(fix: Fix) -> str:
 
 
 def severities(findings: Sequence[Finding]) -> list[str]:
-    """How many errors and how many warnings there are, without those that are none."""
+    """Return the number of errors and of warnings in words, without zeros."""
     errors = sum(finding.severity == "error" for finding in findings)
     counts = [(errors, "error"), (len(findings) - errors, "warning")]
     return [plural(count, noun) for count, noun in counts if count]
 
 
 def tensor(sizes: Sequence[int], dtype: str) -> str:
-    """Shape and dtype of a tensor in one breath.
+    """Return shape and dtype of a tensor in a few words.
 
     Example:
         >>> tensor((3, 4), "float32"), tensor((5,), "int64"), tensor((), "float64")
@@ -72,9 +72,9 @@ _LIBRARY_ROOT = re.compile(r"^.*[/\\](?:site|dist)-packages[/\\]|^.*[/\\]lib[/\\
 
 
 def path(absolute: str) -> str:
-    """A path as short as it stays clear: below the working directory it is relative.
+    """Return a path as short as it stays clear: below the working directory it is relative.
 
-    What is installed is called by its path inside the library: ``torch/nn/functional.py``.
+    An installed file is named by its path inside the library: ``torch/nn/functional.py``.
     """
     if (cell := cell_name(absolute)) is not None:
         return cell
@@ -90,7 +90,7 @@ def path(absolute: str) -> str:
 
 
 def solid(text: str) -> str:
-    """The text with spaces at which :mod:`._cells` breaks a line only if it must.
+    """Return the text with solid spaces, at which :mod:`._cells` breaks a line only if it must.
 
     Example:
         >>> solid("version 0 -> 1").split(" ")
@@ -100,7 +100,7 @@ def solid(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Source text on one line: each run of white space becomes one space.
+    """Return source text on one line: each run of white space becomes one space.
 
     Example:
         >>> one_line("f(a,\\n    b)")
@@ -110,7 +110,7 @@ def one_line(text: str) -> str:
 
 
 def tick(name: str) -> str:
-    """A name or an expression of the user's, in backticks, on one line and not endless.
+    """Return a user's name or expression in backticks, on one line, of at most 60 characters.
 
     Example:
         >>> tick("d[:]")

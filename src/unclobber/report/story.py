@@ -1,4 +1,4 @@
-"""Which places a finding's story shows, and which one is the offending line."""
+"""The places that a finding's explanation shows, and the offending line among them."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ Kind = Literal["made", "saved", "write", "freed", "needed"]
 
 @dataclass(frozen=True, slots=True)
 class FindingPlace:
-    """One place of a story with a known line, whatever shows it: text, a page, an editor."""
+    """A place of an explanation with a known line, for any format: text, a page, an editor."""
 
     kind: Kind
     fact: Save | Write | Need
     site: Site
     span: SourceRange
-    """Where to underline; often narrower or wider than the site."""
+    """The range to underline; often narrower or wider than the site."""
     label: str
     primary: bool = False
     """Whether it is an offending place or one that explains it."""
 
 
 def offending_write(finding: Finding) -> Write | None:
-    """The first write with a known line that touched a needed element, else the first known one."""
+    """Return the first write with a known line that touched a needed element, else the first with a known
+    line."""
     known = [write for write in finding.writes if write.site]
     return next((write for write in known if write.overlaps_needed), known[0] if known else None)
 
 
 def offending(finding: Finding) -> Site | None:
-    """The line to name first: the write, for a freed graph the second backward; None if unknown."""
+    """Return the line to name first: the write, for a freed graph the second backward; None if unknown."""
     if write := offending_write(finding):
         return write.site
     for place in (finding.needed, finding.saved):
@@ -47,17 +48,19 @@ def offending(finding: Finding) -> Site | None:
 
 
 def place(site: Site | None) -> str:
-    """``train.py:14``, or that it is not known."""
+    """Return ``train.py:14``, or ``an unknown line``."""
     return f"{words.path(site.path)}:{site.line}" if site else "an unknown line"
 
 
 def refused_at(finding: Finding) -> Site | None:
-    """The line at which torch refused an inference tensor that nobody wrote to; None for all else."""
+    """Return the line at which torch refused an inference tensor without any write; None for all other
+    findings."""
     return offending(finding) if finding.variant in ("saved", "trained") else None
 
 
 def made_at(finding: Finding) -> Site | None:
-    """Where the leaf, the view or the inference tensor was made; for other codes, where it was saved."""
+    """Return where the leaf, the view or the inference tensor was made; for other codes, where it was
+    saved."""
     site = None if finding.saved is None else finding.saved.site
     if site is not None and site is refused_at(finding):
         return None if finding.made is None else finding.made.site
@@ -65,7 +68,7 @@ def made_at(finding: Finding) -> Site | None:
 
 
 def shown_writes(finding: Finding) -> tuple[list[Write], list[Write]]:
-    """The writes that the excerpt shows, and those it only counts."""
+    """Return the writes that the excerpt shows, and those it only counts."""
     known = [write for write in finding.writes if write.site]
     if len(known) <= _MOST_WRITES:
         return known, []
@@ -75,7 +78,7 @@ def shown_writes(finding: Finding) -> tuple[list[Write], list[Write]]:
 
 
 def places(finding: Finding, sources: Sources) -> list[FindingPlace]:
-    """The places in the order of events: saved, written, freed, needed."""
+    """Return the places in the order of events: made, saved, written, freed, needed."""
     found: list[FindingPlace] = []
     if (made := finding.made) and made.site:
         found.append(
@@ -98,7 +101,7 @@ def places(finding: Finding, sources: Sources) -> list[FindingPlace]:
         span = sources.locate(freed.site)
         found.append(FindingPlace("freed", freed, freed.site, span, labels.freed_label(finding, freed)))
     if (needed := finding.needed) and needed.site:
-        # else some write is to blame, even if its line is not known
+        # in all other cases a write is the offending place, even if its line is not known
         primary = finding.entry.stage == "graph" or refused_at(finding) is needed.site
         span = sources.locate(needed.site)
         label = labels.needed_label(finding, needed)
@@ -107,15 +110,15 @@ def places(finding: Finding, sources: Sources) -> list[FindingPlace]:
 
 
 def marks(finding: Finding, sources: Sources) -> list[Mark]:
-    """The places as an excerpt marks them; the same words at the same place once."""
+    """Return the places as an excerpt marks them, without repeated labels at one place."""
     found = [Mark(place.span, place.label, place.primary) for place in places(finding, sources)]
     loud = {(mark.span, mark.label) for mark in found if mark.primary}
     return list(dict.fromkeys(one for one in found if one.primary or (one.span, one.label) not in loud))
 
 
 def in_stable_order(findings: tuple[Finding, ...]) -> list[Finding]:
-    """By offending place as it is shown, then code: two runs which found the same say the same, whatever
-    folder each ran in."""
+    """Return the findings sorted by offending place as it is shown, then code, so that equal findings give
+    equal reports in any folder."""
 
     def key(finding: Finding) -> tuple[str, int, int, str, str]:
         site = offending(finding)
