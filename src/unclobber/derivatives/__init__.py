@@ -1,7 +1,7 @@
-"""What torch's own derivative table says: which tensors an operation keeps, and what reads them.
+"""torch's own derivative table: which tensors an operation saves, and which gradients read them.
 
-The table ships in every torch wheel and is read for the torch that is installed, never copied.
-Nothing here looks at a running program; names and lines come from :mod:`unclobber.source`.
+The table ships in every torch wheel and is read from the installed torch, never copied. Nothing here inspects
+a running program; names and lines come from :mod:`unclobber.source`.
 """
 
 from ._composites import ALIASES

@@ -1,9 +1,9 @@
 """Functions without a derivative of their own, and the operations that they run.
 
-``softmax`` is not in torch's derivative table: it runs ``_softmax``, which is. Torch says nowhere in
-the wheel which function runs what, so these lines were measured, over every sample of torch's own
-operation database (torch 2.13.0, CPU, with every argument that can have a gradient needing one).
-``unclobber rules --check`` measures again and lists what a line doesn't know.
+``softmax`` is not in torch's derivative table: it runs ``_softmax``, which is. The wheel doesn't list which
+function runs which operation, so these lines were measured over every sample of torch's own operation
+database. That was torch 2.13.0 on a CPU, with every argument that can have a gradient needing one.
+``unclobber rules --check`` measures again and lists operations that a line misses.
 """
 
 from __future__ import annotations
@@ -302,4 +302,4 @@ def _read(text: str) -> dict[str, tuple[str, ...]]:
 
 
 PARTS: dict[str, tuple[str, ...]] = _read(_PARTS)
-"""By function: the operations of the derivative table that it may run, in alphabetical order."""
+"""The operations of the derivative table that each function may run, in alphabetical order."""

@@ -1,9 +1,9 @@
 """Small calls of functions that have no derivative of their own, and of modules and statements.
 
-What such a call keeps is not in torch's table: it is asked of a run of the installed torch (``_measured``).
-A line is ``name [when] | call | tensors``. A shape with ``!`` can have no gradient or is given none,
-``int`` behind it is whole numbers, ``bool`` truth values. Names that a call binds with ``->`` are those of
-its results.
+torch's table doesn't list the tensors that such a call saves, so a run of the installed torch shows them
+(``_measured``). A line is ``name [when] | call | tensors``. A shape with ``!`` can have no gradient or gets
+none; ``int`` after it means whole numbers, ``bool`` truth values. Names that a call binds with ``->`` are its
+results.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ExampleTensor:
-    """One tensor of a call."""
+    """A tensor of a call."""
 
     name: str
     shape: tuple[int, ...]
     kind: str
     """``float``, ``int`` or ``bool``; only the first can need a gradient."""
     constant: bool
-    """It is given without a gradient."""
+    """Whether the tensor is passed without a gradient."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExampleCall:
-    """One call, as a user would write it."""
+    """A call, as a user would write it."""
 
     when: str
-    """In which case it is what runs; empty for the usual one."""
+    """The case in which this call runs; empty for the usual one."""
     text: str
     results: tuple[str, ...]
     tensors: tuple[ExampleTensor, ...]
@@ -128,6 +128,7 @@ nn.TransformerDecoderLayer | nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0)(t
 
 
 def _read(text: str) -> dict[str, tuple[ExampleCall, ...]]:
+    """Parse the lines of ``_CALLS`` into calls by name."""
     found: dict[str, list[ExampleCall]] = {}
     for line in text.strip().splitlines():
         head, call, tensors = (part.strip() for part in line.split(" | "))
@@ -139,6 +140,7 @@ def _read(text: str) -> dict[str, tuple[ExampleCall, ...]]:
 
 
 def _tensors(text: str) -> tuple[ExampleTensor, ...]:
+    """Parse a line's tensors: ``input 2x3, target 4int``."""
     found = []
     for one in text.split(", "):
         name, shape = one.split()
@@ -149,4 +151,4 @@ def _tensors(text: str) -> tuple[ExampleTensor, ...]:
 
 
 CALLS: dict[str, tuple[ExampleCall, ...]] = _read(_CALLS)
-"""By name: the calls that show what it keeps in each case."""
+"""The calls of each name that show which tensors it saves in each case."""

@@ -1,4 +1,4 @@
-"""An operation as it stands in a program: ``+=``, ``x[i] = v``, ``a @ b``, ``torch.exp(x)``."""
+"""An operation as written in a program: ``+=``, ``x[i] = v``, ``a @ b``, ``torch.exp(x)``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ASSIGNED = "__setitem__"
 
 
 def in_expression(text: str) -> str | None:
-    """The operation that a piece of Python runs; None where it is a mere name, or no single operation.
+    """Return the operation that a piece of Python runs; None if it is a mere name, or no single operation.
 
     Example:
         >>> [in_expression(text) for text in ("+=", "x *= 2", "a @ b", "x[i] = v", "-x", "exp")]
@@ -37,6 +37,7 @@ def in_expression(text: str) -> str | None:
 
 
 def _parsed(text: str) -> ast.stmt | None:
+    """Return the only statement of ``text``; None if it doesn't parse or holds several."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)
@@ -47,6 +48,7 @@ def _parsed(text: str) -> ast.stmt | None:
 
 
 def _of_statement(statement: ast.stmt) -> str | None:
+    """Return the operation of a statement; None if it runs no single operation."""
     match statement:
         case ast.AugAssign(op=op):
             return _OPERATORS.get(type(op))
@@ -58,6 +60,7 @@ def _of_statement(statement: ast.stmt) -> str | None:
 
 
 def _of_expression(value: ast.expr) -> str | None:
+    """Return the operation of an expression; None if it runs no single operation."""
     match value:
         case ast.BinOp(op=op) | ast.UnaryOp(op=op):
             return _OPERATORS.get(type(op))

@@ -1,9 +1,9 @@
-"""Torch's C++ helper functions of the derivative table, in readable notation.
+"""torch's C++ helper functions of the derivative table, in readable notation.
 
-``mm_mat2_backward(grad, self, sizes, strides, layout, alpha)`` has no visible formula; here it is
-``self.T @ grad``. Each entry was derived by hand. Those in ``FORMULAS`` are Python expressions over
-torch, and the tests evaluate them against autograd; those in ``SLOPES`` only name the function
-whose slope is meant. Real tensors are assumed: complex ones add a conjugate.
+``mm_mat2_backward(grad, self, sizes, strides, layout, alpha)`` has no visible formula; here it is ``self.T @
+grad``. Each entry was derived by hand. Those in ``FORMULAS`` are Python expressions over torch, and the tests
+evaluate them against autograd. Those in ``SLOPES`` only name the function whose slope is meant. Tensors are
+taken to be real: complex ones add a conjugate.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ FORMULAS: dict[str, Callable[[Arguments], str]] = {
     "native_dropout_backward": lambda a: f"{a[0]} * {a[1]} * scale",
     "_fused_dropout_backward": lambda a: f"{a[0]} * {a[1]} / (1 - {a[2]})",
 }
-"""By helper: its call's arguments to the expression; an empty one where this form isn't covered."""
+"""By helper, the function from its call's arguments to the expression; an empty one if this form isn't
+covered."""
 
 
 def _slope(name: str) -> Callable[[Arguments], str]:
@@ -104,7 +105,7 @@ _CONVOLUTION: dict[str, Reasons] = {
 
 _AGAIN = "needs the attention weights, which are computed again from it"
 
-# The fused kernels keep no attention weights: they compute softmax(query @ keyᵀ) again.
+# The fused kernels save no attention weights: they compute softmax(query @ keyᵀ) again.
 _ATTENTION: dict[str, Reasons] = {
     "query": (("query", _AGAIN), ("key", _AGAIN), ("value", _AGAIN)),
     "key": (("query", _AGAIN), ("key", _AGAIN), ("value", _AGAIN)),
@@ -155,7 +156,7 @@ PROSE: Prose = {
         ),
     },
 }
-"""By operation and role: which gradient reads it and how, completing "grad of … ", for formulas that
+"""By operation and role, the gradients that read it, and how, completing "grad of … ". For formulas that
 compute several gradients at once or only move values. Braces hold torch's names."""
 
 JOINT: Prose = {
@@ -178,4 +179,4 @@ JOINT: Prose = {
         ),
     ),
 }
-"""The same as formulas, for torch's formulas that compute several gradients at once."""
+"""Formulas by operation and role, if torch's own formula computes several gradients at once."""

@@ -1,8 +1,7 @@
-"""Torch's C++ derivative formulas in readable Python notation.
+"""torch's C++ derivative formulas in readable Python notation.
 
-``maybe_multiply(grad.bmm(batch2.transpose(1, 2).conj()), alpha.conj())`` becomes
-``alpha * (grad @ batch2.mT)``. A formula that can't be read in full gives None: half a formula would
-be a false one.
+``maybe_multiply(grad.bmm(batch2.transpose(1, 2).conj()), alpha.conj())`` becomes ``alpha * (grad @
+batch2.mT)``. A formula that can't be read in full gives None, because half a formula would be a false one.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from ._formula_helpers import FORMULAS, SLOPES
 
 _TOKEN = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*\(")
 
-# What may remain: functions that torch (or Python) has under this very name.
+# Functions that may remain, because torch (or Python) has them under this very name.
 _KNOWN = frozenset({
     "abs", "exp", "log", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sqrt", "rsqrt",
     "sign", "where", "sigmoid", "zeros_like", "xlogy", "digamma", "polygamma", "lgamma", "special_i1",
@@ -42,7 +41,7 @@ _CLEAN = (
     (re.compile(r"\bfalse\b"), "False"),
     (re.compile(r"\bM_PI\b"), "pi"),
     (re.compile(r"\bM_LN(2|10)\b"), r"log(\1)"),
-    # these four since 2.14, and never behind a division
+    # since torch 2.14, which never writes these four after a division
     (re.compile(r"\bM_PI_([24])\b"), r"pi / \1"),
     (re.compile(r"\bM_2_SQRTPI\b"), "2 / sqrt(pi)"),
     (re.compile(r"\bM_SQRT2\b"), "sqrt(2)"),
@@ -57,7 +56,7 @@ _CLEAN = (
 
 
 def readable(formula: str) -> str | None:
-    """A torch formula in Python notation, for real tensors; None where any part of it is opaque.
+    """Return a torch formula in Python notation, for real tensors; None if any part of it is opaque.
 
     Example:
         >>> readable("mm_mat2_backward(grad, self, mat2.sym_sizes(), mat2.sym_strides(), mat2.layout(), 1)")
@@ -75,6 +74,8 @@ def readable(formula: str) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _readable(formula: str) -> str | None:
+    """Translate the formula and check that nothing opaque is left; parse failures of the moment are
+    raised."""
     text = formula
     for pattern, replacement in _CLEAN:
         text = pattern.sub(replacement, text)
@@ -88,7 +89,7 @@ def _readable(formula: str) -> str | None:
 
 
 def _choose(text: str) -> str:
-    """Take the branch of a top-level ``condition ? a : b`` that an ordinary backward takes."""
+    """Return the branch of a top-level ``condition ? a : b`` that an ordinary backward takes."""
     while True:
         if text.startswith("(") and _closing(text, 0) == len(text) - 1:
             text = text[1:-1].strip()
@@ -105,6 +106,7 @@ def _choose(text: str) -> str:
 
 
 def _ternary(text: str) -> tuple[str, str, str] | None:
+    """Split a top-level ``condition ? a : b`` into its three parts; None if there is none."""
     depth = 0
     question = -1
     for index, char in enumerate(text):
@@ -113,14 +115,14 @@ def _ternary(text: str) -> tuple[str, str, str] | None:
             continue
         if char == "?" and question < 0:
             question = index
-        # A nested one has its own colon further right, which belongs to the part after ours.
+        # A nested one has its own colon further right, which belongs to the part after the outer colon.
         elif char == ":" and question >= 0 and ":" not in (text[index - 1], text[index + 1 : index + 2]):
             return text[:question].strip(), text[question + 1 : index].strip(), text[index + 1 :].strip()
     return None
 
 
 def _expand(text: str) -> str:
-    """Write helper calls out, innermost arguments first."""
+    """Return the text with helper calls written out, innermost arguments first."""
     out: list[str] = []
     position = 0
     while match := _TOKEN.search(text, position):
@@ -143,13 +145,14 @@ def _expand(text: str) -> str:
 
 
 def _operand(text: str) -> str:
-    """Parenthesise what would bind differently inside a larger expression."""
+    """Return the text in parentheses if a larger expression would bind it differently."""
     if re.fullmatch(r"[\w.\[\]′-]+", text) or re.fullmatch(r"[\w.]+\(.*\)(?:\.mT|\.T)?", text):
         return text
     return f"({text})"
 
 
 def _split(text: str) -> list[str]:
+    """Split arguments at their top-level commas."""
     parts: list[str] = []
     depth = start = 0
     for index, char in enumerate(text):
@@ -162,6 +165,7 @@ def _split(text: str) -> list[str]:
 
 
 def _closing(text: str, start: int) -> int:
+    """Return the index of the bracket that closes the one at ``start``."""
     depth = 0
     for index in range(start, len(text)):
         depth += (text[index] in "([{") - (text[index] in ")]}")
@@ -171,6 +175,7 @@ def _closing(text: str, start: int) -> int:
 
 
 def _understood(text: str) -> bool:
+    """Return whether the text parses and uses known functions and methods only."""
     try:
         tree = parse_expression(text.replace("′", "_slope"))
     except NotParsedError:

@@ -1,7 +1,8 @@
-"""What a call of a function without a derivative of its own keeps, asked of a run of the installed torch.
+"""Tensors that a call of a function without an own derivative saves, measured by a run of the installed
+torch.
 
-Each tensor of the call is counted as written between the forward and the backward, once with every input that
-needs a gradient alone, and torch's own version check says whether backward may go on.
+Each tensor of the call is counted as written between the forward and the backward, once with each input that
+needs a gradient alone. torch's own version check then decides whether backward may go on.
 """
 
 from __future__ import annotations
@@ -24,34 +25,34 @@ from ._variant import Overwrite
 from .torch_table import by_node
 
 _REFUSED = ("modified by an inplace operation", "has been modified inplace")
-"""What torch says of a saved tensor, and of one that is a view among several."""
+"""torch's words in refusals of a saved tensor, and of one that is a view among several."""
 
 PARAMETERS = "parameters"
-"""What all parameters of a module are called together."""
+"""The common name of all parameters of a module."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredCall:
-    """One call, what its backward keeps and what may be overwritten before that."""
+    """A call, the tensors that its backward saves, and those that may be overwritten before it."""
 
     call: str
-    """As it is written: ``F.softmax(input, dim=-1)``."""
+    """The call as a user writes it: ``F.softmax(input, dim=-1)``."""
     when: str
-    """In which case it is what runs; empty for the usual one."""
+    """The case in which this call runs; empty for the usual one."""
     runs: tuple[str, ...]
-    """The operations of the derivative table that keep something."""
+    """The operations of the derivative table that save something."""
     keeps: tuple[str, ...]
-    """Those of its inputs and results that are kept."""
+    """The names of its saved inputs and results."""
     keeps_own: int
-    """Tensors that it keeps and that a program never gets to see."""
+    """Number of saved tensors that a program never sees."""
     overwrite: tuple[Overwrite, ...]
     view: bool
-    """A result shares memory with an input."""
+    """Whether a result shares memory with an input."""
 
 
 @lru_cache(maxsize=256)
 def measured(name: str) -> tuple[MeasuredCall, ...]:
-    """The calls that are known for a name; without those that this torch can't run.
+    """Return the example calls of a name, measured; without those that this torch can't run.
 
     Example:
         >>> [(call.runs, call.keeps) for call in measured("softmax")]
@@ -68,9 +69,10 @@ def measured(name: str) -> tuple[MeasuredCall, ...]:
 
 
 class _undisturbed:  # noqa: N801  (a context manager that reads as an adjective)
-    """Gradients on, on the CPU, and the program's random numbers as if nothing had run."""
+    """Context with gradients enabled, on the CPU, that restores the program's random numbers at its end."""
 
     def __enter__(self) -> None:
+        """Enter the contexts that isolate the run."""
         self._contexts = (
             torch.random.fork_rng(devices=[]),
             torch.inference_mode(False),
@@ -86,7 +88,7 @@ class _undisturbed:  # noqa: N801  (a context manager that reads as an adjective
 
 
 class _SmallRun:
-    """One forward of a call.
+    """A forward of a call.
 
     Args:
         example: The call.
@@ -94,6 +96,7 @@ class _SmallRun:
     """
 
     def __init__(self, example: ExampleCall, only: str | None = None) -> None:
+        """Make the inputs, run the call, and collect its results and backward nodes."""
         module, expression = _module_of(example.text)
         self.inputs: dict[str, list[Tensor]] = {}
         own: list[Tensor] = []
@@ -112,7 +115,7 @@ class _SmallRun:
         namespace = {"torch": torch, "F": torch.nn.functional, "nn": torch.nn, **names}
         outputs = tensors_in(_result(expression, namespace))
         self.outputs = self._named(outputs, example.results)
-        # Made before any write, for a view asks for its node again after one.
+        # Computed before any write, because a view needs its node again after one.
         self._total = sum((one.sum() for one in outputs if one.requires_grad), torch.zeros(()))
         accumulates = "torch::autograd::AccumulateGrad"
         self.nodes = [node for node in nodes_of(outputs) if node not in before and node.name() != accumulates]
@@ -124,14 +127,14 @@ class _SmallRun:
         return {name: [tensor] for name, tensor in zip(names, outputs, strict=False)}
 
     def tensors(self) -> dict[str, tuple[list[Tensor], bool]]:
-        """By name: the tensors, and whether they are results."""
+        """Return the tensors of each name, and whether they are results."""
         made = {name: (tensors, True) for name, tensors in self.outputs.items()}
         return {**{name: (tensors, False) for name, tensors in self.inputs.items()}, **made}
 
     def refuses_after(self, name: str) -> bool:
-        """Whether torch refuses the backward after a write to these tensors."""
+        """Return whether torch refuses the backward after a write to these tensors."""
         for tensor in self.tensors()[name][0]:
-            increment_version(tensor.detach())  # which shares the counter, and is no view among several
+            increment_version(tensor.detach())  # shares the counter, and is no view among several
         try:
             self._total.backward()
         except RuntimeError as error:
@@ -141,7 +144,7 @@ class _SmallRun:
         return False
 
     def gradients_after(self, name: str | None) -> list[Tensor]:
-        """The gradients, after a write to these tensors that torch's check may see or not."""
+        """Return the gradients after a write to these tensors, whether or not torch's check sees it."""
         tensors = [] if name is None else self.tensors()[name][0]
         for tensor in tensors:
             tensor.detach().add_(1)
@@ -150,7 +153,7 @@ class _SmallRun:
 
 
 def _is_silently_wrong(example: ExampleCall, name: str) -> bool:
-    """Whether a gradient is another one after a write that torch does not refuse."""
+    """Return whether a gradient differs after a write that torch does not refuse."""
     torch.manual_seed(0)
     right = _SmallRun(example).gradients_after(None)
     torch.manual_seed(0)
@@ -159,7 +162,7 @@ def _is_silently_wrong(example: ExampleCall, name: str) -> bool:
 
 
 def _module_of(text: str) -> tuple[torch.nn.Module | None, str]:
-    """The module that a call makes and calls at once, and the expression that calls it by name."""
+    """Return the module that a call makes and calls at once, and the expression that calls it by name."""
     if not text.startswith("nn."):
         return None, text
     tree = ast.parse(text, mode="eval")
@@ -170,7 +173,7 @@ def _module_of(text: str) -> tuple[torch.nn.Module | None, str]:
 
 
 def _result(expression: str, names: dict[str, Any]) -> Any:
-    """What an expression gives; what the statement ``x[…] = v`` leaves in ``x``."""
+    """Return an expression's value; for the statement ``x[…] = v``, ``x`` after it."""
     target, equals, value = expression.partition("] = ")
     if not equals:
         return _evaluated(expression, names)
@@ -192,6 +195,7 @@ def _values(shape: tuple[int, ...], kind: str) -> Tensor:
 
 
 def _measure(example: ExampleCall) -> MeasuredCall:
+    """Run a call and report its saved tensors, the nodes that save them, and what may be overwritten."""
     with packing():
         run = _SmallRun(example)
     memory = {memory_of(tensor): name for name, (tensors, _) in run.tensors().items() for tensor in tensors}
@@ -229,6 +233,7 @@ def _operation(node: str) -> str:
 def _overwrites(
     example: ExampleCall, run: _SmallRun, readers: dict[str, dict[tuple[str, str], None]]
 ) -> Iterator[Overwrite]:
+    """Yield for each tensor whether it may be overwritten, by torch's check and by the gradients."""
     for name, (_, output) in run.tensors().items():
         kept = tuple(readers.get(name, ()))
         if _SmallRun(example).refuses_after(name):
@@ -240,7 +245,7 @@ def _overwrites(
 
 
 def _refused(example: ExampleCall, run: _SmallRun, name: str, kept: tuple[tuple[str, str], ...]) -> Overwrite:
-    """Why, and whether in each case."""
+    """Return why torch refuses a write, and whether it does in each case."""
     output = name in run.outputs
     if kept and all(reads_shape_alone(node, role) for node, role in kept):
         return Overwrite(name, output, "no", "torch refuses, though it is kept for its shape alone")

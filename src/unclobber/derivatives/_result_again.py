@@ -1,7 +1,7 @@
-"""Nodes that read their own result in backward, and never save it again where backward is differentiated.
+"""Nodes that read their own result in backward, and never save it again if backward is differentiated.
 
-``grad * (result + 1)`` saves the sum, ``result == self`` nothing. What other nodes do stands partly in C++
-(torch/csrc/autograd/FunctionsManual.cpp), so each entry is executed by the tests.
+``grad * (result + 1)`` saves the sum, ``result == self`` nothing. Other nodes' behaviour is partly in C++
+(torch/csrc/autograd/FunctionsManual.cpp), so tests/unit/derivatives/test_result_again.py executes each entry.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _NEVER = frozenset({
 
 
 def may_save_result_again(node: str) -> bool:
-    """Whether a differentiated backward of ``node`` may save the result that ``node`` has saved.
+    """Return whether a differentiated backward of ``node`` may save the result that ``node`` has saved.
 
     Example:
         >>> may_save_result_again("ExpBackward0"), may_save_result_again("Expm1Backward0")

@@ -1,4 +1,5 @@
-"""One row of torch's derivative table: what an operation keeps, and what reads it."""
+"""A row of torch's derivative table: the tensors that an operation saves, and the gradients that read
+them."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument of an operation, as the schema has it."""
+    """An argument of an operation, as in its schema."""
 
     name: str
     type: str
@@ -23,46 +24,47 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class GradientFormula:
-    """One formula, with what it reads."""
+    """A derivative formula, with the saved tensors that it reads."""
 
     of: tuple[str, ...]
     """The arguments whose gradient it computes."""
     formula: str
-    """Torch's own C++ formula, one line."""
+    """torch's own C++ formula, one line."""
     reads: tuple[str, ...]
-    """The kept tensors that it reads, inputs first."""
+    """The saved tensors that it reads, inputs first."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedRole:
-    """One tensor that the backward node keeps."""
+    """A tensor that the backward node saves."""
 
     role: str
     """Its name on the node: ``self``, ``result``, ``indices``."""
     output: bool
-    """Whether it is something that the operation computed."""
+    """Whether the operation computed it."""
     gradients: tuple[str, ...]
     """The arguments whose gradients read it."""
     only_if: str | None = None
-    """Kept only if this argument needs a gradient; None: kept whenever the node is made."""
+    """The argument that must need a gradient for the tensor to be saved; None: saved whenever the node is
+    made."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One operation of the table: one backward node."""
+    """An operation of the table with one backward node."""
 
     node: str | None
-    """``MmBackward0``; None where no gradient exists."""
+    """``MmBackward0``; None if no gradient exists."""
     operation: str
     """``mm``"""
     overload: str
     """``Tensor_Scalar``; empty for the default one."""
     key: str
-    """The dispatch key it holds for, mostly ``Default``."""
+    """The dispatch key of the row, mostly ``Default``."""
     schema: str
     arguments: tuple[Argument, ...]
     returns: tuple[str, ...]
-    """Names of the outputs; ``result``, or ``result0``, ``result1`` where the schema has none."""
+    """Names of the outputs; ``result``, or ``result0``, ``result1`` if the schema has none."""
     gradients: tuple[GradientFormula, ...]
     kept: tuple[SavedRole, ...]
 
@@ -73,17 +75,18 @@ class Rule:
         return tuple(argument.name for argument in self.arguments if argument.name in some)
 
     def keeps(self, role: str) -> SavedRole | None:
-        """The kept tensor called ``role``; an index such as ``indices[0]`` is dropped."""
+        """Return the saved tensor called ``role``, without its index (``indices[0]``); None if there
+        is none."""
         name = role.partition("[")[0]
         return next((kept for kept in self.kept if kept.role == name), None)
 
     def needed(self, edges: Sequence[object]) -> frozenset[str] | None:
-        """The arguments whose gradients this node was made to compute.
+        """Return the arguments whose gradients this node was made to compute.
 
         Args:
             edges: One entry for each of the node's ``next_functions``, falsy for a missing one.
         Returns:
-            None where the edges don't line up with the arguments (lists of tensors).
+            None if the edges don't match the arguments one by one (lists of tensors).
         """
         names = self.differentiable
         if len(edges) != len(names):
@@ -91,7 +94,7 @@ class Rule:
         return frozenset(name for name, edge in zip(names, edges, strict=True) if edge)
 
     def readers(self, role: str, needed: Iterable[str] | None = None) -> tuple[GradientFormula, ...]:
-        """The formulas that read ``role``, of those for ``needed`` arguments if they are known."""
+        """Return the formulas that read ``role``, only those for ``needed`` arguments if these are known."""
         name = role.partition("[")[0]
         wanted = None if needed is None else set(needed)
         return tuple(

@@ -1,8 +1,8 @@
-"""Tensors that a node keeps whole and of which its backward reads no value: the shape is all it takes.
+"""Tensors that a node saves whole although its backward reads only their shape.
 
-torch's table says ``gather_backward(grad, self, dim, index)``, and what such a function does with ``self``
-stands in C++ (torch/csrc/autograd/FunctionsManual.cpp, aten/src/ATen/native). So each entry is executed:
-the tests overwrite it with torch's check off, and the gradient stays what it was.
+torch's table says ``gather_backward(grad, self, dim, index)``. The use of ``self`` in such a function is in
+C++ (torch/csrc/autograd/FunctionsManual.cpp, aten/src/ATen/native). So tests/unit/derivatives/test_sizes.py
+executes each entry: it overwrites the tensor with torch's check off, and the gradient stays the same.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ _ALWAYS = frozenset({
 """By node and its name for the tensor."""
 
 _IN_SUMS = frozenset({("IndexReduceBackward0", "source"), ("ScatterReduceBackward0", "src")})
-"""Those whose values a product or a maximum reads, but no sum or mean."""
+"""Entries whose values a product or a maximum reads, but no sum or mean."""
 
 
 def reads_shape_alone(node: str, role: str, reduction: str | None = None) -> bool:
-    """Whether ``node`` keeps ``role`` for its shape.
+    """Return whether ``node`` saves ``role`` for its shape alone.
 
     Args:
         node: Backward node, such as ``GatherBackward0``.
-        role: Its name for the kept tensor.
-        reduction: What it was told to do, for nodes that depend on it: ``sum``, ``prod``.
+        role: Its name for the saved tensor.
+        reduction: The node's reduction, if it depends on one: ``sum``, ``prod``.
+
     Example:
         >>> reads_shape_alone("GatherBackward0", "self"), reads_shape_alone("GatherBackward0", "index")
         (True, False)

@@ -1,4 +1,4 @@
-"""What is looked at in a small run of an operation: its tensors, its backward nodes and what they keep."""
+"""Observation of a small run of an operation: its tensors, its backward nodes and their saved tensors."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..torch_internals import compat
 
 
 class PackedMemory:
-    """What the pack hook returns: tells a role's own tensor by its memory."""
+    """The pack hook's result, which identifies a role's own tensor by its memory."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor.detach()
 
 
 def packing() -> saved_tensors_hooks:
-    """A context in which ``compat.raw_saved`` gives ``PackedMemory``."""
+    """Return a context in which ``compat.raw_saved`` yields ``PackedMemory``."""
     return saved_tensors_hooks(PackedMemory, compat.recognizable(lambda kept: kept.tensor))
 
 
@@ -28,7 +28,7 @@ def tensors_in(tree: Any) -> list[Tensor]:
 
 
 def nodes_of(outputs: Iterable[Tensor]) -> list[Any]:
-    """All backward nodes that lead to the outputs."""
+    """Return all backward nodes that lead to the outputs."""
     seen: dict[Any, None] = {}
     todo = [node for node in map(compat.renewed_grad_fn, outputs) if node is not None]
     while todo:
@@ -40,5 +40,5 @@ def nodes_of(outputs: Iterable[Tensor]) -> list[Any]:
 
 
 def memory_of(tensor: Tensor) -> int | None:
-    """What tells its memory from others'; None where it has none of its own."""
+    """Return a key of the tensor's memory; None if it has none of its own."""
     return compat.storage_key(tensor) if compat.is_plain(tensor) else None

@@ -1,4 +1,4 @@
-"""How an operation is written in Python, looked up in the installed torch's own namespaces."""
+"""Python spellings of an operation, looked up in the installed torch's own namespaces."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _RENAMED: dict[str, tuple[str, ...]] = {
     "im2col": ("nn.functional.unfold", "nn.Unfold"),
     "col2im": ("nn.functional.fold", "nn.Fold"),
 }
-"""Functions that share a method's name and are something else: ``Tensor.unfold`` is a view."""
+"""Functions that share a method's name but differ from it: ``Tensor.unfold`` is a view."""
 
 _PREFIXES = (("linalg_", "linalg"), ("special_", "special"), ("fft_", "fft"))
 
 
 def variant_exists(name: str, overload: str = "") -> bool:
-    """Whether torch has this overload of an ATen operation.
+    """Return whether torch has this overload of an ATen operation.
 
     Example:
         >>> variant_exists("exp_"), variant_exists("mul_", "Tensor"), variant_exists("mm_")
@@ -56,7 +56,7 @@ def variant_exists(name: str, overload: str = "") -> bool:
 
 @lru_cache(maxsize=2048)
 def spellings(name: str) -> tuple[str, ...]:
-    """Every public way to write an operation, the usual one first.
+    """Return every public spelling of an operation, the usual one first.
 
     Example:
         >>> spellings("exp")
@@ -91,7 +91,8 @@ def spellings(name: str) -> tuple[str, ...]:
 
 
 def function_name(text: str) -> str | None:
-    """The function behind a module's name: ``softmax`` for ``nn.Softmax`` or ``torch.nn.Softmax``."""
+    """Return the function of a module's name: ``softmax`` for ``nn.Softmax`` or ``torch.nn.Softmax``. None if
+    there is none."""
     short = text.removeprefix("torch.")
     short = f"nn.functional.{short.removeprefix('F.')}" if short.startswith("F.") else short
     for name, texts in _RENAMED.items():
@@ -107,7 +108,7 @@ def _has(home: Any, name: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _modules() -> dict[str, tuple[str, ...]]:
-    """By function: torch's modules whose ``forward`` is a call of that one function."""
+    """Return by function torch's modules whose ``forward`` is a call of that one function."""
     import torch
 
     found: dict[str, list[str]] = {}
@@ -120,7 +121,7 @@ def _modules() -> dict[str, tuple[str, ...]]:
 
 
 def _called(kind: type) -> Iterator[str]:
-    """Functions of ``torch`` and ``nn.functional`` that a module's ``forward`` names."""
+    """Yield the functions of ``torch`` and ``nn.functional`` that a module's ``forward`` names."""
     forward = getattr(getattr(kind, "forward", None), "__code__", None)
     convolve = getattr(getattr(kind, "_conv_forward", None), "__code__", None)
     for code in (forward, convolve):
@@ -129,6 +130,7 @@ def _called(kind: type) -> Iterator[str]:
 
 
 def _functions_in(code: CodeType) -> Iterator[str]:
+    """Yield the names that the code loads from ``F`` or ``torch``, if they are functions."""
     import torch
     from torch.nn import functional
 

@@ -1,8 +1,8 @@
-"""The derivative table between two runs: a file in the user's cache folder.
+"""Cache of the derivative table between two runs: a file in the user's cache folder.
 
-Reading torch's own table takes seconds, reading this file milliseconds. It is tied to the very files
-that it was made from; one that is missing, broken or of another torch is made anew, and where the
-folder can't be written to, nothing is kept.
+Reading torch's own table takes seconds, reading this file milliseconds. It is tied to the very files that it
+was made from. A file that is missing, broken or of another torch is replaced; if the folder isn't writable,
+nothing is cached.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from platformdirs import user_cache_path
 from ._rule import Argument, GradientFormula, Rule, SavedRole
 
 _CODE = ("torch_table.py", "_rule.py")
-"""The files of ours that make the table."""
+"""unclobber's own files that make the table."""
 
 
 def read_through(sources: Iterable[Path], make: Callable[[], tuple[Rule, ...]]) -> tuple[Rule, ...]:
-    """What ``make`` gives, from the file if it was made from these ``sources`` before.
+    """Return the result of ``make``, from the file if it was made from these ``sources`` before.
 
     Args:
         sources: The files of torch that ``make`` reads.
@@ -35,7 +35,7 @@ def read_through(sources: Iterable[Path], make: Callable[[], tuple[Rule, ...]]) 
     path = _path(sources)
     if path is None:
         return make()
-    # Whatever is in the file: it was never more than a copy.
+    # A broken file is ignored, because it is only a copy.
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         return tuple(_rule(entry) for entry in json.loads(path.read_text("utf-8")))
     rules = make()
@@ -45,7 +45,8 @@ def read_through(sources: Iterable[Path], make: Callable[[], tuple[Rule, ...]]) 
 
 
 def _path(sources: Iterable[Path]) -> Path | None:
-    """Named by what the table depends on: torch's files and the code that reads them."""
+    """Return the cache file, named by torch's files and the code that reads them; None if a file can't be
+    read."""
     digest = hashlib.sha256()
     for code in _CODE:
         digest.update(Path(__file__).with_name(code).read_bytes())
@@ -59,18 +60,20 @@ def _path(sources: Iterable[Path]) -> Path | None:
 
 
 def _write(path: Path, text: str) -> None:
+    """Write the file in one step, so that no other process reads half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
-        os.replace(name, path)  # another process may be writing the same
+        os.replace(name, path)  # another process may be writing the same file
     except BaseException:
         os.unlink(name)
         raise
 
 
 def _rule(entry: dict[str, Any]) -> Rule:
+    """Rebuild a rule from its JSON entry."""
     return Rule(
         **{
             **entry,

@@ -1,4 +1,5 @@
-"""The rules of one overload of an operation: what it keeps, and so what may be overwritten after it."""
+"""The rules of one overload of an operation: the tensors that it saves, and those that may be overwritten
+after it."""
 
 from __future__ import annotations
 
@@ -10,28 +11,28 @@ Allowed = Literal["yes", "no", "depends"]
 
 @dataclass(frozen=True, slots=True)
 class Derivative:
-    """One gradient formula."""
+    """A gradient formula."""
 
     of: tuple[str, ...]
     """The arguments whose gradient it computes."""
     formula: str | None
-    """In Python notation, for real tensors; None where torch's own can't be read in full."""
+    """The formula in Python notation, for real tensors; None if torch's own can't be read in full."""
     torch_formula: str
-    """Torch's own C++ formula."""
+    """torch's own C++ formula."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """One tensor that the operation keeps for its backward."""
+    """A tensor that the operation saves for its backward."""
 
     role: str
     """The backward node's name for it: ``self``, ``result``, ``weight``."""
     output: bool
     """Whether the operation computed it."""
     when: str
-    """In words: ``always``, ``if `other` needs a gradient``, ``if it is given``."""
+    """The condition in words: ``always``, ``if `other` needs a gradient``, ``if it is given``."""
     only_if: tuple[str, ...]
-    """It is kept if one of these arguments needs a gradient; empty where the node alone decides."""
+    """The arguments of which one must need a gradient; empty if the node alone decides."""
     optional: bool
     """Whether it is an argument that may be left out."""
     gradients: tuple[str, ...]
@@ -53,37 +54,37 @@ class Overwrite:
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """The in-place variant and what it keeps instead."""
+    """The in-place variant and the tensors that it saves instead."""
 
     name: str
     """``exp_``"""
     keeps: tuple[str, ...]
-    """One sentence for each kept tensor; empty where it keeps none."""
+    """Sentences, one for each saved tensor; empty if it saves none."""
     copies: bool
-    """It keeps a private copy of the old value, so that it spares no memory."""
+    """Whether it saves a private copy of the old value, so that it spares no memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One overload with its backward node."""
+    """An overload with its backward node."""
 
     schema: str
     node: str | None
-    """None where torch has no gradient for it."""
+    """The backward node; None if torch has no gradient for it."""
     gradients: tuple[Derivative, ...]
     saves: tuple[Saved, ...]
     overwrite: tuple[Overwrite, ...]
     in_place: InPlace | None
     view: bool
-    """The output shares the input's memory: writing one writes the other."""
+    """Whether the output shares the input's memory: writing one writes the other."""
     key: str = "Default"
-    """The dispatch key that it holds for."""
+    """The dispatch key of the row."""
     when: str = ""
-    """Which arguments lead to it, where there are several: ```exponent` is a number``."""
+    """The arguments that select it, if there are several overloads: ```exponent` is a number``."""
 
     @property
     def may_overwrite(self) -> Literal["input", "output", "input and output", "neither"]:
-        """What may be overwritten whatever needs a gradient."""
+        """The tensors that may be overwritten, whichever arguments need a gradient."""
         free = {
             output: all(one.allowed == "yes" for one in self.overwrite if one.output == output)
             for output in (False, True)

@@ -1,4 +1,4 @@
-"""In words: which of several overloads of an operation is the one that runs."""
+"""The condition, in words, under which one of several overloads of an operation runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _KEYS = {"AutogradNestedTensor": "nested tensors", "AutogradCUDA": "CUDA tensors
 
 
 def when(rule: Rule, others: Sequence[Rule]) -> str:
-    """What is particular to the arguments of one overload; empty where there is but one.
+    """Return the condition on the arguments of one overload; empty if there is only one.
 
     Args:
         rule: The overload.
@@ -47,7 +47,7 @@ def when(rule: Rule, others: Sequence[Rule]) -> str:
 
 
 def _differs(argument: Argument, others: Iterable[Rule]) -> bool:
-    """Whether the argument of this name is of another kind in another overload."""
+    """Return whether the argument of this name has another type in another overload."""
     kinds = {
         other.type.rstrip("?") for rule in others for other in rule.arguments if other.name == argument.name
     }
@@ -64,7 +64,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _is_for_cpp(rule: Rule, others: Sequence[Rule]) -> bool:
-    """Whether a number as second argument takes another overload when it comes from Python."""
+    """Return whether Python sends a number as second argument to another overload."""
     if len(rule.arguments) < 2 or rule.arguments[1].type != "Scalar" or not rule.arguments[0].is_tensor:
         return False
     taken = _taken_from_python(rule.operation)
@@ -73,7 +73,7 @@ def _is_for_cpp(rule: Rule, others: Sequence[Rule]) -> bool:
 
 @lru_cache(maxsize=256)
 def _taken_from_python(operation: str) -> str | None:
-    """The node that a tensor and a number lead to; None where they can't be called so."""
+    """Return the node of a call with a tensor and a number; None if there is no such call."""
     import torch
 
     function = getattr(torch, operation, None)

@@ -1,4 +1,4 @@
-"""Why a derivative needs a tensor, from torch's table, in torch's names and in the user's."""
+"""The reason why a derivative needs a tensor, from torch's table, in torch's names and in the user's."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ _LONGEST_FORMULA = 160
 _NAME = re.compile(r"(?<![\w.′])[A-Za-z_]\w*(?![\w(′])")
 
 _MARK = "\N{ZERO WIDTH SPACE}"
-"""Stands for a transpose while names are put in: ``ᵀ`` itself would count as a letter of the name."""
+"""Stand-in for a transpose while names are inserted, because ``ᵀ`` itself would count as a letter of the
+name."""
 
 _TWICE = re.compile(r"\.(?:t\(\)|m?T|transpose\((?:0, 1|1, 0|1, 2|2, 1|-1, -2|-2, -1)\))" + _MARK)
-"""A transposed transpose of a matrix or a batch of them is the matrix."""
+"""Two transposes of a matrix or a batch of matrices, which cancel each other."""
 
-# Torch's names that mean nothing to a reader who doesn't see the signature beside them.
+# torch's names that mean nothing to a reader without the signature at hand.
 _OPAQUE = frozenset({
     "self", "other", "result", "input", "weight", "mat1", "mat2", "vec", "tensor", "tensor1", "tensor2",
     "batch1", "batch2", "target", "ord", "p", "N", "correction", "scale", "input_scale", "values",
@@ -33,32 +34,32 @@ _OPAQUE = frozenset({
 })  # fmt: skip
 
 _PLAIN = {"self": "its input", "input": "its input"}
-"""What to call an argument that the user has no word for, where torch's would mislead."""
+"""Words for an argument that the user's line doesn't name, because torch's name would mislead."""
 
 _OWN_RESULT = {"ExpBackward0": "the derivative of exp is its own result"}
 
 
 class _Reason(NamedTuple):
-    """How one gradient reads a kept tensor; neither text where torch's formula is opaque."""
+    """The way in which one gradient reads a saved tensor; neither text if torch's formula is opaque."""
 
     of: tuple[str, ...]
     formula: str | None
     prose: str | None
     torch: str
     joint: bool = False
-    """Torch has one formula for several gradients: not each of them need read it."""
+    """Whether torch has one formula for several gradients, so that not each of them need read it."""
 
 
 def why(node: str, role: str, needed: Iterable[str] | None = None, *, cite: bool = True) -> str | None:
-    """The derivatives that read ``role``, in torch's own names.
+    """Return the derivatives that read ``role``, in torch's own names.
 
     Args:
         node: Backward node, such as ``MmBackward0``.
-        role: Its name for the kept tensor, such as ``mat2`` or ``indices[0]``.
-        needed: The arguments whose gradients are computed, where known (``Rule.needed``).
-        cite: Quote torch's own formula, which is C++, where there is none in Python's words.
+        role: Its name for the saved tensor, such as ``mat2`` or ``indices[0]``.
+        needed: The arguments whose gradients are computed, if known (``Rule.needed``).
+        cite: Quote torch's own C++ formula if there is none in Python notation.
     Returns:
-        None where torch's table doesn't know the node, or no computed gradient reads the role.
+        None if torch's table doesn't list the node, or no computed gradient reads the role.
     Example:
         >>> why("MmBackward0", "self")
         'grad of mat2 = self.T @ grad'
@@ -83,15 +84,15 @@ def why(node: str, role: str, needed: Iterable[str] | None = None, *, cite: bool
 def why_words(
     node: str, role: str, names: Mapping[str, str], needed: Iterable[str] | None = None
 ) -> str | None:
-    """The same with the user's expressions put in.
+    """Return the derivatives that read ``role``, with the user's expressions.
 
     Args:
         node: Backward node.
-        role: Its name for the kept tensor.
+        role: Its name for the saved tensor.
         names: The user's expression of each argument or output, by torch's name for it.
-        needed: The arguments whose gradients are computed, where known.
+        needed: The arguments whose gradients are computed, if known.
     Returns:
-        None where ``role`` has no name of the user's, or nothing certain can be said.
+        None if the user has no name for ``role``, or nothing certain can be said.
     Example:
         >>> why_words("MmBackward0", "self", {"self": "d", "mat2": "w2"})
         'grad of `w2` is dᵀ @ grad'
@@ -114,7 +115,7 @@ def why_words(
 
 
 def read_for(node: str, role: str, needed: Iterable[str] | None = None) -> tuple[str, ...]:
-    """The arguments of whose gradients it is known that they read ``role``.
+    """Return the arguments whose gradients are known to read ``role``.
 
     Example:
         >>> read_for("MmBackward0", "mat2"), read_for("ConvolutionBackward0", "weight", {"weight", "bias"})
@@ -125,7 +126,8 @@ def read_for(node: str, role: str, needed: Iterable[str] | None = None) -> tuple
 
 
 def _unread(reasons: list[_Reason], names: Mapping[str, str]) -> str | None:
-    """What is kept although no gradient that is computed reads it."""
+    """Return a sentence on a tensor that is saved although no computed gradient reads it; None if that isn't
+    certain."""
     if not reasons or any(reason.joint for reason in reasons):
         return None
     targets = _targets([of for reason in reasons for of in reason.of], names)
@@ -139,6 +141,7 @@ def _targets(arguments: Iterable[str], names: Mapping[str, str]) -> str:
 
 
 def _sentence(reason: _Reason, own: str, names: Mapping[str, str]) -> str:
+    """Return the clause on one gradient: its formula if it is short enough, else prose."""
     target = _targets(reason.of, names)
     written = None if reason.formula is None else _with_names(reason.formula, names)
     if written is not None and len(written) <= _LONGEST:
@@ -151,6 +154,7 @@ def _sentence(reason: _Reason, own: str, names: Mapping[str, str]) -> str:
 
 
 def _reasons(node: str, role: str, needed: Iterable[str] | None) -> list[_Reason]:
+    """Return the reasons of all formulas that read ``role``; empty if the table doesn't list the node."""
     rule = by_node(node)
     if rule is None:
         return []
@@ -166,9 +170,10 @@ def _reasons(node: str, role: str, needed: Iterable[str] | None) -> list[_Reason
 def _by_hand_or_table(
     rule: Rule, gradient: GradientFormula, role: str, needed: frozenset[str] | None
 ) -> list[_Reason]:
+    """Return the reasons written by hand for this formula, else the table's own formula."""
     for hand, prose in ((PROSE, True), (JOINT, False)):
         texts = [text for text in hand.get(rule.operation, {}).get(role, ()) if text[0] in gradient.of]
-        if texts:  # all that read it: none of them may be needed
+        if texts:  # texts of all gradients that read the role; perhaps none of them is needed
             return [
                 _Reason((of,), None if prose else text, text if prose else None, gradient.formula)
                 for of, text in texts
@@ -176,18 +181,19 @@ def _by_hand_or_table(
             ]
     of = tuple(one for one in gradient.of if needed is None or one in needed)
     joint = len(gradient.of) > 1
-    # A formula for several gradients at once returns all of them: it has no single right-hand side.
+    # A formula for several gradients returns all of them at once, so it has no single right-hand side.
     formula = None if joint else readable(gradient.formula)
     return [_Reason(of, formula, None, gradient.formula, joint)]
 
 
 def _filled(prose: str, names: Mapping[str, str]) -> str:
-    """Replace ``{weight}`` by the user's expression, or by torch's name where there is none."""
+    """Replace ``{weight}`` by the user's expression, or by torch's name if there is none."""
     return re.sub(r"\{(\w+)\}", lambda match: names.get(match.group(1), match.group(1)), prose)
 
 
 def _with_names(text: str, names: Mapping[str, str]) -> str | None:
-    """Put the user's expressions into a formula, with transposes and small powers as people write them."""
+    """Insert the user's expressions into a formula, with transposes and small powers in usual notation. None
+    if an opaque name is left."""
 
     def put(match: re.Match[str]) -> str:
         name = match.group(0)
@@ -200,7 +206,7 @@ def _with_names(text: str, names: Mapping[str, str]) -> str | None:
     if names.get("alpha") == "1":
         text = re.sub(r"^alpha \* \((.*)\)$", r"\1", text)
     text = _power(text, names.get("exponent", ""))
-    # The formula's own transposes; a user's `w.T` stays as it was written.
+    # Only the formula's own transposes; a user's `w.T` stays as it was written.
     words = _NAME.sub(put, re.sub(r"\.m?T\b", _MARK, text))
     left = {name for name in _NAME.findall(text) if name not in names}
     if left & _OPAQUE:
@@ -209,7 +215,7 @@ def _with_names(text: str, names: Mapping[str, str]) -> str | None:
 
 
 def _power(text: str, exponent: str) -> str:
-    """Write ``exponent * self ** (exponent - 1)`` as people do: ``2 * self``, ``3 * self ** 2``."""
+    """Write ``exponent * self ** (exponent - 1)`` in usual notation: ``2 * self``, ``3 * self ** 2``."""
     if exponent not in ("2", "3", "4"):
         return text
     power = "self" if exponent == "2" else f"self ** {int(exponent) - 1}"
@@ -217,6 +223,7 @@ def _power(text: str, exponent: str) -> str:
 
 
 def _binds_tightly(text: str) -> bool:
+    """Return whether the text needs no parentheses inside a formula."""
     if re.fullmatch(r"[\w.]+", text):
         return True  # also `net.0.weight`, which is no Python
     try:

@@ -29,7 +29,7 @@ Line = tuple[StyledText, ...]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class OperationRules:
-    """All that is known of one operation; shown as a card to read.
+    """All rules of one operation; its ``repr`` is a card to read.
 
     Example:
         >>> exp = unclobber.rules("exp")
@@ -40,20 +40,20 @@ class OperationRules:
     name: str
     variants: tuple[Variant, ...]
     calls: tuple[MeasuredCall, ...]
-    """What was asked of small runs, where it has no derivative of its own."""
+    """Measured calls, if the operation has no derivative of its own."""
     parts: tuple[str, ...]
-    """The operations that it runs on CPU tensors instead of one with a derivative of its own."""
+    """The operations that it runs on CPU tensors, if it has no derivative of its own."""
     keepers: tuple[tuple[str, tuple[str, ...]], ...]
-    """Those of ``parts`` that keep something, each with the roles of what it keeps."""
+    """The members of ``parts`` that save something, each with the roles of its saved tensors."""
     spellings: tuple[str, ...]
-    """How it is written in Python: ``torch.exp``, ``Tensor.exp_``, ``nn.ReLU``."""
+    """Python spellings: ``torch.exp``, ``Tensor.exp_``, ``nn.ReLU``."""
 
     def __repr__(self) -> str:
         return card(self)
 
 
 def card(one: OperationRules, width: int = 80) -> str:
-    """The card as plain text.
+    """Return the card as plain text.
 
     Example:
         >>> print(card(unclobber.rules("neg")))
@@ -69,7 +69,7 @@ def card(one: OperationRules, width: int = 80) -> str:
 
 
 def lines(one: OperationRules, width: int = 80) -> list[Line]:
-    """The card as lines of styled pieces, none longer than ``width`` where words allow."""
+    """Return the card as lines of styled pieces, none longer than ``width`` if words allow."""
     found: list[Line] = []
     for call in one.calls:
         found += [(), *_call(call, width)] if found else _call(call, width)
@@ -92,7 +92,7 @@ def _calls(count: int) -> str:
 
 
 def _parts(one: OperationRules, width: int) -> list[Line]:
-    """What a function keeps through the operations that it runs."""
+    """Return the lines on the operations that a function runs and on their saved tensors."""
     found = _row("runs", f"{', '.join(one.parts)} (on CPU tensors, not each in every call)", width)
     for number, (part, roles) in enumerate(one.keepers):
         found += _row("" if number else "keeps", f"`{part}` keeps {', '.join(roles)}", width)
@@ -105,6 +105,7 @@ def _parts(one: OperationRules, width: int) -> list[Line]:
 
 
 def _call(call: MeasuredCall, width: int) -> list[Line]:
+    """Return the lines of one measured call."""
     title = f"{call.call}    # {call.when}" if call.when else call.call
     body = _wrapped(title, width, indent="    ")
     found: list[Line] = [(StyledText(text, "title"),) for text in body]
@@ -122,6 +123,7 @@ def _call(call: MeasuredCall, width: int) -> list[Line]:
 
 
 def _overwrites(some: tuple[Overwrite, ...], width: int) -> list[Line]:
+    """Return one line per tensor: whether it may be overwritten, and why."""
     found: list[Line] = []
     for number, one in enumerate(some):
         first = StyledText(("" if number else "  overwrite").ljust(_LABEL + 2), "label")
@@ -134,6 +136,7 @@ def _overwrites(some: tuple[Overwrite, ...], width: int) -> list[Line]:
 
 
 def _variant(variant: Variant, width: int) -> list[Line]:
+    """Return the lines of one overload."""
     found = _title(variant, width)
     if variant.when:
         found += _row("when", variant.when, width)
@@ -165,6 +168,7 @@ def _title(variant: Variant, width: int) -> list[Line]:
 
 
 def _gradients(variant: Variant) -> Iterable[str]:
+    """Yield one sentence per gradient: a formula, words, or torch's own formula."""
     for one in variant.gradients:
         if one.formula is not None:
             yield f"{', '.join(one.of)} = {one.formula}"
@@ -177,7 +181,7 @@ def _gradients(variant: Variant) -> Iterable[str]:
 
 
 def _in_words(saves: tuple[Saved, ...], one: Derivative) -> list[str]:
-    """What is known by hand of a formula that torch computes in one go."""
+    """Return the handwritten words on a formula with which torch computes several gradients at once."""
     parts = [
         part
         for saved in saves
@@ -188,6 +192,7 @@ def _in_words(saves: tuple[Saved, ...], one: Derivative) -> list[str]:
 
 
 def _row(label: str, text: str, width: int) -> list[Line]:
+    """Return a row: the label, then the wrapped text."""
     first = StyledText(f"  {label}".ljust(_LABEL + 2), "label")
     body = _wrapped(text, width - _LABEL - 2)
     return [
@@ -204,7 +209,7 @@ def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
 
 # --- documents -----------------------------------------------------------------------------------
 def to_dict(one: OperationRules) -> dict[str, Any]:
-    """One operation as JSON-ready data."""
+    """Return one operation as JSON-ready data."""
     return {
         "name": one.name,
         "runs": list(one.parts),
@@ -216,6 +221,7 @@ def to_dict(one: OperationRules) -> dict[str, Any]:
 
 
 def _call_dict(call: MeasuredCall) -> dict[str, Any]:
+    """Return a measured call as JSON-ready data."""
     return {
         "call": call.call,
         "when": call.when,
@@ -232,6 +238,7 @@ def _overwrite_dict(one: Overwrite) -> dict[str, Any]:
 
 
 def _variant_dict(variant: Variant) -> dict[str, Any]:
+    """Return an overload as JSON-ready data."""
     return {
         "schema": variant.schema,
         "node": variant.node,
@@ -267,7 +274,7 @@ def _variant_dict(variant: Variant) -> dict[str, Any]:
 
 
 def to_markdown(some: Iterable[OperationRules]) -> str:
-    """One table: a row for each overload.
+    """Return one Markdown table with a row for each overload.
 
     Example:
         >>> print(to_markdown([unclobber.rules("exp")]).splitlines()[2])

@@ -1,14 +1,14 @@
-"""Compare the derivative table with what autograd really does, over torch's own operation database.
+"""Comparison of the derivative table with real runs of autograd, over torch's own operation database.
 
-Four questions for each operation, answered by runs:
+Runs answer four questions for each operation:
 
 - **keeps**: which tensors does each backward node of a real run hold (its saved roles)?
-- **runs**: is the operation (or the list of what a composed function runs) what really ran?
+- **runs**: is the operation (or the list of a composed function's operations) what really ran?
 - **overwrite**: is backward refused after the inputs, or the outputs, count as written?
-- **in place**: what does the in-place variant hold, and is an old value a private copy?
+- **in place**: which tensors does the in-place variant hold, and is an old value a private copy?
 
-Each input tensor needs a gradient alone in one run, and all of them in another, so that conditions
-are put to the test.
+Each input tensor needs a gradient alone in one run, and all of them in another, so that conditions are
+tested.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SAMPLES = 6
 """Inputs of the database that are tried per operation."""
 
 _MOST_LEAVES = 4
-"""More tensors than this are only tried all together."""
+"""Number of tensors above which they are only tried all together."""
 
 _BY_HAND = {
     "torch::autograd::AccumulateGrad": "collects the gradient of a leaf",
@@ -42,12 +42,12 @@ _BY_HAND = {
     "torch::autograd::CopySlices": "an in-place write through a view, written by hand in C++",
     "torch::autograd::UndefinedGrad": "stands for no gradient",
 }
-"""Nodes that are in no table and keep no tensor of an operation's."""
+"""Nodes that are in no table and save no tensor of an operation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """One difference between the table and a run."""
+    """A difference between the table and a run."""
 
     question: str
     """``keeps``, ``runs``, ``overwrite`` or ``in place``."""
@@ -59,7 +59,7 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One operation of the database."""
+    """The comparison of one operation of the database."""
 
     name: str
     runs: int
@@ -67,10 +67,10 @@ class Checked:
     nodes: int
     """Backward nodes compared."""
     writes: int = 0
-    """Times that inputs or outputs were counted as written, to see whether backward is refused."""
+    """Number of times that inputs or outputs were counted as written, to see whether backward is refused."""
     disagreements: tuple[Disagreement, ...] = ()
     error: str | None = None
-    """Why torch could not run it at all, where ``runs`` is 0."""
+    """torch's error if ``runs`` is 0."""
 
     @property
     def agrees(self) -> bool:
@@ -82,7 +82,7 @@ def check(samples: int = SAMPLES, only: Iterable[str] = ()) -> Iterator[Checked]
 
     Args:
         samples: Inputs tried per operation.
-        only: Names to check; all where none is given.
+        only: Names to check; all if empty.
     Raises:
         ImportError: The database can't be loaded; it needs the package ``expecttest``.
     """
@@ -99,6 +99,7 @@ def _dtype(op: Any) -> torch.dtype | None:
 
 
 def _check_op(op: Any, dtype: torch.dtype, samples: int) -> Checked:
+    """Compare one operation over its samples, out of place and in place."""
     name = f"{op.name}.{op.variant_test_name}" if op.variant_test_name else str(op.name)
     found: dict[Disagreement, None] = {}
     runs = nodes = writes = 0
@@ -111,7 +112,7 @@ def _check_op(op: Any, dtype: torch.dtype, samples: int) -> Checked:
                 for in_place in (False, True) if op.inplace_variant is not None else (False,):
                     try:
                         count, tried, wrong = _compare(op, sample, pick, in_place=in_place)
-                    # Whatever torch can't run (an in-place form of another shape, say) is no matter of ours.
+                    # torch can't run every form (in place with another shape, say), which is no disagreement.
                     except (RuntimeError, TypeError, ValueError, NotImplementedError, IndexError) as e:
                         error = f"{type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}"
                         continue
@@ -123,7 +124,7 @@ def _check_op(op: Any, dtype: torch.dtype, samples: int) -> Checked:
 
 
 Pick = frozenset[int] | None
-"""Which of the tensors that can have a gradient need one, by position; None for all."""
+"""Positions, among the tensors that can have a gradient, of those that need one; None for all."""
 
 
 def _picks(sample: Any) -> list[Pick]:
@@ -134,6 +135,7 @@ def _picks(sample: Any) -> list[Pick]:
 
 
 def _compare(op: Any, sample: Any, pick: Pick, *, in_place: bool) -> tuple[int, int, list[Disagreement]]:
+    """Run one sample; return the compared nodes, the tried writes and the disagreements."""
     run = _inputs(sample, pick)
     call: Callable[..., Any] = op.inplace_variant if in_place else op
     with packing():
@@ -144,7 +146,7 @@ def _compare(op: Any, sample: Any, pick: Pick, *, in_place: bool) -> tuple[int, 
     wrong += _runs(op.name, nodes)
     if in_place:
         wrong += _in_place_memory(nodes, run, outputs)
-    # Memory tells inputs from outputs only where one operation did it all.
+    # Memory identifies inputs and outputs only if one operation did all the work.
     elif len(nodes) == 1 and not wrong:
         tried, refusals = _overwrite(op, sample, pick, nodes[0])
         wrong += refusals
@@ -160,15 +162,17 @@ class _SampleRun:
     kwargs: Any
     tensors: list[Tensor]
     own: set[Any]
-    """Nodes that are not the operation's: those of the copies."""
+    """Nodes of the copies, which are not the operation's."""
 
 
 def _inputs(sample: Any, pick: Pick) -> _SampleRun:
+    """Copy a sample's tensors; those in ``pick`` need a gradient."""
     tensors: list[Tensor] = []
     own: set[Any] = set()
     position = -1
 
     def copy(leaf: Any) -> Any:
+        """Copy one tensor of the sample, so that it is no leaf."""
         nonlocal position
         if not isinstance(leaf, Tensor):
             return leaf
@@ -187,6 +191,7 @@ def _inputs(sample: Any, pick: Pick) -> _SampleRun:
 
 # --- keeps -----------------------------------------------------------------------------------------
 def _keeps(node: Any) -> Iterator[Disagreement]:
+    """Yield a disagreement if the node's saved roles differ from the table's."""
     name = node.name()
     observed = {role.partition("[")[0] for role, kept in compat.raw_saved(node) if kept is not None}
     rule = by_node(name)
@@ -204,7 +209,7 @@ def _keeps(node: Any) -> Iterator[Disagreement]:
 
 
 def _expected(rule: Rule, node: Any) -> list[SavedRole]:
-    """What the table says of a node whose gradients flow where this node's do."""
+    """Return the table's saved roles for a node with the same edges."""
     needed = rule.needed([parent for parent, _ in node.next_functions])
     found = []
     for kept in rule.kept:
@@ -215,12 +220,14 @@ def _expected(rule: Rule, node: Any) -> list[SavedRole]:
 
 
 def _may_be_left_out(rule: Rule, kept: SavedRole) -> bool:
-    """Whether it is an argument that the call need not have given (or an empty list of tensors)."""
+    """Return whether the role is an argument that the call may have left out (or an empty list of
+    tensors)."""
     kind = next((argument.type for argument in rule.arguments if argument.name == kept.role), "")
     return "?" in kind or "[]" in kind
 
 
 def _explanation(missing: set[str], surplus: set[str]) -> str:
+    """Return the explanation of missing and surplus roles."""
     texts = []
     if missing:
         texts.append(f"the table's formulas read {_listed(missing)}, and the generated code left it out")
@@ -233,7 +240,7 @@ def _explanation(missing: set[str], surplus: set[str]) -> str:
 
 # --- runs --------------------------------------------------------------------------------------------
 def _runs(name: str, nodes: list[Any]) -> Iterator[Disagreement]:
-    """Whether each node belongs to the operation itself or to the parts that are known of it."""
+    """Yield a disagreement for each node that is neither the operation's own nor one of its known parts."""
     known = resolve(name)
     ran = {rule.operation: node.name() for node in nodes if (rule := by_node(node.name())) is not None}
     if known is None:
@@ -244,7 +251,7 @@ def _runs(name: str, nodes: list[Any]) -> Iterator[Disagreement]:
     target = ALIASES.get(known, known)
     own = {target, f"{target}_", target.removesuffix("_")}
     if not own.isdisjoint(ran) and target not in PARTS:
-        return  # itself, with what it needs around it for other shapes
+        return  # the operation itself, with operations that prepare other shapes
     surplus = {operation: node for operation, node in ran.items() if operation not in own}
     for operation, node in surplus.items():
         if not {operation, operation.removesuffix("_")}.intersection(PARTS.get(target, ())):
@@ -256,8 +263,8 @@ def _runs(name: str, nodes: list[Any]) -> Iterator[Disagreement]:
 def _overwrite(op: Any, sample: Any, pick: Pick, node: Any) -> tuple[int, list[Disagreement]]:
     """Count the inputs, then the outputs, as written and see whether torch's own check refuses.
 
-    Only where the function is the node's operation itself: others keep intermediate results, or throw
-    outputs away, and what they keep nobody can write.
+    Only if the function is the node's operation itself, because others save intermediate results that no
+    program can write, or drop outputs.
     """
     rule = by_node(node.name())
     if rule is None or resolve(op.name) != rule.operation:
@@ -285,7 +292,7 @@ def _overwrite(op: Any, sample: Any, pick: Pick, node: Any) -> tuple[int, list[D
 
 
 def _refused(op: Any, sample: Any, pick: Pick, *, output: bool, outputs_of: Rule) -> bool | None:
-    """Whether backward is refused; None where it can't be told."""
+    """Return whether backward is refused; None if that can't be decided."""
     run = _inputs(sample, pick)
     outputs = tensors_in(op(run.first, *run.args, **run.kwargs))
     memory = {memory_of(tensor) for tensor in run.tensors}
@@ -306,7 +313,8 @@ def _refused(op: Any, sample: Any, pick: Pick, *, output: bool, outputs_of: Rule
 
 # --- in place ----------------------------------------------------------------------------------------
 def _in_place_memory(nodes: list[Any], run: _SampleRun, outputs: list[Tensor]) -> Iterator[Disagreement]:
-    """An old ``self`` must be a private copy, a result must be the written tensor itself."""
+    """Yield a disagreement unless an old ``self`` is a private copy and a result is the written tensor
+    itself."""
     if len(nodes) != 1 or len(outputs) != 1 or memory_of(outputs[0]) is None:
         return
     rule = by_node(nodes[0].name())

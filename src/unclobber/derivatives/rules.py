@@ -1,7 +1,7 @@
-"""What an operation keeps for backward, and so what a program may overwrite after it.
+"""The tensors that an operation saves for backward, and those that a program may overwrite after it.
 
-Built from the derivative table of the installed torch and its namespaces; ``rules_check`` compares
-the answers with what autograd really does.
+Built from the derivative table of the installed torch and its namespaces; ``check`` compares the answers with
+real runs of autograd.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class UnknownOperationError(UnclobberError):
 
 
 def rules(name: str) -> OperationRules:
-    """What an operation saves for backward, its formulas and what may be overwritten after it.
+    """Return the tensors that an operation saves for backward, its formulas and what may be overwritten after
+    it.
 
     Args:
         name: Any spelling: ``exp``, ``exp_``, ``torch.exp``, ``F.softmax``, ``nn.ReLU``, ``nn.LSTM``, ``+=``,
@@ -62,7 +63,7 @@ def rules(name: str) -> OperationRules:
 
 
 def resolve(name: str) -> str | None:
-    """The table's name for any spelling of an operation; None where there is none.
+    """Return the table's name for any spelling of an operation; None if there is none.
 
     Example:
         >>> resolve("torch.exp"), resolve("nn.Softmax"), resolve("AddmmBackward0"), resolve("axp")
@@ -79,16 +80,17 @@ def resolve(name: str) -> str | None:
 
 
 def all_names() -> tuple[str, ...]:
-    """Every operation that ``rules`` knows, in alphabetical order."""
+    """Return every operation that ``rules`` knows, in alphabetical order."""
     return tuple(sorted(_names()))
 
 
 def _candidates(text: str) -> Iterable[str]:
+    """Yield the names under which the tables may list a spelling, most specific first."""
     bare = text.rpartition("::")[2]
     module = function_name(bare)
     if module is not None:
         yield module
-    yield f"nn.{bare.removeprefix('torch.').removeprefix('nn.')}"  # a module with an example of its own
+    yield f"nn.{bare.removeprefix('torch.').removeprefix('nn.')}"  # a module with an example call
     yield bare
     yield from _and_without_underscore(bare)
     for prefix in (
@@ -102,15 +104,16 @@ def _candidates(text: str) -> Iterable[str]:
         if bare.startswith(prefix):
             bare = bare.removeprefix(prefix).removesuffix(".default")
             break
-    # `linalg_inv` is how ATen calls torch.linalg.inv; masked functions are Python and have none.
+    # ATen's name of torch.linalg.inv is `linalg_inv`; masked functions are Python and have no ATen name.
     bare = bare.removeprefix("torch.")
     for one in (bare, bare.replace(".", "_"), bare.partition(".")[0]):
         yield one
         yield from _and_without_underscore(one)
-    yield f"{bare}_"  # an in-place operation without an out-of-place twin in the table
+    yield f"{bare}_"  # an in-place operation whose out-of-place form is not in the table
 
 
 def _and_without_underscore(name: str) -> Iterable[str]:
+    """Yield the names without the underscores of in-place and special methods."""
     if name.endswith("_") and not name.endswith("__"):
         yield name[:-1]
     if re.fullmatch(r"__i?[a-z]+__", name):
@@ -137,7 +140,7 @@ def _names() -> frozenset[str]:
 
 
 def _bare(operation: str) -> str:
-    """``exp`` for the row of ``exp_``, where the table has both."""
+    """Return ``exp`` for the row of ``exp_`` if the table has both."""
     if not operation.endswith("_") or operation.endswith("__"):
         return operation
     plain = operation[:-1]
@@ -146,9 +149,10 @@ def _bare(operation: str) -> str:
 
 @lru_cache(maxsize=2048)
 def _rules(name: str) -> OperationRules:
+    """Build the rules of an operation, once."""
     target = ALIASES.get(name, name)
     found = tuple(rule for rule in by_operation(target) if rule.node is not None and rule.gradients)
-    # What the table says of another key is the same for the reader, unless it keeps something else.
+    # A row of another dispatch key is a repetition, unless it saves something else.
     plain = [rule for rule in found if rule.key == "Default" or not _twin(rule, found)]
     return OperationRules(
         name=name,
@@ -167,7 +171,7 @@ def _twin(rule: Rule, others: Iterable[Rule]) -> bool:
 
 
 def _keepers(parts: Iterable[str]) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """Those of the parts that keep anything, with the roles of what they keep."""
+    """Yield the parts that save anything, with the roles of their saved tensors."""
     for part in parts:
         roles = (kept.role for rule in by_operation(part) if rule.key == "Default" for kept in rule.kept)
         if found := tuple(dict.fromkeys(roles)):
@@ -175,6 +179,7 @@ def _keepers(parts: Iterable[str]) -> Iterable[tuple[str, tuple[str, ...]]]:
 
 
 def _variant(rule: Rule, others: list[Rule]) -> Variant:
+    """Build the rules of one overload."""
     assert rule.node is not None
     saves = tuple(_saved(rule, kept) for kept in rule.kept)
     return Variant(
@@ -201,6 +206,7 @@ def _formula(rule: Rule, of: tuple[str, ...]) -> str | None:
 
 
 def _saved(rule: Rule, kept: SavedRole) -> Saved:
+    """Build the description of one saved tensor."""
     argument = _argument(rule, kept.role)
     only_if = condition(rule, kept)
     optional = argument is not None and "?" in argument.type
@@ -216,7 +222,7 @@ def _saved(rule: Rule, kept: SavedRole) -> Saved:
 
 
 def condition(rule: Rule, kept: SavedRole) -> tuple[str, ...]:
-    """The arguments of which one must need a gradient for ``kept`` to be kept; empty: always.
+    """Return the arguments of which one must need a gradient for ``kept`` to be saved; empty: always.
 
     Example:
         >>> trilinear = by_operation("_trilinear")[0]
@@ -244,6 +250,7 @@ def _argument(rule: Rule, name: str) -> Argument | None:
 
 
 def _overwrites(rule: Rule, saves: tuple[Saved, ...]) -> Iterable[Overwrite]:
+    """Yield for each input and output whether it may be overwritten, and why."""
     by_role = {saved.role: saved for saved in saves}
     tensors = [(argument.name, False) for argument in rule.arguments if argument.is_tensor]
     for name, output in [*tensors, *((name, True) for name in rule.returns)]:
@@ -265,7 +272,7 @@ def _overwrites(rule: Rule, saves: tuple[Saved, ...]) -> Iterable[Overwrite]:
 
 
 def is_view(rule: Rule) -> bool:
-    """Whether the operation returns a view of its argument."""
+    """Return whether the operation returns a view of its argument."""
     return bool(re.search(r"\([a-z]\)", rule.schema.partition("->")[2]))
 
 
@@ -278,7 +285,7 @@ def _in_place(rule: Rule) -> InPlace | None:
 
 
 def in_place_overload(rule: Rule) -> str | None:
-    """The overload of the in-place variant, ``""`` for the default one; None where torch has no variant.
+    """Return the overload of the in-place variant, ``""`` for the default one; None if torch has no variant.
 
     Example:
         >>> [in_place_overload(rule) for rule in by_operation("pow")]  # a number can't be written
@@ -286,7 +293,7 @@ def in_place_overload(rule: Rule) -> str | None:
     """
     if is_view(rule) or not rule.arguments or not rule.arguments[0].is_tensor or len(rule.returns) != 1:
         return None
-    # Where both operands vary, the functional overload names them both: `Tensor_Scalar`.
+    # If both operands vary, the functional overload names them both: `Tensor_Scalar`.
     for overload in (rule.overload, rule.overload.removeprefix("Tensor_")):
         if variant_exists(f"{rule.operation}_", overload):
             return overload
@@ -294,7 +301,7 @@ def in_place_overload(rule: Rule) -> str | None:
 
 
 def in_place_rule(rule: Rule) -> Rule:
-    """The row that holds for the in-place variant: ``elu_`` has its own, ``exp_`` has that of ``exp``."""
+    """Return the row of the in-place variant: ``elu_`` has its own, ``exp_`` has that of ``exp``."""
     name = f"{rule.operation}_"
     names = [argument.name for argument in rule.arguments if argument.is_tensor]
     for own in by_operation(name):
@@ -308,6 +315,7 @@ def in_place_rule(rule: Rule) -> Rule:
 
 
 def _in_place_keeps(rule: Rule) -> tuple[tuple[str, ...], bool]:
+    """Return one sentence per tensor that the in-place variant saves, and whether one is a private copy."""
     sentences, copies = [], False
     for kept in rule.kept:
         only_if = condition(rule, kept)
@@ -315,7 +323,7 @@ def _in_place_keeps(rule: Rule) -> tuple[tuple[str, ...], bool]:
         if kept.output and len(rule.returns) == 1:
             sentences.append(f"`self` as it has become{when}: don't write it again")
         elif not kept.output and kept.role == "self":
-            # The generated code clones what it is about to overwrite (gen_variable_type in torchgen).
+            # The generated code clones the value it is about to overwrite (gen_variable_type in torchgen).
             sentences.append(f"a private copy of the old `self`{when}, so it spares no memory")
             copies = True
         else:

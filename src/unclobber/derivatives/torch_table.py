@@ -1,9 +1,8 @@
 """The derivative table of the installed torch, as plain facts.
 
-``derivatives.yaml`` and its reader (``torchgen``) are in every torch wheel. Reading it takes seconds,
-so it happens at the first question of a report, and the result is kept for later runs
-(``_table_cache``). Where it can't be read the table is empty and every answer is None: a report loses
-a line, a program loses nothing.
+``derivatives.yaml`` and its reader (``torchgen``) are in every torch wheel. Reading it takes seconds, so the
+first report reads it, and the result is cached for later runs (``_table_cache``). If it can't be read, the
+table is empty and every answer is None: a report loses a line, a program loses nothing.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from ._rule import Argument, GradientFormula, Rule, SavedRole
 from ._table_cache import read_through
 
 _OF_THE_MOMENT = (MemoryError, RecursionError, SystemError)
-"""What says nothing of the table: little stack or memory is left, or another thread was parsing, too."""
+"""Errors that say nothing about the table: stack or memory is short, or another thread was parsing."""
 
 _lock = SharedLock()
 
 
 def table() -> tuple[Rule, ...]:
-    """Every rule of the installed torch, in the table's order; empty where it can't be read."""
+    """Return every rule of the installed torch, in the table's order; empty if it can't be read."""
     try:
-        with _lock:  # threads that ask at the same time wait for the first
+        with _lock:  # other threads wait for the first one's table
             return _table()
     except _OF_THE_MOMENT:
         return ()
@@ -36,11 +35,12 @@ def table() -> tuple[Rule, ...]:
 
 @lru_cache(maxsize=1)
 def _table() -> tuple[Rule, ...]:
+    """Read the table once; empty if it is unreadable, so that a failure is cached too."""
     try:
         return _read()
     except _OF_THE_MOMENT:
         raise
-    # Not the user's problem: the yaml files, PyYAML or torchgen's internals may be missing or changed.
+    # No error of the user's: the yaml files, PyYAML or torchgen's internals may be missing or changed.
     except Exception:
         return ()
 
@@ -55,7 +55,8 @@ def _nodes() -> Mapping[str, Rule]:
 
 @lru_cache(maxsize=1)
 def _by_node() -> Mapping[str, Rule]:
-    # Views and their `_copy` twins, and dispatch keys, may share a node: the first is the plain one.
+    """Index the table by backward node."""
+    # Views and their `_copy` counterparts, and dispatch keys, may share a node: the first is the plain one.
     found: dict[str, Rule] = {}
     for rule in _table():
         if rule.node is not None:
@@ -64,7 +65,7 @@ def _by_node() -> Mapping[str, Rule]:
 
 
 def by_node(node: str) -> Rule | None:
-    """The rule behind a backward node.
+    """Return the rule of a backward node; None if the table doesn't list it.
 
     Example:
         >>> by_node("MmBackward0").operation
@@ -74,7 +75,7 @@ def by_node(node: str) -> Rule | None:
 
 
 def by_operation(name: str) -> tuple[Rule, ...]:
-    """All rules of an operation, one for each overload; ``exp_`` and ``aten::exp`` find ``exp``.
+    """Return all rules of an operation, one for each overload; ``exp_`` and ``aten::exp`` find ``exp``.
 
     Example:
         >>> [rule.overload for rule in by_operation("pow")]
@@ -94,7 +95,7 @@ def _read() -> tuple[Rule, ...]:
 
 
 def _files() -> tuple[Path, Path, Path]:
-    """The three files of torch's that hold the table, found without importing ``torchgen``."""
+    """Return the three files of torch that hold the table, found without importing ``torchgen``."""
     spec = importlib.util.find_spec("torchgen")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("torchgen")
@@ -111,6 +112,7 @@ def _parse(derivatives: Path, functions: Path, tags: Path) -> tuple[Rule, ...]:
 
 
 def _rule(info: Any, key: str) -> Rule:
+    """Build a rule from torchgen's record of a derivative."""
     schema = info.func.func
     gradients = tuple(_gradient(derivative) for derivative in info.derivatives)
     arguments = tuple(_arguments(schema.arguments))
@@ -142,6 +144,7 @@ def _returns(returns: Sequence[Any]) -> tuple[str, ...]:
 
 
 def _gradient(derivative: Any) -> GradientFormula:
+    """Return a formula, with the saved tensors that it reads."""
     reads = [
         *(_name(saved) for saved in derivative.saved_inputs if _is_tensor(saved)),
         *(_name(saved) for saved in derivative.saved_outputs if _is_tensor(saved)),
@@ -154,6 +157,7 @@ def _gradient(derivative: Any) -> GradientFormula:
 def _kept(
     info: Any, gradients: Sequence[GradientFormula], arguments: Sequence[Argument]
 ) -> Iterable[SavedRole]:
+    """Yield the saved tensors of an operation, inputs first."""
     some = [a for a in arguments if any(a.name in gradient.of for gradient in gradients)]
     for saved, output in [
         *((saved, False) for saved in info.all_saved_inputs),
@@ -178,7 +182,11 @@ def _condition(
     some: Sequence[Argument],
     arguments: Sequence[Argument],
 ) -> str | None:
-    """When autograd's generated code keeps an input (``guard_for`` in torchgen's ``gen_variable_type``)."""
+    """Return the argument that must need a gradient for autograd's generated code to save an input.
+
+    Follows ``guard_for`` in torchgen's ``gen_variable_type``. None if the input is saved whenever the node is
+    made.
+    """
     kind = next((argument.type for argument in arguments if argument.name == role), "")
     if (
         any("[]" in argument.type for argument in some)
@@ -198,7 +206,7 @@ def _name(saved: Any) -> str:
 
 
 def _is_tensor(saved: Any) -> bool:
-    """Whether the saved thing is a tensor (or several), and not its shape, dtype or options."""
+    """Return whether the saved value is a tensor (or several), and not its shape, dtype or options."""
     kind = str(saved.nctype.type)
     return any(f"name='{tensor}'" in kind for tensor in ("Tensor", "TensorList", "ITensorListRef")) and _name(
         saved
