@@ -98,3 +98,40 @@ def test_what_is_left_out():
     assert matches("a\n[...]\nc\n", "a\nb\nb\nc\n")
     assert not matches("a\n[...]\nc\n", "a\nb\n")
     assert not matches("a.c\n", "abc\n")
+
+
+PRINTED = """\
+example.py:14: in 24 leaves 4,096 bytes (4.8 MiB off the peak, 3 of 5 calls)
+equal within 3e-07 of the largest element
+time 12.5 ms to 1.25 s
+"""
+
+
+@pytest.mark.parametrize(
+    ("here", "elsewhere"), [("3e-07", "4e-07"), ("12.5 ms", "8.0 ms"), ("1.25 s", "0.5 ms")]
+)
+def test_measured_numbers_may_differ(here, elsewhere):
+    """Another machine's rounding and its times are as good as those on the page."""
+    assert here in PRINTED
+    assert matches(PRINTED, PRINTED.replace(here, elsewhere))
+
+
+@pytest.mark.parametrize(
+    ("here", "other"),
+    [
+        ("py:14", "py:15"),
+        ("24 leaves", "23 leaves"),
+        ("4,096 bytes", "4,100 bytes"),
+        ("4.8 MiB", "4.9 MiB"),
+        ("3 of 5", "4 of 5"),
+        ("equal", "alike"),
+        ("within 3e-07 of the largest element", "to the bit"),
+        ("within 3e-07", "beyond 3e-07"),
+        ("within 3e-07 of the largest", "within 4e-07 of the smallest"),
+        ("12.5 ms", "12.5 m"),
+    ],
+)
+def test_words_lines_and_bytes_may_not_differ(here, other):
+    """Only measured numbers are exempt: a word, a line number, a count or a size that differs is noticed."""
+    assert here in PRINTED
+    assert not matches(PRINTED, PRINTED.replace(here, other))
