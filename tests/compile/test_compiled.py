@@ -95,6 +95,39 @@ def overwrites(backend):
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_backward_of_the_tracer_is_not_counted(backend):
+    """AOTAutograd runs a backward of its own while it compiles; the program's one backward is the first."""
+    compiled = torch.compile(lambda w: w.exp().sum(), backend=backend)
+
+    def train():
+        w = torch.ones(3, requires_grad=True)
+        y = w.exp()
+        loss = (y * y).sum() + compiled(w)
+        y.add_(1)
+        loss.backward()
+
+    (finding, *_) = unclobber.audit(train).findings
+    assert finding.needed.nth == 1
+    assert "needed here, by" not in to_text(finding)
+
+
+def test_a_second_backward_after_compiling_is_counted():
+    """Two backward calls of the program's are two, whatever was compiled between them."""
+    compiled = torch.compile(lambda w: w.exp().sum(), backend="aot_eager")
+
+    def train():
+        w = torch.ones(3, requires_grad=True)
+        compiled(w).backward()
+        y = w.exp()
+        loss = (y * y).sum()
+        y.add_(1)
+        loss.backward()
+
+    (finding, *_) = unclobber.audit(train).findings
+    assert finding.needed.nth == 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_the_line_that_called_is_told(backend):
     """Compiled code knows only its decorator's line, so the line that called it is named."""
     report, line = overwrites(backend)

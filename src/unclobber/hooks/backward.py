@@ -224,7 +224,7 @@ class _EngineCalls:
         self._lock = threading.Lock()
 
     def begin(self, call: EngineCall) -> BackwardCall | None:
-        if call.in_transform:
+        if call.is_internal:
             return None
         with self._lock:
             self.count += 1

@@ -86,7 +86,7 @@ class PauseInBackward:
     def begin(self, call: EngineCall) -> bool:
         """Whether this thread observed writes before is what ``end`` is given."""
         running = backward.current()
-        seen = not call.in_transform and compat.sees_writes()
+        seen = not call.is_internal and compat.sees_writes()
         if seen and running is not None and self.allowed():
             running.paused = True
             compat.ignore_writes()

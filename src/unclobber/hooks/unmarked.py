@@ -71,7 +71,7 @@ class _LookAhead:
     """Has backward calls look for gradients that come through an overwritten input."""
 
     def begin(self, call: EngineCall) -> Callable[[], None] | None:
-        return None if call.in_transform or not _alive else look_ahead(call)
+        return None if call.is_internal or not _alive else look_ahead(call)
 
     def end(self, begun: Callable[[], None] | None, call: EngineCall) -> None:
         if begun is not None:

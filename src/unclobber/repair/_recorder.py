@@ -77,7 +77,7 @@ class Recorder:
 
     def begin(self, call: EngineCall) -> _Begun | None:
         """A backward is about to run."""
-        if call.in_transform:
+        if call.is_internal:
             return None
         self.begun += 1
         recorded = self.stop_after is None or self.begun <= self.stop_after

@@ -36,7 +36,7 @@ class Unseen:
         Raises:
             InplaceError: it goes through what can't be seen, or its graph is too large to tell.
         """
-        if call.in_transform or saves.innermost() is not self._hooks:
+        if call.is_internal or saves.innermost() is not self._hooks:
             return
         graph = reachable(call)
         for one in self._off:

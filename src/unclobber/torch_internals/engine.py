@@ -14,7 +14,7 @@ from .patches import Patches
 class EngineCall:
     """One call of the engine."""
 
-    __slots__ = ("answer", "args", "done", "in_transform", "kwargs", "roots")
+    __slots__ = ("answer", "args", "done", "is_internal", "kwargs", "roots")
 
     def __init__(self, roots: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.roots = roots
@@ -22,8 +22,9 @@ class EngineCall:
         self.args = args
         """What torch is given beside them."""
         self.kwargs = kwargs
-        self.in_transform = compat.in_transform(roots)
-        """Whether a transform of ``torch.func`` makes it, which allows no hooks."""
+        self.is_internal = compat.is_internal_backward(roots)
+        """Whether torch makes it by itself: in a transform of ``torch.func``, which allows no hooks, or
+        while ``torch.compile`` traces."""
         self.done = False
         """Whether the engine has returned, and raised nothing."""
         self.answer: Any = None

@@ -127,11 +127,24 @@ def why_unusable(view: torch.Tensor) -> str | None:
     return None
 
 
-def in_transform(outputs: Sequence[Any]) -> bool:
-    """Whether it is a ``torch.func`` transform that runs backward: its tensors are wrappers, and its backward
-    is a part of one operation of the program, of which no saved tensor comes to us."""
+def is_internal_backward(outputs: Sequence[Any]) -> bool:
+    """Return whether torch runs this backward by itself, as a part of one operation or call of the program.
+
+    A ``torch.func`` transform does: its tensors are wrappers, of which no saved tensor comes to us. A tracer
+    does: AOTAutograd records the joint graph of a function that it compiles by running a backward of
+    stand-ins (torch/_functorch/_aot_autograd, since 2.0; ``backend="aot_eager"`` in tests/compile).
+    """
     first = outputs[0] if outputs else None
-    return isinstance(first, torch.Tensor) and is_functorch_wrapper(first)
+    return is_tracing() or (isinstance(first, torch.Tensor) and is_functorch_wrapper(first))
+
+
+def is_tracing() -> bool:
+    """Return whether this thread is in ``torch.compile``'s tracer, or in one of ``make_fx``.
+
+    ``torch.compiler.is_compiling`` is a flag of the whole process: another thread's compilation sets it.
+    """
+    proxies = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY)
+    return proxies is not None or torch._guards.TracingContext.try_get() is not None
 
 
 def saved_by(node: Any, role: str) -> torch.Tensor:
