@@ -71,7 +71,7 @@ def ending_of(
         generators: ``generators()`` when the program's body had ended.
     """
     flush()
-    names = [os.path.basename(path) for path in _sources() if own(path)]
+    names = [os.path.basename(path) for path in sources() if own(path)]
     modules = {name: vars(module) for name, module in _own_modules(own)}
     state = Walk(frozenset(name.partition(".")[0] for name in modules)).walk(modules, living.found())
     return EndState(
@@ -177,7 +177,8 @@ def _text(path: str, sources: list[str]) -> str:
     return text if os.path.getsize(path) <= _MOST_TEXT else f"{text}\n{digest(path)}"
 
 
-def _sources() -> Iterator[str]:
+def sources() -> Iterator[str]:
+    """Return the files of all loaded modules."""
     for module in list(sys.modules.values()):
         path = getattr(module, "__file__", None)
         if isinstance(path, str):

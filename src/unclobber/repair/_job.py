@@ -112,7 +112,7 @@ class Ran:
     cpu_seconds: float = 0.0
     peak_bytes: int = 0
     loaded: tuple[str, ...] = ()
-    """Files that the program has loaded modules from, and the script."""
+    """Files of the project that the program has loaded modules from, and the script."""
     comparison: Comparison | None = None
     at_end: tuple[Different, ...] | None = None
     """How what it left behind differs from the reference's; None where that was not compared."""

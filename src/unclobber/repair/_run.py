@@ -24,7 +24,7 @@ from ..session.session import Session
 from ..torch_internals.engine import engine
 from . import _ending, _leftovers, _overlay, _proposal, _readings
 from ._agreement import Difference
-from ._ending import EndState, RunRecord, compare_endings
+from ._ending import EndState, RunRecord, compare_endings, sources
 from ._holders import Holders
 from ._job import Comparison, Different, Job, Ran
 from ._living import Living
@@ -45,6 +45,10 @@ class Run:
         self.problem = ""
         """Why the reference can't be compared with."""
         self._load()
+        self.project = Project(root_of(os.path.join(job.folder, job.script)))
+        self.libraries = frozenset(sources())
+        """Files of the modules that are loaded before the program begins: thousands, so none is looked at."""
+        self.owns = functools.cache(self._owns)
         self.living = Living()
         self.session = Session(job.policy, strict=True, warn=False)  # type: ignore[arg-type]
         self.holders = Holders(self.session.ledger.saves)
@@ -154,11 +158,23 @@ class Run:
             seconds=time.perf_counter() - self.began,
             cpu_seconds=time.process_time() - self.cpu_began,
             peak_bytes=max(0, _peak() - self.base),
-            loaded=tuple(sorted({os.path.realpath(self.job.copy.here(path)) for path in _loaded()})),
+            loaded=self._loaded(),
             asked=self.events.asked,
             held=self.holders.found(),
             leftovers={} if self.reads is None else dict(self.reads.found),
         )
+
+    def _loaded(self) -> tuple[str, ...]:
+        own = filter(self.owns, sources())
+        return tuple(sorted({os.path.realpath(self._here(path)) for path in own if path.endswith(".py")}))
+
+    def _owns(self, path: str) -> bool:
+        """Return whether a module's file is the program's, and not one that was loaded before it began."""
+        return path not in self.libraries and self.project.owns(self._here(path))
+
+    def _here(self, path: str) -> str:
+        """Return the user's own path of a file, which may lie in a copy."""
+        return self.job.copy.here(os.path.abspath(path))
 
     def _answer(self, ran: Ran, suffix: str) -> None:
         part = f"{self.job.answer_to}.part"
@@ -170,13 +186,11 @@ class Run:
         job = self.job
         atexit._run_exitfuncs()
         _ending.flush()
-        project = Project(root_of(os.path.join(job.folder, job.script)))
-        owned = functools.cache(lambda path: project.owns(job.copy.here(os.path.abspath(path))))
         return _ending.ending_of(
             f"error {self.error}" if self.error else f"exit {self.code}",
             printed={name: f"{job.answer_to}.{name}" for name in ("stdout", "stderr")},
             files=self.events.written(),
-            own=owned,
+            own=self.owns,
             living=self.living,
             generators=generators,
         )
@@ -290,8 +304,3 @@ def _peak() -> int:
     """Peak resident bytes of this process; kibibytes on Linux, bytes on macOS."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-
-def _loaded() -> tuple[str, ...]:
-    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-    return tuple(sorted(os.path.realpath(f) for f in files if isinstance(f, str) and f.endswith(".py")))

@@ -112,7 +112,7 @@ class Search:
         if finding is None:
             return _without_finding(first)
         self._failed_at = first.failed_at or 1
-        project = replace(project, loaded=tuple(p for p in first.loaded if project.owns(p)))
+        project = replace(project, loaded=first.loaded)
         start = _Candidate(project)
         self._edited = bool(project.overlay)
         self.progress("running it twice under guard")
