@@ -30,7 +30,7 @@ from torch.testing._internal.common_modules import module_db
 from unclobber.derivatives import ALIASES, Argument, Rule, table
 from unclobber.derivatives._composites import PARTS
 from unclobber.derivatives.rules import condition
-from unclobber.torch_internals import inplace
+from unclobber.torch_internals import inplace, views
 
 FILE = Path(__file__).parents[1] / "src" / "unclobber" / "static" / "torch_table.json"
 SAMPLES = 8
@@ -54,6 +54,8 @@ def whole() -> Object:
         "makes": sorted(set(factories()) - set(operations)),
         "writes": sorted(writes()),
         "spread": sorted(spread()),
+        "several": sorted(views.several()),
+        "views": sorted(views.attributes()),
         "inplace": dict(sorted({**inplace.module_positions(), **inplace.function_positions()}.items())),
         "modules": dict(sorted(modules())),
     }

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from unclobber.static import torch_table
+from unclobber.torch_internals import inplace, views
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "src" / "unclobber" / "static" / "torch_table.json"
@@ -39,6 +40,13 @@ def test_what_everybody_knows():
     assert table.inplace["Dropout"] == 1
     assert {"add_", "copy_", "relu_"} <= table.writes
     assert "requires_grad_" not in table.writes
+
+
+def test_views_and_inplace_are_those_of_this_torch():
+    """What the cures read from the table, and never from torch, because `check` loads none."""
+    table = torch_table()
+    assert (table.several, table.views) == (views.several(), views.attributes())
+    assert table.inplace == {**inplace.module_positions(), **inplace.function_positions()}
 
 
 def test_it_is_one_entry_a_line():

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ..model import Finding
 from ..parsing import parse
 from ._proposal import Proposal
-from .cures import CURES
+from .cures import ALWAYS_IN_DOUBT, CURES
 from .diff import changed_lines
 from .project import Project
 
@@ -15,19 +15,34 @@ MOST = 40
 """Proposals that one finding may lead to."""
 
 
-def proposals(finding: Finding, project: Project) -> list[Proposal]:
-    """What the cures say to a finding, fewest changed lines first, each text once."""
+def proposals(finding: Finding, project: Project, *, certain: bool = False) -> list[Proposal]:
+    """What the cures say to a finding, fewest changed lines first, each text once.
+
+    Args:
+        certain: Only those that are in no doubt, so that the cures which are always in doubt are not asked.
+    """
     found: list[tuple[int, bool, int, Proposal]] = []
     seen: set[frozenset[tuple[str, str]]] = set()
-    for rank, cure in enumerate(CURES.values()):
+    for rank, (name, cure) in enumerate(CURES.items()):
+        if certain and name in ALWAYS_IN_DOUBT:
+            continue
         for proposal in cure(finding, project):
             texts = frozenset(proposal.texts.items())
-            if texts not in seen and _is_change(proposal, project):
+            if certain and proposal.in_doubt:
+                seen.add(texts)  # another cure's proposal of the text of one in doubt is as doubtful
+            elif texts not in seen and _is_change(proposal, project):
                 seen.add(texts)
                 late = proposal.late or bool(proposal.hides)
                 found.append((_cost(proposal, project), late, rank, proposal))
     found.sort(key=lambda item: item[:3])
     return [proposal for *_, proposal in found[:MOST]]
+
+
+def has_any(finding: Finding, project: Project) -> bool:
+    """Whether there is any proposal, which is known once the first is made."""
+    return any(
+        _is_change(proposal, project) for cure in CURES.values() for proposal in cure(finding, project)
+    )
 
 
 def _is_change(proposal: Proposal, project: Project) -> bool:

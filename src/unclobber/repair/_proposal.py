@@ -53,3 +53,10 @@ class Proposal:
     """Which expression it is about is not certain."""
     late: bool = False
     """Among equally small edits, try and prefer it after the others."""
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the program may lose a write or a gradient by it, or the user must decide: such an edit is
+        shown only once it is proved."""
+        flags = (self.offered, self.guess, self.joins, self.hides, self.drops, self.late, self.note)
+        return any(flags)

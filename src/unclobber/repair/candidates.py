@@ -73,11 +73,10 @@ def _candidate(finding: Finding, script: str | None) -> Fix | bool:
         return False
     if not all(_is_as_it_ran(project, site) for site in sites if project.owns(site.path)):
         return False
-    proposed = _plan.proposals(finding, project)
-    for proposal in proposed:
-        if not _is_doubtful(proposal) and (edits := edits_of(project, proposal.texts)):
+    for proposal in _plan.proposals(finding, project, certain=True):
+        if edits := edits_of(project, proposal.texts):
             return _fix(proposal, edits, unified(project, proposal.texts), own[0])
-    return bool(proposed)
+    return script is not None and _plan.has_any(finding, project)
 
 
 def _cells(paths: list[str]) -> dict[str, str]:
@@ -103,19 +102,6 @@ def _is_as_it_ran(project: Project, site: Site) -> bool:
     held = lines[site.statement_line - 1 : site.statement_end_line]
     ran = site.statement.split("\n")
     return len(held) == len(ran) and all(a.strip() in b for a, b in zip(ran, held, strict=True))
-
-
-def _is_doubtful(proposal: Proposal) -> bool:
-    """Whether the cure says that somebody may lose a write or a gradient, or that the user must decide."""
-    return bool(
-        proposal.offered
-        or proposal.guess
-        or proposal.joins
-        or proposal.hides
-        or proposal.drops
-        or proposal.late
-        or proposal.note
-    )
 
 
 def edits_of(project: Project, texts: Mapping[str, str]) -> tuple[Edit, ...]:

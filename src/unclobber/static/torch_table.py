@@ -68,6 +68,10 @@ class TorchTable:
     spread: frozenset[str]
     """Of these, those that torch does even where several elements share memory."""
     modules: dict[str, ModuleFacts]
+    several: frozenset[str]
+    """Methods and functions that return several views at once."""
+    views: frozenset[str]
+    """Attributes of a tensor that are views of it."""
     inplace: dict[str, int]
     """By class of ``torch.nn`` and function of ``nn.functional`` where ``inplace`` stands, from 0."""
 
@@ -131,6 +135,8 @@ def torch_table() -> TorchTable:
         makes=frozenset(facts["makes"]),
         writes=frozenset(facts["writes"]),
         spread=frozenset(facts["spread"]),
+        several=frozenset(facts["several"]),
+        views=frozenset(facts["views"]),
         inplace=facts["inplace"],
         modules={name: _module(entry) for name, entry in facts["modules"].items()},
     )

@@ -58,4 +58,7 @@ CURES: dict[str, Cure] = {
     "move-step": _move_step,
 }
 
-__all__ = ["CURES", "Cure"]
+ALWAYS_IN_DOUBT = frozenset({"detach-hidden", "detach-state", "move-step", "recompute"})
+"""Cures of which each proposal is in doubt (`Proposal.in_doubt`), so that no report shows one as a candidate."""
+
+__all__ = ["ALWAYS_IN_DOUBT", "CURES", "Cure"]

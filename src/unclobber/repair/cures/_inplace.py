@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import keyword
-import sys
 from collections.abc import Callable
 
 import libcst as cst
 
 from ...static import torch_table
-from ...torch_internals import inplace
 from .._syntax import expression, root_name
 
 # Names that end in an underscore and are no in-place form of a function without it.
@@ -171,9 +169,7 @@ def _position(call: cst.Call) -> int | None:
         if isinstance(func, cst.Name)
         else ""
     )
-    if "torch" not in sys.modules:  # a report on sources: torch is not to be loaded for it
-        return torch_table().inplace.get(name)
-    return inplace.module_positions().get(name, inplace.function_positions().get(name))
+    return torch_table().inplace.get(name)
 
 
 def _called_name(func: cst.BaseExpression) -> str:

@@ -16,11 +16,14 @@ import libcst as cst
 
 from ...model import Finding
 from .._proposal import Proposal
-from .._syntax import Source, is_place, late, walk
+from .._syntax import New, Source, is_place, late, walk
 from ..project import Project
 from ._sites import callers
 from .detach_state import NOTE, appended_to, cuts, detached, form, is_none, is_operand, targets
 from .keep_graph import two_losses
+
+Changes = dict[cst.CSTNode, New]
+"""Nodes with what replaces them."""
 
 _MOST = 40
 """Proposals for classes, of all files together."""
@@ -37,25 +40,31 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
     sites = [fact.site for fact in (finding.needed, finding.saved) if fact is not None]
     near = [path for site in sites if site is not None for (path, _, _), _ in callers(site, project)]
     names: dict[str, HiddenState] = {}
-    kept = list(islice(_where_it_is_kept(near, project, names), _MOST))
+    kept = list(islice(_cuts(near, project, names), _MOST))
     needed = finding.needed.site if finding.needed is not None else None
     for (path, source, statement), _ in callers(needed, project) if needed is not None else ():
         for text, place in after_backward(source, statement, names.values()):
             title = f"detach the hidden state `{place}` after each backward"
             yield Proposal("detach-hidden", title, {path: text}, note=NOTE)
-    yield from kept
+    for path, source, changes, title in kept:
+        yield Proposal("detach-hidden", title, {path: source.replaced(changes)}, note=NOTE, late=True)
 
 
-def _where_it_is_kept(near: list[str], project: Project, names: dict[str, HiddenState]) -> Iterator[Proposal]:
-    """Proposals for the classes themselves; ``names`` gets the states that are read, by their names."""
+def _cuts(
+    near: list[str], project: Project, names: dict[str, HiddenState]
+) -> Iterator[tuple[str, Source, Changes, str]]:
+    """The edits of the classes themselves, with their titles, before any text is made of them.
+
+    Args:
+        names: Is filled with the states that are read, by their names.
+    """
     for path, source in project.sources(near, "class "):
         for state in states(source):
             if state.reads:
                 names.setdefault(state.name, state)
-            for text, where in rewrites(source, state):
-                what = "hidden state" if state.reads else "state"
-                title = f"detach the {what} `{state.code}` {where}"
-                yield Proposal("detach-hidden", title, {path: text}, note=NOTE, late=True)
+            what = "hidden state" if state.reads else "state"
+            for changes, where in rewrites(source, state):
+                yield path, source, changes, f"detach the {what} `{state.code}` {where}"
 
 
 @dataclass
@@ -153,20 +162,20 @@ def _ends(source: Source, node: cst.CSTNode) -> tuple[int, int]:
     return end.line, end.column
 
 
-def rewrites(source: Source, state: HiddenState) -> Iterator[tuple[str, str]]:
-    """New texts in which a class keeps a state without its graph, with where that is cut."""
+def rewrites(source: Source, state: HiddenState) -> Iterator[tuple[Changes, str]]:
+    """Edits by which a class keeps a state without its graph, with where that is cut."""
     for store in state.stores:
         value = store.value
         parts = [e.value for e in value.elements] if isinstance(value, (cst.Tuple, cst.List)) else [value]
         if parts and all(is_place(part) and not is_none(part) for part in parts):
-            yield source.replaced({part: detached(part) for part in parts}), "where it is stored"
+            yield {part: detached(part) for part in parts}, "where it is stored"
     for method, reads in state.reads.items():
         operands = [node for node in reads if is_operand(source, node)]
         if len(operands) == len(reads) == 1 and not state.forms:
-            yield source.replaced({operands[0]: detached(operands[0])}), "where it is read"
+            yield {operands[0]: detached(operands[0])}, "where it is read"
         if isinstance(method.body, cst.IndentedBlock):
             for code in cuts(state.code, state.forms):
-                yield _at_the_start(source, method, code), f"at the start of `{method.name.value}`"
+                yield {method.body: _at_the_start(source, method, code)}, f"at the start of `{method.name.value}`"
 
 
 def after_backward(
@@ -195,8 +204,8 @@ def after_backward(
                     yield text, place
 
 
-def _at_the_start(source: Source, method: cst.FunctionDef, code: str) -> str:
-    """The text with a statement before all others of a method but its docstring."""
+def _at_the_start(source: Source, method: cst.FunctionDef, code: str) -> New:
+    """The body of a method with a statement before all others but its docstring."""
 
     def put(block: cst.IndentedBlock) -> cst.IndentedBlock:
         documented = method.get_docstring(clean=False) is not None
@@ -204,7 +213,7 @@ def _at_the_start(source: Source, method: cst.FunctionDef, code: str) -> str:
             body=[*block.body[:documented], source.parsed(code), *block.body[documented:]]
         )
 
-    return source.replaced({method.body: late(put)})
+    return late(put)
 
 
 def _is_of(node: cst.CSTNode, owner: str) -> TypeGuard[cst.Attribute]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from ...torch_internals import views
+from ...static import torch_table
 from .._proposal import Proposal
 from .._syntax import Source, is_place, root_name, walk
 from ..project import Project
@@ -131,7 +131,7 @@ def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str,
         if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)):
             continue
         name = node.func.attr.value
-        if name not in views.several():
+        if name not in torch_table().several:
             continue
         of = node.func.value
         count = _unpacked(statement, node)
