@@ -1,8 +1,8 @@
-"""Decide which writes spoilt which saved tensors.
+"""Judge whether writes spoilt saved tensors.
 
-A judgement is a pure function of facts: no torch, no clock, no files. What can only be seen while
-a program runs was written down in ``evidence``; layout belongs to ``report``. One file in ``rules/`` is
-one way to be wrong.
+A judgement is a pure function of facts: no torch, no clock, no files. ``evidence`` holds the facts that are
+visible only while a program runs; layout belongs to ``report``. Each file in ``rules/`` is one kind of
+mistake.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 
 def judge(evidence: Evidence) -> Finding | None:
-    """The finding that the evidence supports, or None: the program is allowed to do this."""
+    """Return the finding that the evidence supports; None if the program is allowed to do this."""
     for rule in OVERWRITTEN.values():
         finding = rule(evidence)
         if finding is not None:

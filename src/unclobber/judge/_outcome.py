@@ -1,4 +1,4 @@
-"""What a run as a whole came to."""
+"""The outcome of a whole run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..model import Finding, Outcome
 
 
 def outcome(findings: Iterable[Finding], *, failed: bool) -> Outcome:
-    """The worst of what was found and not repaired.
+    """Return the worst outcome of the findings that were not repaired.
 
     Args:
         findings: All of a run.

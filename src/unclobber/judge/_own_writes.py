@@ -1,6 +1,6 @@
-"""What DistributedDataParallel and backward write by themselves, told by their names.
+"""Writes of DistributedDataParallel's and backward's own, explained by their names.
 
-Known from the frames below the user's line and from who owns the memory, never from shapes.
+They are known from the frames below the user's line and from the owner of the memory, never from shapes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from ..model import Evidence, Fix
 
 
 def notes(evidence: Evidence) -> tuple[str, ...]:
-    """The mechanism, where it is one of DistributedDataParallel's or of gradients themselves."""
+    """Return a note on the mechanism if DistributedDataParallel or the accumulation of gradients wrote."""
     found = []
     if _overwritten_by_broadcast(evidence):
         unseen = any(write.past_counter == "broadcast" for write in evidence.writes)
@@ -37,7 +37,7 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
 
 
 def ways_out(evidence: Evidence) -> tuple[Fix, ...]:
-    """What ends the mechanism."""
+    """Return the fixes that end the mechanism; empty if neither wrote."""
     if _overwritten_by_broadcast(evidence):
         return (
             Fix("call the model again only after the backward that still needs its buffers"),

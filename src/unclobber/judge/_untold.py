@@ -1,4 +1,4 @@
-"""Findings without a story: what is certain, where a fault of ours kept the rest from being told."""
+"""Findings without an explanation: only the certain facts, because an internal error prevented more."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def judge_untold(
     repaired: bool = False,
     variant: Variant | None = None,
 ) -> Finding:
-    """The finding for what is known to have happened.
+    """Return the finding for the facts that are certain.
 
     Args:
-        code: The code that it has.
-        fault: What kept the story from being told, as one sentence.
-        message: What happened, where the code alone says too little.
+        code: Its code.
+        fault: The reason why there is no explanation, as one sentence.
+        message: The event, if the code alone says too little.
         saved: Shape, type and version of the tensor in question, its places unknown.
-        torch_message: What torch says.
-        repaired: Whether backward was handed the value as it was saved.
-        variant: In which of several ways the code came about.
+        torch_message: torch's message.
+        repaired: Whether backward got the value as it was saved.
+        variant: The variant of the code.
     """
     return Finding(
         code=code,
@@ -40,11 +40,12 @@ def judge_untold(
 
 
 def without_places(finding: Finding, fault: str) -> Finding:
-    """A finding that can't be shown as it is: the sentence and what torch says, without any place.
+    """Return a finding that can't be shown as it is, reduced to its sentence and torch's message, without
+    places.
 
     Args:
-        finding: As it was judged.
-        fault: What kept it from being shown, as one sentence.
+        finding: The finding as judged.
+        fault: The reason why it can't be shown, as one sentence.
     """
     return replace(
         finding,

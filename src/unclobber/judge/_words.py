@@ -1,4 +1,4 @@
-"""How a finding names its tensors in one sentence, and several names in a row."""
+"""Names of a finding's tensors in one sentence, and lists of names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LONGEST_QUOTE = 40
 
 
 def tensor_name(save: Save) -> str:
-    """The best certain name: a parameter's path, the user's expression, else what it is."""
+    """Return the best certain name: a parameter's path, the user's expression, else dtype and shape."""
     if save.name:
         return f"`{save.name}`"
     if save.expression:
@@ -22,7 +22,7 @@ def tensor_name(save: Save) -> str:
 
 
 def saver(save: Save) -> str:
-    """Who saved it: the operation; the user's call where a library's code below it did."""
+    """Return the operation that saved the tensor; the user's call if library code below it did."""
     site = save.site
     if site is not None and site.below and "\n" not in site.source and 0 < len(site.source) <= _LONGEST_QUOTE:
         return f"`{site.source}`"
@@ -30,13 +30,13 @@ def saver(save: Save) -> str:
 
 
 def sentence(save: Save, how: str) -> str:
-    """``X was overwritten after Y saved it for …``."""
+    """Return ``X was overwritten after Y saved it for …``."""
     purpose = f"for the gradient of `{save.gradient_of}`" if save.gradient_of else "for backward"
     return f"{tensor_name(save)} {how} after {saver(save)} saved it {purpose}"
 
 
 def after_backward(step: str, *, in_loop: bool = False) -> Fix:
-    """The way out for weights that an optimizer's ``step`` wrote.
+    """Return the fix for weights that an optimizer's ``step`` wrote.
 
     Args:
         step: ``opt.step()``.
@@ -55,13 +55,13 @@ def after_backward(step: str, *, in_loop: bool = False) -> Fix:
 
 
 def place(site: Site, shown: Sequence[Save | Need | None]) -> str:
-    """``line 19: `z = h * w```, with the file's name where it isn't the one of the places that are shown; the
-    line alone where its text can't be had."""
+    """Return ``line 19: `z = h * w```, with the file's name if it isn't the file of the shown places; the
+    line alone if its text isn't known."""
     where, statement = line(site, shown), " ".join(site.statement.split())
     return f"{where}: `{statement}`" if statement else where
 
 
 def line(site: Site | Frame, shown: Sequence[Save | Need | None]) -> str:
-    """``line 19``, or ``net.py:19`` where that isn't the file of the places that are shown."""
+    """Return ``line 19``, or ``net.py:19`` if that isn't the file of the shown places."""
     paths = {one.site.path for one in shown if one is not None and one.site is not None}
     return f"line {site.line}" if paths == {site.path} else f"{shown_name(site.path)}:{site.line}"

@@ -1,4 +1,5 @@
-"""Judge what torch refused by itself: the code is torch's, what it leaves out is ours to tell."""
+"""Judge torch's own refusals: the code follows torch's error, and the finding adds the facts that it leaves
+out."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from .rules import REFUSED, _refused, uc101_stale, uc301
 
 
 def judge_refusal(evidence: RefusalEvidence | FreedEvidence | StaleEvidence) -> Finding:
-    """The finding for an error that torch has raised."""
+    """Return the finding for an error that torch has raised."""
     if isinstance(evidence, FreedEvidence):
         return uc301.judge(evidence)
     if isinstance(evidence, StaleEvidence):

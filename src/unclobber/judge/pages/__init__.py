@@ -1,7 +1,7 @@
-"""One page a code: a program that fails, what torch says, why, and the repaired program.
+"""Pages of the codes: a program that fails, torch's message, the reason, and the repaired program.
 
-The pages are Markdown files beside this one. They are the documentation of the codes, and the tests
-run every program on them.
+The pages are Markdown files in this folder. They are the documentation of the codes, and the tests run every
+program on them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Page", "page", "pages", "to_plain"]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What there is to say about one code."""
+    """The documentation of one code."""
 
     code: str
     name: str
@@ -27,7 +27,7 @@ class Page:
 
 
 def page(code: str) -> Page:
-    """The page of a code.
+    """Return the page of a code.
 
     Raises:
         KeyError: there is no such code.
@@ -41,5 +41,5 @@ def page(code: str) -> Page:
 
 
 def pages() -> list[Page]:
-    """Every page, in the order of the codes."""
+    """Return every page, in the order of the codes."""
     return [page(code) for code in CODES]

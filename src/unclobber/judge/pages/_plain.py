@@ -9,9 +9,14 @@ _FENCE = "```"
 
 
 def to_plain(markdown: str, width: int) -> str:
-    """The same Markdown with its paragraphs and messages filled to ``width`` cells.
+    """Return the Markdown with its paragraphs and messages filled to ``width`` cells.
 
     Programs stay as they are, so that they can be pasted.
+
+    Example:
+        >>> print(to_plain("one two three", 9))
+        one two
+        three
 
     Example:
         >>> print(to_plain("one two three", 9))
@@ -22,7 +27,7 @@ def to_plain(markdown: str, width: int) -> str:
 
 
 def _blocks(markdown: str) -> Iterator[list[str]]:
-    """Fenced blocks whole, empty lines, and the lines of each paragraph together."""
+    """Yield fenced blocks whole, empty lines, and the lines of each paragraph together."""
     block: list[str] = []
     fenced = False
     for line in markdown.splitlines():
@@ -47,6 +52,7 @@ def _blocks(markdown: str) -> Iterator[list[str]]:
 
 
 def _filled(block: list[str], width: int) -> list[str]:
+    """Return a block's lines, filled if it is a paragraph or a message."""
     if block == [""]:
         return block
     if block[0].startswith(f"{_FENCE}text"):

@@ -1,6 +1,7 @@
-"""One file a code, found by the code's name; ``judge`` in it turns evidence into a finding.
+"""The rules of the codes, one file a code, found by the code's name; its ``judge`` turns evidence into a
+finding.
 
-A code without a ``judge`` is told from something else than the evidence of its stage.
+A code without a ``judge`` is judged from other facts than the evidence of its stage.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from ...model import CODES, Evidence, Finding, RefusalEvidence, Stage
 
 
 def _judges(stage: Stage) -> dict[str, Any]:
+    """Import the modules of a stage's codes and return their ``judge`` functions."""
     modules = {
         code: import_module(f".{code.lower()}", __name__)
         for code, entry in CODES.items()
@@ -22,6 +24,6 @@ def _judges(stage: Stage) -> dict[str, Any]:
 
 
 OVERWRITTEN: dict[str, Callable[[Evidence], Finding | None]] = _judges("backward")
-"""For a saved tensor that backward asks for; no two of them find something in the same evidence."""
+"""Rules for a saved tensor that backward unpacks; no two of them match the same evidence."""
 REFUSED: dict[str, Callable[[RefusalEvidence], Finding]] = _judges("write")
-"""For what torch refuses on the spot."""
+"""Rules for operations that torch refuses at once."""

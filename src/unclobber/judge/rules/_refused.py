@@ -1,4 +1,4 @@
-"""What the rules for refused writes have in common."""
+"""Shared parts of the rules for refused writes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...torch_internals.inplace import module_positions
 
 
 def subject(evidence: RefusalEvidence) -> str:
-    """What was to be written, in the user's words."""
+    """Return the tensor that was about to be written, in the user's words."""
     write = evidence.write
     if write is not None and write.expression:
         return f"`{' '.join(write.expression.split())}`"
@@ -19,7 +19,7 @@ def subject(evidence: RefusalEvidence) -> str:
 
 
 def operation(evidence: RefusalEvidence) -> str:
-    """The refused operation's name."""
+    """Return the refused operation's name."""
     return evidence.write.operation if evidence.write is not None else "the operation"
 
 
@@ -32,15 +32,15 @@ def finding(
     why: tuple[str, ...],
     fixes: tuple[Fix, ...],
 ) -> Finding:
-    """A finding at the refused line.
+    """Return a finding at the refused line.
 
     Args:
         evidence: The facts.
-        message: One sentence: what the line does to what.
-        made: What to say where the tensor was made.
-        written: What to say at the refused line.
-        why: Why autograd can't allow it.
-        fixes: What to write instead, most useful first.
+        message: One sentence: the line, and the tensor it writes.
+        made: Label of the line that made the tensor; None if there is none.
+        written: Label of the refused line.
+        why: The reasons why autograd can't allow it.
+        fixes: Fixes, most useful first.
     """
     labels = [("write", written)]
     if made is not None:
@@ -60,7 +60,8 @@ def finding(
 
 
 def judge_use(evidence: RefusalEvidence) -> Finding:
-    """A view is used after its memory was written: torch notices late, at the line that reads it."""
+    """Return the finding for a view that is used after its memory was written: torch refuses late, at the
+    line that reads it."""
     view = subject(evidence)
     kind = CODES[evidence.code].used or "a view"
     named = view != "the tensor"
@@ -101,7 +102,7 @@ def _maker(evidence: RefusalEvidence) -> str:
 
 
 def without_grad(evidence: RefusalEvidence) -> Fix:
-    """The cure where the write is bookkeeping, not part of what is differentiated."""
+    """Return the fix for a write that is bookkeeping, not part of the differentiated computation."""
     title = "where no gradient is to flow through the write (a start value, an update by hand)"
     return (
         Fix(title, code=evidence.in_no_grad)
@@ -111,7 +112,7 @@ def without_grad(evidence: RefusalEvidence) -> Fix:
 
 
 def by_module(evidence: RefusalEvidence) -> bool:
-    """Whether one of torch's modules wrote that can be told not to: ``nn.ReLU(inplace=True)``."""
+    """Return whether a torch module wrote that has an ``inplace`` argument: ``nn.ReLU(inplace=True)``."""
     site = None if evidence.write is None else evidence.write.site
     methods = [
         frame.function.rpartition(".") for frame in (() if site is None else site.below) if frame.library
@@ -120,7 +121,7 @@ def by_module(evidence: RefusalEvidence) -> bool:
 
 
 def out_of_place(evidence: RefusalEvidence, otherwise: str) -> Fix:
-    """The cure where gradients are to flow: a new tensor."""
+    """Return the fix for a write through which gradients flow: a new tensor."""
     if evidence.out_of_place and not evidence.parameter:
         kept = " = " in evidence.out_of_place
         return Fix(

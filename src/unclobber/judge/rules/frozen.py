@@ -1,4 +1,4 @@
-"""A write to a tensor that the program itself has frozen, told as UC101."""
+"""A write to a tensor that the program itself has frozen, reported as UC101."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from ...model import Finding, Fix, Save, Write
 
 
 def judge_frozen(save: Save, write: Write) -> Finding:
-    """The finding for ``write``, about to happen to a tensor that was frozen at ``save.site``."""
+    """Return the finding for ``write``, which is about to happen to a tensor that was frozen at
+    ``save.site``."""
     what = f"`{save.expression}`" if save.expression else "a tensor"
     return Finding(
         code="UC101",

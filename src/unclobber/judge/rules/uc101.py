@@ -1,8 +1,8 @@
 """UC101 saved-overwritten: a write that torch sees hit a saved tensor that backward needs.
 
-torch keeps one version counter for all views of a storage and refuses as soon as it moved,
-whichever elements were written. The verdict is the same here; whether any needed element really
-changed is said beside it (``harmless``).
+torch keeps one version counter for all views of a storage and refuses as soon as it has changed, whichever
+elements were written. The verdict here is the same; ``harmless`` adds whether any needed element really
+changed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from . import uc101_detached
 
 
 def judge(evidence: Evidence) -> Finding | None:
+    """Return the finding if torch's check refuses the saved tensor, or its history was dropped; else None."""
     if evidence.kind != "saved":
         return None
     if evidence.detached is not None and not evidence.repaired:
@@ -45,7 +46,7 @@ def judge(evidence: Evidence) -> Finding | None:
 
 
 def _kept(writes: tuple[Write, ...]) -> str:
-    """What became of a tensor that holds the values that were saved."""
+    """Return the clause that says why the writes left the saved values intact."""
     if touched := overwrites(writes):
         without = "without a change to any value" if touched == 1 else "and holds the saved values again"
         return f"was written to {without}"
@@ -54,13 +55,15 @@ def _kept(writes: tuple[Write, ...]) -> str:
 
 
 def _harmless(evidence: Evidence) -> bool:
-    """No write that was seen changed a needed element, and every one that moved the counter was seen."""
+    """Return whether the observed writes changed no needed element, and include every one that bumped the
+    counter."""
     if evidence.unread:
         return bool(evidence.writes)
     return evidence.value_known and not evidence.changed and not evidence.unseen and bool(evidence.writes)
 
 
 def _notes(evidence: Evidence) -> tuple[str, ...]:
+    """Return notes on hidden writes, other changed tensors, and writes of torch's own."""
     notes = [] if evidence.past_torch is None else [evidence.past_torch]
     if evidence.changed_too and _harmless(evidence):
         notes.append(
@@ -84,11 +87,12 @@ def _others(evidence: Evidence) -> str:
 
 
 def _takes_inplace(module: str) -> bool:
-    """Whether a module's label, ``trunk.2 (Dropout)``, is one of a class with that argument."""
+    """Return whether a module's label, ``trunk.2 (Dropout)``, names a class with an ``inplace`` argument."""
     return module.rpartition("(")[2].rstrip(")") in module_positions()
 
 
 def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
+    """Return the fixes for the last write that hit, and guard."""
     save = evidence.save
     last = culprit(evidence.writes)
     fixes: list[Fix] = []
@@ -108,6 +112,6 @@ def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     else:
         words = "write into a new tensor instead of this memory, or clone it before it is saved"
         fixes.append(Fix(words, general=True))
-    if evidence.past_torch is None:  # else guard would have to know what was there
+    if evidence.past_torch is None:  # otherwise guard would need the value before the unseen change
         fixes.append(Fix("or keep the program as it is and run it under unclobber.guard()", guard=True))
     return tuple(fixes)

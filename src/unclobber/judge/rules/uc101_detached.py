@@ -1,7 +1,7 @@
-"""A saved tensor was detached in place, told as UC101: no value is lost, and torch refuses all the same.
+"""A saved tensor that was detached in place, reported as UC101: no value is lost, but torch refuses.
 
-torch keeps the tensor itself, where the operation didn't make it, and asks it for its history when
-backward needs it. ``detach_`` has dropped that.
+torch keeps the tensor itself if the operation didn't make it, and reads its history when backward needs it.
+``detach_`` has dropped that history.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from .._words import sentence
 
 
 def judge(evidence: Evidence, write: Write) -> Finding:
-    """The finding for ``write``, the ``detach_()``."""
+    """Return the finding for ``write``, the ``detach_()``."""
     tensor = write.expression or "x"
     alone = write.site is not None and write.site.statement == f"{tensor}.detach_()"
     way_out = Fix(

@@ -1,6 +1,6 @@
-"""UC101 for a tensor that was saved where we did not look: torch's own check has refused it.
+"""UC101 for a tensor that was saved unobserved: torch's own check has refused it.
 
-Nothing was recorded of the save, and what isn't known isn't said.
+Nothing was recorded of the save, so the finding names only the backward.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from ...model import Finding, Fix, StaleEvidence
 
 
 def judge(evidence: StaleEvidence) -> Finding:
+    """Return the finding for a save before watching began, or inside a torch.func transform."""
     if evidence.in_transform:
         return _in_transform(evidence)
     return Finding(
@@ -28,6 +29,7 @@ def judge(evidence: StaleEvidence) -> Finding:
 
 
 def _in_transform(evidence: StaleEvidence) -> Finding:
+    """Return the finding for a save inside a torch.func transform."""
     return Finding(
         code="UC101",
         variant="unwatched",

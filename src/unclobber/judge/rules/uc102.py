@@ -1,7 +1,7 @@
 """UC102 saved-overwritten-silently: a write that torch doesn't see changed a saved tensor.
 
-The version counter stands where it stood, so backward goes on with the wrong values and no error.
-Only a changed value is a finding: writing the same values back, or other elements, is not.
+The version counter is unchanged, so backward goes on with the wrong values and no error. Only a changed value
+is a finding; a write of the same values, or to other elements, is not.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ _UNCHECKED = (
 
 
 def judge(evidence: Evidence) -> Finding | None:
+    """Return the finding if a write that bumped no counter changed the tensor; else None."""
     if evidence.kind != "saved":
         return None
     if evidence.line_range is not None:
@@ -31,6 +32,7 @@ def judge(evidence: Evidence) -> Finding | None:
 
 
 def _finding(evidence: Evidence, how: str) -> Finding:
+    """Return the finding with the writes that touched the tensor."""
     notes = _own_writes.notes(evidence)
     if evidence.unchecked:
         notes = (*notes, _UNCHECKED)
@@ -49,7 +51,8 @@ def _finding(evidence: Evidence, how: str) -> Finding:
 
 
 def _by_content(evidence: Evidence, line_range: str) -> Finding:
-    """A content hash differs; no line is blamed but one that alone can have done it."""
+    """Return the finding for a changed content hash; it names a line only if that line alone can have
+    written."""
     return Finding(
         code="UC102",
         message=sentence(evidence.save, "was changed past torch"),
@@ -65,6 +68,7 @@ def _by_content(evidence: Evidence, line_range: str) -> Finding:
 
 
 def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
+    """Return the fixes by the last write that hit: an optimizer, ``.data``, or another."""
     last = culprit(evidence.writes)
     if last is not None and last.optimizer:
         return (after_backward(last.optimizer, in_loop=evidence.went_before),)

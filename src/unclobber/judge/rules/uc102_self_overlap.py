@@ -1,7 +1,7 @@
-"""An in-place operation that reads what it has just overwritten itself, told as UC102.
+"""An in-place operation that reads memory it has just overwritten, reported as UC102.
 
-Nothing saved is spoilt: the values are wrong as soon as they are computed, and so are the gradients
-of all that follows.
+No saved tensor is spoilt: the values are wrong as soon as they are computed, and so are the gradients that
+depend on them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from ...parsing import parse
 
 
 def judge_self_overlap(write: Write, read: Site | None) -> Finding:
-    """The finding for ``write``, seen to give another result than if its inputs were read first.
+    """Return the finding for ``write``, whose result differed from the one with its inputs read first.
 
     Args:
-        write: What the operation overwrites.
-        read: Where it reads, as exactly as is known.
+        write: The write of the operation.
+        read: The place where it reads, as exactly as is known.
     """
     what = f"`{write.expression}`" if write.expression else "a tensor"
     cloned = None if write.site is None else _cloned(write.site.statement)
@@ -39,7 +39,7 @@ def judge_self_overlap(write: Write, read: Site | None) -> Finding:
 
 
 def _cloned(statement: str) -> str | None:
-    """The statement with its right-hand side cloned; None where that isn't one view of a tensor.
+    """Return the statement with its right-hand side cloned; None if that isn't one view of a tensor.
 
     Example:
         >>> _cloned("u -= u[:, :1]"), _cloned("buf[:, 1:] = buf[:, :-1]"), _cloned("x.add_(x[:, :1])")

@@ -1,9 +1,9 @@
-"""UC103 saved-on-ctx: a custom Function keeps a tensor where autograd can't look after it.
+"""UC103 saved-on-ctx: a custom Function keeps a tensor outside of autograd's checks.
 
-A tensor that ``forward`` leaves on ``ctx`` without ``save_for_backward`` has no version check: if
-it is overwritten before ``backward`` reads it, the gradient is wrong and nothing is said. The other
-half of the contract with autograd is ``mark_dirty``: an input that is overwritten must be marked, and
-what was marked must be returned itself.
+A tensor that ``forward`` leaves on ``ctx`` without ``save_for_backward`` has no version check: if it is
+overwritten before ``backward`` reads it, the gradient is silently wrong. The other half of the contract with
+autograd is ``mark_dirty``: an input that is overwritten must be marked, and a marked tensor must be returned
+itself.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from .._words import tensor_name
 
 
 def judge(evidence: Evidence) -> Finding | None:
+    """Return the finding for an overwritten tensor on ``ctx``; None for other evidence."""
     if evidence.kind != "ctx":
         return None
     save = evidence.save
@@ -44,13 +45,13 @@ def judge(evidence: Evidence) -> Finding | None:
 
 
 def judge_dirty(writes: tuple[Write, ...], need: Need, *, function: str, torch_message: str) -> Finding:
-    """A Function marked a tensor dirty and did not return it.
+    """Return the finding for a Function that marked a tensor dirty and did not return it.
 
     Args:
-        writes: The writes to that tensor during ``forward``; empty where it can't be told which it is.
+        writes: The writes to that tensor during ``forward``; empty if the tensor isn't known.
         need: The line that called the Function.
         function: The Function's name.
-        torch_message: What torch says.
+        torch_message: torch's message.
     """
     written = next((write.expression for write in writes if write.expression), None)
     what = f"`{written}`" if written else "a tensor"
@@ -67,7 +68,10 @@ def judge_dirty(writes: tuple[Write, ...], need: Need, *, function: str, torch_m
 
 
 def judge_unmarked(save: Save, writes: tuple[Write, ...], need: Need, *, returned: bool) -> Finding:
-    """A Function overwrote an input without ``mark_dirty``, and a later reader's gradient passes it by.
+    """Return the finding for an input that a Function overwrote without ``mark_dirty``, and that was read
+    later.
+
+    The later reader's gradient bypasses the Function.
 
     Args:
         save: The input: where the Function was applied to it, and its name there; no role.

@@ -1,8 +1,8 @@
 """UC104 gradient-overwritten: a gradient was changed while another consumer still waits for it.
 
-Operations such as ``a + b`` hand one gradient tensor to several operands. A hook or a custom
-backward that writes to it in place changes what the others get, or not, by the order in which
-they happen to run.
+Operations such as ``a + b`` pass one gradient tensor to several operands. If a hook or a custom backward
+writes to it in place, the other operands may get the changed gradient, depending on the order in which they
+run.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from ...model import Finding, Fix, Need, Write
 def judge_gradient(
     writes: tuple[Write, ...], need: Need, *, shape: tuple[int, ...], repaired: bool
 ) -> Finding:
-    """The finding for writes to a gradient that was seen to be shared and to change.
+    """Return the finding for writes to a gradient that is shared and has changed.
 
     Args:
         writes: By the hook or backward, oldest first.
         need: The backward call that was running.
-        shape: The gradient's.
-        repaired: Whether the others were given the gradient as it was.
+        shape: The gradient's shape.
+        repaired: Whether the others got the unchanged gradient.
     """
     size = f"gradient of shape {shape}" if shape else "scalar gradient"
     way = f"a {size} on its way to {need.node}" if need.node else f"a {size}"

@@ -11,6 +11,8 @@ from .._words import place, tensor_name
 
 
 def judge(evidence: Evidence) -> Finding | None:
+    """Return the finding for an overwritten tensor that a recomputation reads again; None for other
+    evidence."""
     if evidence.kind != "recompute":
         return None
     how = "was given other memory" if evidence.swapped else "was overwritten"
@@ -37,7 +39,7 @@ def judge(evidence: Evidence) -> Finding | None:
 
 
 def _read(evidence: Evidence) -> tuple[str, ...]:
-    """The user's own line that reads it again; where all that is run again is a library's, nothing."""
+    """Return a note on the user's own line that reads the tensor again; empty if a library reads it."""
     if evidence.read is None or evidence.read.library:
         return ()
     return (f"the recomputation reads it again at {place(evidence.read, (evidence.save, evidence.need))}",)

@@ -1,8 +1,7 @@
 """UC201 leaf-written: an in-place operation on a leaf that requires grad.
 
-A leaf is where gradients end up: its value comes from outside of every graph. An in-place
-operation would make it the result of that operation, and there would be no leaf left to collect a
-gradient in, so torch refuses at the write.
+Gradients are collected in leaves, whose values come from outside of every graph. An in-place operation would
+make the leaf its result, and no leaf would be left to collect a gradient, so torch refuses at the write.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ _UPDATES = frozenset(("sub_", "add_", "addcmul_", "addcdiv_"))
 
 
 def judge(evidence: RefusalEvidence) -> Finding:
+    """Return the finding for a refused write to a leaf."""
     name = f"`{evidence.leaf}`" if evidence.leaf else subject(evidence)
     made = None if evidence.made is None else f"{name} became a leaf that requires grad here"
     fixes = [without_grad(evidence)]

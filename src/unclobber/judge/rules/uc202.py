@@ -1,7 +1,7 @@
 """UC202 leaf-view-written: an in-place operation on a view of a leaf that requires grad.
 
-The view shares the leaf's memory, so the write changes the leaf itself: the same as UC201. No
-gradient is ever wrong, because torch refuses at the write.
+The view shares the leaf's memory, so the write changes the leaf itself, as in UC201. No gradient is ever
+wrong, because torch refuses at the write.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from ._refused import finding, operation, out_of_place, subject, without_grad
 
 
 def judge(evidence: RefusalEvidence) -> Finding:
+    """Return the finding for a refused write to a view of a leaf."""
     leaf = f"`{evidence.leaf}`" if evidence.leaf else "a leaf"
     view = subject(evidence)
     whose = "a leaf that requires grad"

@@ -1,7 +1,7 @@
 """UC203 multi-view-written: an in-place operation on one of several views that one call returned.
 
-``chunk``, ``split``, ``unbind`` and iterating over a tensor give all their views one backward
-node. Writing to one of them would have to change that node for the others, too; torch refuses.
+``chunk``, ``split``, ``unbind`` and iteration over a tensor give all their views one backward node. A write
+to one view would have to change that node for the other views, so torch refuses.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from ._refused import finding, operation, out_of_place, subject
 
 
 def judge(evidence: RefusalEvidence) -> Finding:
+    """Return the finding for a refused write to one of several views."""
     view = subject(evidence)
     made = evidence.how or _MAKERS.get(_node(evidence) or "")
     by = _BY.get(made, f"`{made}`")
@@ -33,7 +34,7 @@ def judge(evidence: RefusalEvidence) -> Finding:
 
 
 _MAKERS = {"Unbind": "unbinding", "Split": "splitting", "SplitWithSizes": "splitting"}
-"""What is known of the maker by its node's name alone: ``chunk`` is a split, a loop unbinds."""
+"""The maker in words, by its node's name alone: ``chunk`` is a split, a loop unbinds."""
 _BY = {
     None: "one call",
     "iteration": "iterating over a tensor",
@@ -43,7 +44,7 @@ _BY = {
 
 
 def _node(evidence: RefusalEvidence) -> str | None:
-    """Of which function torch's message says that the view is an output: ``Unbind``."""
+    """Return the view function that torch's message names (``Unbind``), or None."""
     found = re.match(r"Output \d+ of (\w+?)(?:Backward\d*)? is a view", evidence.torch_message)
     return found[1] if found else None
 

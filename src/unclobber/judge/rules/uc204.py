@@ -1,7 +1,7 @@
 """UC204 no-grad-view-written: an in-place operation with grad mode on, on a view made with it off.
 
-Whether the write is to be recorded for the tensor that the view belongs to is ambiguous: the view
-says no, the write says yes. torch refuses to guess.
+It is ambiguous whether the write is to be recorded for the view's base: the view says no, the write says yes.
+torch refuses to guess.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from ._refused import finding, operation, out_of_place, subject
 
 
 def judge(evidence: RefusalEvidence) -> Finding:
+    """Return the finding for a refused write to a view made under no_grad or inference mode."""
     off = "inference mode" if evidence.variant == "inference_mode" else "no_grad"
     view = subject(evidence)
     return finding(

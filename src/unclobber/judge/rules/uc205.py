@@ -13,6 +13,7 @@ from ._refused import by_module, finding, operation, out_of_place, subject
 
 
 def judge(evidence: RefusalEvidence) -> Finding:
+    """Return the finding for a refused write to a view that a custom Function or a module's hook returned."""
     if evidence.module_hook is not None:
         return _through_hook(evidence, evidence.module_hook)
     function = f"`{evidence.how}`" if evidence.how else "a custom Function"
@@ -41,7 +42,7 @@ def judge(evidence: RefusalEvidence) -> Finding:
 
 
 def _through_hook(evidence: RefusalEvidence, hook: ModuleHook) -> Finding:
-    """torch's own Function, which a module's full backward hooks bring along."""
+    """Return the finding for torch's own Function, which a module's full backward hooks add."""
     module = f"`{hook.module}`" if hook.module else "a module"
     passed = "was given" if hook.given else "returned"
     if hook.module is None:

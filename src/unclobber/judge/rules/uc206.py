@@ -1,7 +1,7 @@
-"""UC206 inference-tensor: a tensor made in inference mode, used where autograd must know of it.
+"""UC206 inference-tensor: a tensor made in inference mode that a later operation hands to autograd.
 
-Such tensors have no version counter and are unknown to autograd for ever. They can't be saved for
-backward, and outside of inference mode they can't be written.
+Such tensors never have a version counter and stay unknown to autograd. They can't be saved for backward, and
+outside of inference mode they can't be written.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from ._refused import finding, operation, subject
 
 
 def judge(evidence: RefusalEvidence) -> Finding:
+    """Return the finding for a refused write, save or ``requires_grad`` of an inference tensor."""
     name = subject(evidence)
     if evidence.variant == "saved":
         did = f"{operation(evidence)} must save it for backward"
@@ -36,7 +37,7 @@ def judge(evidence: RefusalEvidence) -> Finding:
             Fix(f"or take a normal copy first, outside of inference mode{_clone(name)}"),
         ),
     )
-    # What is to save it, or to take its gradient, writes nothing.
+    # An operation that saves the tensor, or needs its gradient, writes nothing.
     if evidence.variant == "saved":
         places = {"write": "saved", "saved": "made"}
         found = replace(found, saved=evidence.saver, made=evidence.made)

@@ -1,8 +1,8 @@
-"""UC207 overlapping-memory: an in-place operation where several elements share one memory location.
+"""UC207 overlapping-memory: an in-place operation on a tensor whose elements share memory.
 
-``expand`` shows one element many times without copying it. Writing to such a tensor would write
-the same place several times, in no defined order. The same holds for a write to one part of a
-tensor while reading an overlapping one.
+``expand`` shows one element many times without copying it. A write to such a tensor would write the same
+place several times, in no defined order. A write to one part of a tensor while reading an overlapping one has
+the same problem.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from ._refused import finding, operation, out_of_place, subject
 
 
 def judge(evidence: RefusalEvidence) -> Finding:
+    """Return the finding for a refused write to overlapping memory."""
     name = subject(evidence)
     if evidence.variant == "input":
         return finding(

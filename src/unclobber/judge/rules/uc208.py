@@ -1,8 +1,8 @@
 """UC208 view-detached: ``detach_()`` on a view.
 
-A view has no history of its own that could be dropped: it is derived from that of the tensor whose
-memory it shows, its base, also after later writes to that one. torch refuses for every view, whether
-gradients flow or not (torch/csrc/autograd/VariableTypeManual.cpp, ``detach_``).
+A view has no history of its own to drop: it follows from the history of its base, also after later writes to
+the base. torch refuses for every view, whether gradients flow or not
+(torch/csrc/autograd/VariableTypeManual.cpp, ``detach_``).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from ._refused import finding, operation, out_of_place, subject
 
 
 def judge(evidence: RefusalEvidence) -> Finding:
+    """Return the finding for a refused ``detach_()`` of a view."""
     view = subject(evidence)
     by = f"`{evidence.how}`" if evidence.how and evidence.how != "[]" else "indexing"
     return finding(

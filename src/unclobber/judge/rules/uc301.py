@@ -1,9 +1,8 @@
 """UC301 graph-freed: backward reached an operation whose saved tensors an earlier backward freed.
 
-A backward without ``retain_graph=True`` frees what the operations saved as it passes them. A
-second one comes to them again if it begins at the same tensor, or if something that was computed
-once is part of both graphs: a state carried from one iteration to the next, a product made before
-the loop, a tensor cached on a module.
+A backward without ``retain_graph=True`` frees the saved tensors as it passes them. A second backward reaches
+them again if it begins at the same tensor, or if both graphs share a tensor that was computed once: a state
+carried from one iteration to the next, a product made before the loop, a tensor cached on a module.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from .._words import line, place
 
 
 def judge(evidence: FreedEvidence) -> Finding:
+    """Return the finding for a backward that reached a freed node."""
     what = _what(evidence.saved)
     labels = [("needed", _needed_label(evidence))]
     if evidence.saved is not None:
@@ -34,7 +34,7 @@ def judge(evidence: FreedEvidence) -> Finding:
 
 
 def _what(save: Save | None) -> str:
-    """The operation; inside a library the user's call of it says more."""
+    """Return the operation's name; inside a library the user's call, which says more."""
     if save is None:
         return "an operation"
     name = (save.operation or save.node or "an operation").removesuffix("Backward0")
@@ -44,6 +44,7 @@ def _what(save: Save | None) -> str:
 
 
 def _message(evidence: FreedEvidence, what: str) -> str:
+    """Return the sentence: the link of both graphs, and the backward that freed the first."""
     by = "is freed already" if evidence.freed is None else f"backward {evidence.freed.nth} freed"
     if evidence.same_root:
         root = f"`{evidence.root}`" if evidence.root else "the same tensor"
@@ -71,7 +72,7 @@ def _needed_label(evidence: FreedEvidence) -> str:
     if needed is None or needed.site is None:
         return "needed again here"
     if freed is not None and _same_place(freed, needed):
-        return _freed_label(evidence)  # one mark says both
+        return _freed_label(evidence)  # one label serves both places
     return f"backward {needed.nth} needs it again here"
 
 
@@ -82,6 +83,7 @@ def _same_place(a: Need, b: Need) -> bool:
 
 
 def _notes(evidence: FreedEvidence) -> tuple[str, ...]:
+    """Return notes on freeing, and on the statement that links both graphs."""
     notes = ["a backward frees what the operations saved as it passes them"]
     joined = evidence.joined
     if joined is not None and joined.site is not None:
@@ -95,12 +97,12 @@ def _notes(evidence: FreedEvidence) -> tuple[str, ...]:
 
 
 def _names(names: tuple[str, ...]) -> str:
-    """``h``; ``h`` and ``c``."""
+    """Return ``h``; ``h`` and ``c``."""
     return listing([f"`{name}`" for name in names])
 
 
 def _cut(evidence: FreedEvidence) -> str:
-    """`` in line 9``, where an attribute is set there, or `` after line 12``; empty where it is not known."""
+    """Return `` in line 9`` if an attribute is set there, or `` after line 12``; empty if it is not known."""
     if evidence.cut is None:
         return ""
     where = "in" if evidence.attribute and evidence.detached else "after"
@@ -119,6 +121,7 @@ _RETAIN = Fix(
 
 
 def _fixes(evidence: FreedEvidence) -> tuple[Fix, ...]:
+    """Return the fixes: run the forward again, detach the link, or retain the graph."""
     freed, needed = evidence.freed, evidence.needed
     in_loop = freed is not None and needed is not None and _same_place(freed, needed)
     if evidence.same_root:
