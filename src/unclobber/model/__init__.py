@@ -1,8 +1,7 @@
-"""Facts handed between stages: frozen, picklable, no torch, no logic.
+"""Facts passed between stages: frozen, picklable, no torch, no logic.
 
-``evidence`` and ``session`` produce them, ``judge`` joins them into findings, ``report`` and ``repair``
-read them. ``codes`` is the table of all that is said of a code. Nothing here imports anything else of this
-package.
+``evidence`` and ``session`` produce them, ``judge`` joins them into findings, ``report`` and ``repair`` read
+them. ``codes`` is the table of each code's texts. Nothing here imports other rooms of this package.
 """
 
 from ._about import PACKAGE, VERSION

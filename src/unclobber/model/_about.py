@@ -1,10 +1,11 @@
-"""The package itself: its version and where it lies."""
+"""The package itself: its version and its folder."""
 
 from __future__ import annotations
 
 import os
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-"""The folder of the package, without a separator at its end; code below it is ours, never the program's."""
+"""The folder of the package, without a separator at its end; code below it is unclobber's, never the
+program's."""
 
 VERSION = "0.1.0"

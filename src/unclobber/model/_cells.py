@@ -1,4 +1,4 @@
-"""The cell of a notebook behind the file name that IPython gives its code."""
+"""The notebook cell behind the file name that IPython gives its code."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import sys
 
 
 def cell_name(path: str) -> str | None:
-    """``In[3]`` for the code of a cell, None for any other file.
+    """Return ``In[3]`` for the code of a cell; None for any other file.
 
-    Nothing is imported: without IPython there are no cells.
+    IPython is not imported, because without it there are no cells.
 
     Example:
         >>> cell_name("/home/me/train.py") is None
@@ -24,7 +24,7 @@ def cell_name(path: str) -> str | None:
 
 
 def shown_name(path: str) -> str:
-    """What a file is called in a sentence: the cell, or the file's name without its folders.
+    """Return a file's name in a sentence: the cell, or the file's name without its folders.
 
     Example:
         >>> shown_name("/home/me/train.py")

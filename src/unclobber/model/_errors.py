@@ -1,4 +1,4 @@
-"""What we raise and warn with; every exception carries its data."""
+"""unclobber's exceptions and warning; every exception carries its data."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 class UnclobberError(Exception):
-    """Something about the use of unclobber itself is wrong; ``str()`` says what to do.
+    """An error in the use of unclobber itself; ``str()`` says what to do.
 
-    ``exit_code`` is what the command exits with: 2, usage or internal error.
+    ``exit_code`` is the command's exit code: 2, usage or internal error.
 
     Example:
         >>> try:
@@ -28,16 +28,16 @@ class UnclobberError(Exception):
 class InplaceError(RuntimeError):
     """An in-place operation that autograd can't allow.
 
-    ``str()`` starts with torch's own sentence, so that handlers and searches written for it still
-    match, and goes on with the story. It survives pickling, so that a process can hand it to another.
+    ``str()`` starts with torch's own sentence, so that handlers and searches written for it still match. The
+    explanation follows. The error survives pickling, so that one process can send it to another.
 
-    The sentences are torch's own: of a saved tensor that was overwritten that of
-    ``SavedVariable::unpack`` (torch/csrc/autograd/saved_variable.cpp), of a write that is refused that of
-    ``check_inplace`` (torch/csrc/autograd/VariableTypeUtils.h).
+    The sentences are torch's own. For an overwritten saved tensor it is that of ``SavedVariable::unpack``
+    (torch/csrc/autograd/saved_variable.cpp), for a refused write that of ``check_inplace``
+    (torch/csrc/autograd/VariableTypeUtils.h).
 
     Args:
-        message: torch's sentence, a blank line and the story.
-        finding: The same as data, kept in the attribute ``finding``.
+        message: torch's sentence, a blank line and the explanation.
+        finding: The finding as data, kept in the attribute ``finding``.
     Example:
         >>> w = torch.ones(3, requires_grad=True)
         >>> try:
@@ -50,7 +50,7 @@ class InplaceError(RuntimeError):
         UC101 ['add_']
     """
 
-    __module__ = "unclobber"  # the name that a user sees is the name that a user can import
+    __module__ = "unclobber"  # users see the name from which they can import it
 
     def __init__(self, message: str, finding: Finding) -> None:
         super().__init__(message, finding)  # both in ``args``: survives pickling between processes
@@ -63,8 +63,8 @@ class InplaceError(RuntimeError):
 class SilentWriteWarning(UserWarning):
     """A saved tensor was overwritten in a way that torch doesn't see: gradients are wrong.
 
-    The fault is in the program that is watched. ``watch(strict=True)`` raises instead. torch sees a write by
-    the version counter of the tensor's storage, and ``.data`` gives a tensor with a counter of its own (see
+    The bug is in the watched program. ``watch(strict=True)`` raises instead. torch sees a write by the
+    version counter of the tensor's storage, and ``.data`` gives a tensor with a counter of its own (see
     "In-place correctness checks" in torch's notes on autograd mechanics).
 
     Example:

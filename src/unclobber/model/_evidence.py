@@ -1,4 +1,4 @@
-"""What is known of one saved tensor at the time when backward unpacks it."""
+"""Facts about one saved tensor at the time when backward unpacks it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ._write import Write
 
 @dataclass(frozen=True, slots=True)
 class GradientMemory:
-    """The saved tensor is the ``.grad`` of a parameter, to which backward itself writes."""
+    """The parameter whose ``.grad`` is the saved tensor; backward itself writes to it."""
 
     parameter: str
     """Its module path."""
     in_bucket: bool
-    """It lies in a bucket of DistributedDataParallel (``gradient_as_bucket_view=True``)."""
+    """Whether it is a view of a bucket of DistributedDataParallel (``gradient_as_bucket_view=True``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,41 +30,43 @@ class Evidence:
     """Every write to its storage since the save, oldest first."""
     need: Need
     moved: bool
-    """The version counter is not what it was, and torch's own check refuses or nothing else is known."""
+    """Whether the version counter has changed, and torch's own check refuses or nothing else is known."""
     changed: bool
-    """At least one saved element is known to differ from what was saved."""
+    """Whether at least one saved element is known to differ from its saved value."""
     value_known: bool
-    """What was saved is known exactly: the memory as it is, or rebuilt from undo records."""
+    """Whether the saved value is known exactly: the memory as it is, or rebuilt from undo records."""
     went_before: bool
-    """The backward call before, from the same line, kept this part of the graph (``retain_graph=True``)."""
+    """Whether the backward call before, from the same line, kept this part of the graph
+    (``retain_graph=True``)."""
     changed_too: tuple[Site | None, ...]
-    """Where other tensors were saved that the same backward has yet to read, and that have changed."""
+    """Save sites of other tensors that have changed and that the same backward has yet to read."""
     unread: bool
-    """No gradient that is computed reads its values."""
+    """Whether no computed gradient reads its values."""
     unseen: bool
-    """The counter moved more often than the seen writes account for."""
+    """Whether the counter changed more often than the observed writes explain."""
     swapped: bool
-    """``.data =`` gave the saved leaf other memory."""
+    """Whether ``.data =`` gave the saved leaf other memory."""
     torch_message: str | None
-    """What torch's own check says of this tensor; None where it says nothing."""
+    """The message of torch's own check for this tensor; None if it doesn't refuse."""
     detached: Write | None = None
-    """The ``detach_()`` that took the saved tensor's history, where torch minds."""
+    """The ``detach_()`` that dropped the saved tensor's history, if torch needs that history."""
     kept_bytes: int = 0
     """Bytes of overwritten values that are kept for this save's storage."""
     repaired: bool = False
-    """Backward was handed the value as it was saved."""
+    """Whether backward got the value as it was saved."""
     kind: Literal["saved", "ctx", "recompute"] = "saved"
-    """Who held the tensor: autograd, an attribute of a custom Function's ``ctx``, or nobody: a
-    checkpoint's code reads it again."""
+    """The holder of the tensor: autograd, an attribute of a custom Function's ``ctx``, or a checkpoint's
+    code, which reads it again although no operation saved it."""
     read: Site | None = None
-    """Where a recomputation reads it, in the code that is run again."""
+    """The line of the recomputation that reads the tensor."""
     line_range: str | None = None
-    """Where the content changed although no write was seen, as one sentence; None where it didn't."""
+    """The lines between which the content changed without an observed write, as one sentence; None if it
+    didn't."""
     written: Write | None = None
-    """The one statement that can have changed it then."""
+    """The one statement that can have made that change; None if there are several."""
     past_torch: str | None = None
-    """The same sentence, where it changed past torch besides the writes that are shown."""
+    """Such a sentence on a change past torch in addition to the shown writes; None if there is none."""
     unchecked: bool = False
-    """Saved-tensor hooks kept the tensor: torch compared no version counters."""
+    """Whether saved-tensor hooks kept the tensor, so that torch compared no version counters."""
     gradient_memory: GradientMemory | None = None
-    """Where the version counter moved without a write that was seen, and the memory is a gradient's."""
+    """The parameter of the gradient, if backward may have written to this memory as a gradient; else None."""

@@ -1,4 +1,4 @@
-"""A judgement: the code, the three places and what to do."""
+"""A judgement: the code, the three places and the fixes."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ Confidence = Literal["high", "medium"]
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Whole lines of a file, and the lines that are to stand in their place."""
+    """Whole lines of a file, and their replacement."""
 
     path: str
-    """Absolute."""
+    """Absolute path."""
     line: int
-    """The first of them, 1-based."""
+    """The first old line, 1-based."""
     old: str
-    """Their text as it is, at least one line, without the last one's end."""
+    """The text of the old lines, at least one, without the last line end."""
     new: str
-    """The text instead, in the same way."""
+    """The new text, also without the last line end."""
 
     @property
     def end_line(self) -> int:
-        """The last of the old lines."""
+        """The last of the old lines, 1-based."""
         return self.line + self.old.count("\n")
 
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A way out. ``verified`` only where it was run and compared."""
+    """A fix or advice for a finding. ``verified`` is set only if it was run and compared."""
 
     title: str
     diff: str | None = None
@@ -43,11 +43,11 @@ class Fix:
     """``whole-run``: the same to the end; ``backward-3``: the same losses and gradients up to the 3rd
     backward call; False: not run."""
     code: str | None = None
-    """The one line to write, where there is one: ``d = torch.zeros_like(d)``."""
+    """The one line to write, if one is enough: ``d = torch.zeros_like(d)``."""
     guard: bool = False
-    """It is to run the program as it is under ``guard``; reports add what that costs."""
+    """Whether it runs the program as it is under ``guard``; reports add the cost."""
     general: bool = False
-    """It is advice in general words, which a concrete edit makes superfluous."""
+    """Whether it is general advice, which a concrete edit makes superfluous."""
     edits: tuple[Edit, ...] = ()
     """The lines to change, in the order of their files and lines; a candidate unless ``verified``."""
     proved_by: str | None = None
@@ -56,7 +56,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, with the places that explain it.
+    """A mistake of a program, with the places that explain it.
 
     Example:
         >>> def step():
@@ -70,61 +70,62 @@ class Finding:
     """
 
     code: str
-    """``UC101`` and so on; ``unclobber explain`` has a page for each."""
+    """The code, such as ``UC101``; ``unclobber explain`` has a page for each."""
     message: str
-    """One sentence, in the user's names."""
+    """The message in one sentence, with the user's names."""
     variant: Variant | None = None
-    """In which of several ways the code came about; None for the usual one."""
+    """The variant of the code; None for the usual one."""
     saved: Save | None = None
-    """What was kept for backward; of UC2xx, where the leaf or view was made; None where unknown."""
+    """The save; for UC2xx, the line that made the leaf or view; None if unknown."""
     writes: tuple[Write, ...] = ()
     """Oldest first, only those between the save and the need."""
     needed: Need | None = None
-    """The backward that needed it; None where the write itself was refused."""
+    """The backward that needed it; None if the write itself was refused."""
     freed: Need | None = None
     """UC301 only: the backward that freed the graph."""
     harmless: bool = False
-    """No write that was seen changed an element that the derivative needs, nor did a fingerprint of it
-    change."""
+    """Whether the observed writes changed no element that the derivative needs, and no fingerprint of it
+    changed."""
     fixes: tuple[Fix, ...] = ()
-    """Ways out, the most useful first."""
+    """Fixes, the most useful first."""
     notes: tuple[str, ...] = ()
     """Further true sentences for the reader, without a trailing full stop."""
     torch_message: str | None = None
-    """What plain torch says for the same event; None where it says nothing, or where it has not come to the
-    tensor and that can't be told before."""
+    """Plain torch's message for the same event. None if it raises nothing, or if backward stopped before this
+    tensor and the message isn't known yet."""
     kept_bytes: int = 0
     """Bytes that ``guard`` would keep (or kept) for this save."""
     repaired: bool = False
-    """Whether ``guard`` handed backward the right value."""
+    """Whether ``guard`` gave backward the right value."""
     labels: tuple[tuple[str, str], ...] = field(default=())
-    """Texts for the marked places where the standard ones don't fit, by place
-    (``saved``, ``write``, ``needed``, ``freed``)."""
+    """Texts for the marked places if the standard ones don't fit, by place (``saved``, ``write``, ``needed``,
+    ``freed``)."""
     ranks: tuple[int, ...] = ()
     """The ranks of a distributed run that found it; empty for one process."""
     processes: tuple[str, ...] = ()
-    """Names of the processes that found it (``MainProcess`` is the program's own), where the program started
-    others with ``multiprocessing`` that were watched; empty for one process."""
+    """Names of the processes that found it, if the program started watched ones with ``multiprocessing``
+    (``MainProcess`` is the program's own); empty for one process."""
     ahead: bool = False
-    """Backward was refused for another finding before it came to this tensor, which it would refuse, too."""
+    """Whether backward stopped at another finding before it reached this tensor, which it would
+    refuse, too."""
     times: int = field(default=1, compare=False)
-    """How often backward met it; it is told as it was the first time."""
+    """The number of occurrences; the finding describes the first one."""
     made: Save | None = None
-    """UC206 only: where the tensor was made, if ``saved`` is the operation that was to save it."""
+    """UC206 only: the line that made the tensor, if ``saved`` is the operation that was about to save it."""
     confidence: Confidence | None = None
-    """How certain it is that was found in the source, without a run; None for what was seen."""
+    """The confidence of a finding from source alone, without a run; None for an observed one."""
 
     @property
     def entry(self) -> Code:
-        """What is said of its code wherever that is met."""
+        """The texts of the finding's code."""
         return CODES[self.code]
 
     @property
     def name(self) -> str:
-        """Its code's: ``saved-overwritten``."""
+        """The code's name: ``saved-overwritten``."""
         return self.entry.name
 
     @property
     def severity(self) -> Severity:
-        """Its code's; a warning for what only may be so."""
+        """The code's severity; a warning if the confidence is medium."""
         return "warning" if self.confidence == "medium" else self.entry.severity

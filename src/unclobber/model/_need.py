@@ -9,11 +9,11 @@ from ._site import Site
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """One call of ``backward()`` or ``autograd.grad`` (or the line that reads a stale value)."""
+    """A call of ``backward()`` or ``autograd.grad``, or the line that reads a stale value."""
 
     site: Site | None
-    """The user's call; None where it is not known."""
+    """The user's call; None if it is not known."""
     nth: int = 1
-    """Which backward call since watching began, 1-based."""
+    """Number of the backward call since watching began, 1-based."""
     node: str | None = None
-    """torch's name of the backward node that asked: ``MmBackward0``."""
+    """torch's name of the backward node that unpacked the tensor: ``MmBackward0``."""

@@ -1,4 +1,4 @@
-"""How each of several processes ended."""
+"""The ends of several processes."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class RankEnd:
-    """One rank of a distributed run, at the moment of the report."""
+    """The state of one rank of a distributed run, at the moment of the report."""
 
     rank: int
     state: Literal["ended", "failed", "terminated", "running", "died", "absent"]
-    """``failed``: for reasons of its own. ``terminated``: by SIGTERM, wherever it was. ``died``: its
-    process is gone and has left no report; what it had found until then is kept. ``absent``: it has left
-    nothing at all, because it was not watched or had not begun."""
+    """``failed``: for reasons of its own. ``terminated``: by SIGTERM, at any line. ``died``: its process is
+    gone without a report, but its findings until then are kept. ``absent``: it has left no record, because it
+    was not watched or had not started."""
     exit_code: int | None = None
-    """None where it has not ended."""
+    """None if it has not ended."""
     outcome: Literal["refused", "silent", "clean", "script-error", "suspected"] | None = None
-    """None where nothing is known yet."""
+    """None if nothing is known yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
-    """One watched process that the program started with ``multiprocessing``, at the moment of the report."""
+    """The state of one watched process that the program started with ``multiprocessing``, at the moment of
+    the report."""
 
     name: str
-    """As ``multiprocessing`` names it, such as ``SpawnProcess-1``."""
+    """The name that ``multiprocessing`` gives it, such as ``SpawnProcess-1``."""
     pid: int
     state: Literal["ended", "failed", "running", "died"]
-    """As of a rank."""
+    """As in ``RankEnd``."""
     exit_code: int | None = None
-    """None where it has not ended by itself."""
+    """None if it has not ended by itself."""
     outcome: Literal["refused", "silent", "clean", "script-error", "suspected"] | None = None
-    """None where nothing is known yet."""
+    """None if nothing is known yet."""
     daemon: bool = False
-    """Whether the program's end (or a pool's) ends it, whatever it is doing."""
+    """Whether the program's end (or a pool's) ends the process, even while it works."""

@@ -1,4 +1,4 @@
-"""What is known of a write (or a save) that torch refused on the spot."""
+"""Facts about a write (or a save) that torch refused at once."""
 
 from __future__ import annotations
 
@@ -13,49 +13,50 @@ from .codes import Variant
 
 @dataclass(frozen=True, slots=True)
 class ModuleHook:
-    """A full backward hook through which a view came to be."""
+    """A full backward hook that made a view."""
 
     module: str | None = None
-    """``trunk.2 (Dropout)``; None where it isn't known."""
+    """The module's label, ``trunk.2 (Dropout)``; None if it isn't known."""
     given: bool = False
-    """The module was given the view; else it returned it."""
+    """Whether the view was the module's input; else it was the output."""
     name: str | None = None
-    """What the hook's function is called."""
+    """The name of the hook's function."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefusalEvidence:
-    """Facts for a refusal on the spot: torch has raised, and this is what it left out."""
+    """Facts for a refusal at once: torch has raised, and these are the facts that its message leaves out."""
 
     code: str
-    """The code that torch's message belongs to."""
+    """The code of torch's message."""
     torch_message: str
     write: Write | None
     """The refused operation; it may be one that only reads."""
     variant: Variant | None = None
-    """Which of the code's sentences it is, where it has several."""
+    """The variant of the code's sentence, if the code has several."""
     made: Save | None = None
-    """Where the leaf or the view was made; None where that isn't certain."""
+    """The line that made the leaf or the view; None if that isn't certain."""
     how: str | None = None
-    """The operation that made it as the user wrote it: ``chunk``, ``[]``, ``iteration``, ``Parameter``."""
+    """The operation that made it, in the user's words: ``chunk``, ``[]``, ``iteration``, ``Parameter``."""
     leaf: str | None = None
-    """The user's name of the leaf that was to be written, itself or through a view."""
+    """The user's name of the leaf that was about to be written, itself or through a view."""
     leaf_shown: bool = False
-    """``made`` is the leaf itself, because the refused line makes the view."""
+    """Whether ``made`` is the leaf itself, because the refused line makes the view."""
     module_hook: ModuleHook | None = None
-    """UC205: the Function is torch's own, for a module's full backward hooks."""
+    """UC205: set if the Function is torch's own, for a module's full backward hooks."""
     used: Need | None = None
-    """The line that only used a view whose memory had been written before; the write is not known."""
+    """The line that only used a view whose memory had been written before; None if the line itself writes."""
     saver: Save | None = None
-    """The operation that was to save it, if that is what was refused."""
+    """The operation that was about to save the tensor, if torch refused the save."""
     out_of_place: str | None = None
     """The refused statement as one that makes a new tensor: ``h = h.clamp(0)``."""
     parameter: bool = False
-    """The leaf is an ``nn.Parameter``: its name can't be given to a plain tensor."""
+    """Whether the leaf is an ``nn.Parameter``, whose name can't be given to a plain tensor."""
     expanded: bool = False
-    """Elements of what was to be written share their memory: grad mode is not all that forbids it."""
+    """Whether elements of the target share memory, so that torch refuses the write under ``no_grad``
+    as well."""
     in_no_grad: str | None = None
-    """The refused statement in a ``with torch.no_grad():`` of one line, where it fits in one."""
+    """The refused statement in a ``with torch.no_grad():`` on one line, if it fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,36 +65,38 @@ class FreedEvidence:
 
     torch_message: str
     saved: Save | None
-    """The operation that the node belongs to."""
+    """The operation of the node."""
     freed: Need | None
     """The backward that freed it."""
     needed: Need | None
-    """The backward that failed; None where the user's line read a node's attribute."""
+    """The backward that failed; None if the user's line read a node's attribute."""
     same_root: bool = False
-    """Both backwards began at the same tensor."""
+    """Whether both backwards began at the same tensor."""
     joined: Save | None = None
-    """The last operation of the new graph on the way to the freed one, where the two differ."""
+    """The last operation of the new graph on the way to the freed one; None if both began at the same
+    tensor."""
     hidden_state: tuple[str, ...] = ()
     """The variables or attributes through which that operation still references an earlier run's result."""
     attribute: str | None = None
-    """The one attribute of an object in which a tensor of this graph lies: ``block.state``."""
+    """The one attribute of an object that holds a tensor of this graph: ``block.state``."""
     attribute_is_freed: bool = False
-    """Its tensor is the old graph's result itself, not this run's."""
+    """Whether its tensor is the old graph's result itself, not this run's."""
     detached: str | None = None
-    """The statement that sets the attribute, or the hidden state, with a ``.detach()``:
-    ``self.state = h.detach()``."""
+    """The statement that sets the attribute, or the hidden state, with a ``.detach()``: ``self.state =
+    h.detach()``."""
     cut: Frame | None = None
-    """Where that belongs: the line of the one statement that sets the attribute, else the last line of the
-    statement with the backward that failed, behind which the state is to be cut off."""
+    """The place of that statement: the line that sets the attribute, else the last line of the statement with
+    the failed backward, after which the state must be detached."""
     root: str | None = None
     """The user's expression for the tensor that backward began at."""
 
 
 @dataclass(frozen=True, slots=True)
 class StaleEvidence:
-    """torch's own version check refused a tensor that was saved where we did not look."""
+    """torch's own version check refused a tensor that was saved unobserved."""
 
     torch_message: str
     needed: Need | None
     in_transform: bool = False
-    """Inside of a transform of ``torch.func``, which allows no hooks; else before watching began."""
+    """Whether it was saved in a transform of ``torch.func``, which allows no hooks; else before watching
+    began."""

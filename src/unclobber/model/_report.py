@@ -11,12 +11,12 @@ from ._ranks import ProcessEnd, RankEnd
 from ._suppressed import Suppressed
 
 Outcome = Literal["refused", "silent", "clean", "script-error", "suspected"]
-"""``suspected``: nothing was run, and something was found in the sources."""
+"""``suspected``: nothing was run, and the sources have findings."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedSources:
-    """What was looked at without running it."""
+    """The extent of sources that were checked without running them."""
 
     files: int
     lines: int
@@ -24,7 +24,7 @@ class CheckedSources:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What the ledger counted."""
+    """Counts of the ledger."""
 
     saves: int = 0
     writes: int = 0
@@ -36,7 +36,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Findings with the totals they came from.
+    """Findings with the totals of their run.
 
     Example:
         >>> def step():
@@ -48,37 +48,37 @@ class Report:
     """
 
     outcome: Outcome
-    """``refused``: torch refuses something; ``silent``: a gradient is wrong and torch says nothing;
+    """``refused``: torch refuses an operation; ``silent``: a gradient is wrong and torch raises nothing;
     ``script-error``: the program failed for reasons of its own; ``suspected``: nothing was run; ``clean``."""
     findings: tuple[Finding, ...] = ()
-    """Oldest first; of the same three places once."""
+    """Oldest first; equal places only once."""
     totals: Totals = Totals()
     torch_version: str = ""
-    """``torch.__version__``; empty where nothing was run."""
+    """``torch.__version__``; empty if nothing was run."""
     command: tuple[str, ...] = ()
-    """What was run: the script's words, or ``-m`` and a module's; empty for a function."""
+    """The script's words, or ``-m`` and a module's; empty for a function."""
     exit_code: int = 0
-    """The command's: 0 clean, 1 findings, else the program's own."""
+    """The command's exit code: 0 clean, 1 findings, else the program's own."""
     notices: tuple[str, ...] = ()
-    """True sentences about the run as a whole, such as what could not be seen; no full stop."""
+    """True sentences about the run as a whole, such as code that could not be observed; no full stop."""
     ranks: tuple[RankEnd, ...] = ()
-    """How each rank of a distributed run ended; empty for one process."""
+    """The end of each rank of a distributed run; empty for one process."""
     processes: tuple[ProcessEnd, ...] = ()
-    """How each process that the program started and that was watched ended; its own is not among them."""
+    """The end of each watched process that the program started; its own is not among them."""
     bytes_by_line: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    """Of ``audit``: bytes that each line ``(path, line)`` keeps for backward at the moment when most
-    are kept, largest first; each storage once, parameters not counted."""
+    """``audit`` only: the bytes that each line ``(path, line)`` keeps for backward at the moment when most
+    are kept, largest first. Each storage counts once, parameters don't count."""
     suppressed: tuple[Suppressed, ...] = ()
     """Findings that a comment, the settings or a baseline keep out of ``findings``."""
     checked: CheckedSources | None = None
-    """Of sources that were looked at; None for a run."""
+    """The checked sources; None for a run."""
 
     @property
     def saves(self) -> int:
-        """How many tensors autograd saved."""
+        """Number of tensors that autograd saved."""
         return self.totals.saves
 
     @property
     def writes(self) -> int:
-        """How many writes went to memory that live saved tensors share."""
+        """Number of writes to memory that live saved tensors share."""
         return self.totals.writes

@@ -1,4 +1,4 @@
-"""What autograd kept."""
+"""A tensor that autograd saved."""
 
 from __future__ import annotations
 
@@ -12,43 +12,44 @@ _MATMULS = frozenset(("mm", "bmm", "mv", "dot", "addmm", "addmv", "baddbmm"))
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """One saved tensor: where it was saved, which role it has in which derivative, and why."""
+    """A saved tensor: the line that saved it, its role in a derivative, and the reason."""
 
     site: Site | None
-    """Where the operation ran that saved it; None where nothing of the stack is known."""
+    """The line of the operation that saved it; None if its stack is not known."""
     shape: tuple[int, ...]
     dtype: str
-    """Without ``torch.``: ``float32``; ``unknown`` where it can't be told which tensor it was."""
+    """Without ``torch.``: ``float32``; ``unknown`` if the tensor isn't known."""
     bytes: int
     """Bytes of the elements (``numel * itemsize``)."""
     version: int
     """Version counter when it was saved."""
     operation: str | None = None
-    """The forward operation, as torch's derivative table calls it: ``mm``, ``exp``."""
+    """The forward operation, as torch's derivative table names it: ``mm``, ``exp``."""
     node: str | None = None
     """The backward node: ``MmBackward0``."""
     role: str | None = None
     """The node's name for it: ``self``, ``other``, ``result``, ``weight``, ``saved_tensors[0]``."""
     expression: str | None = None
-    """The user's expression for this very tensor, where certain: ``d``."""
+    """The user's expression for this very tensor, if certain: ``d``."""
     name: str | None = None
     """Module path of a parameter or buffer: ``generator.fc.weight``."""
     gradient_of: str | None = None
-    """The user's name of the operand whose gradient needs it, where certain: ``w2``."""
+    """The user's name of the operand whose gradient needs it, if certain: ``w2``."""
     why: str | None = None
     """The derivative in torch's own table that reads it: ``grad of mat2 = self.T @ grad``."""
     why_words: str | None = None
-    """The same in words: ``grad of `w2` is dᵀ @ grad``."""
+    """The derivative in the user's words: ``grad of `w2` is dᵀ @ grad``."""
     nth: int = 1
-    """Which of the saves that this line made this is, 1-based."""
+    """Number of this save among the saves of its line, 1-based."""
     of: int = 1
-    """How many versions of this memory the line had saved, as far as it was followed: at least so many."""
+    """Number of versions of this memory that the line saved, as far as known: there may be more."""
     extent: Extent | None = None
-    """Where ``expression`` stands inside the site's expression; None where it doesn't, or not for certain."""
+    """The place of ``expression`` inside the site's expression; None if it isn't there, or not for
+    certain."""
 
     @property
     def called(self) -> str | None:
-        """The operation as the user's line calls it, where the two are known to be the same.
+        """The operation in the words of the user's line, if it is certainly the same one.
 
         torch's table says ``mm`` for ``d @ w2`` and ``_softmax`` for ``scores.softmax(-1)``.
         """

@@ -1,4 +1,4 @@
-"""A finding that the program's author has said not to tell of."""
+"""A finding that the program's author has suppressed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SuppressedBy = Literal["comment", "settings", "baseline"]
 
 @dataclass(frozen=True, slots=True)
 class Suppressed:
-    """A finding that is counted, and neither told nor failed for."""
+    """A finding that is counted, but not reported, and that fails no run."""
 
     finding: Finding
     by: SuppressedBy

@@ -1,4 +1,4 @@
-"""What overwrote memory."""
+"""A write to saved memory."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Literal
 from ._site import Site
 
 Reached = Literal["same", "other", "former", "none"]
-"""What a write reached: the storage of the saved tensor; other memory, that has the same version counter
-since ``.data =``; the memory that the saved tensor had before such a change; a tensor without elements."""
+"""The memory that a write reached: the storage of the saved tensor; other memory that shares its version
+counter since ``.data =``; the memory that the saved tensor had before such a change; a tensor without
+elements."""
 
 PastCounter = Literal[
     "data", "set data", "fused", "elementwise", "undeclared", "statistics", "broadcast", "handed out", "alias"
 ]
-"""How a write left the saved tensor's version counter where it was:
+"""The way in which a write left the saved tensor's version counter unchanged:
 
 - ``data``: through ``.data``; ``set data``: by ``.data =``.
 - ``fused``: by a fused optimizer; ``elementwise``: by a method that runs a Python function on each element.
@@ -31,40 +32,40 @@ class Write:
     """A write to the storage of a saved tensor, after the save."""
 
     site: Site | None
-    """The user's line; None where it is not known."""
+    """The user's line; None if it is not known."""
     operation: str
     """The ATen operation without its overload: ``add_``, ``copy_``."""
     bumps_version: bool
-    """Whether torch could see it: the saved tensor's version counter moved."""
+    """Whether torch could see it: the saved tensor's version counter changed."""
     overlaps_needed: bool
     """Whether it touched an element of the saved tensor."""
     version_before: int | None = None
-    """The version counter before the write; None where the write left it alone."""
+    """The version counter before the write; None if the write left it alone."""
     version_after: int | None = None
-    """The same after it."""
+    """The version counter after the write; None if the write left it alone."""
     expression: str | None = None
-    """The user's expression for what was written: ``d[:]``."""
+    """The user's expression for the written tensor: ``d[:]``."""
     count: int = 1
-    """How many times this line wrote to this storage between the save and the need."""
+    """Number of writes by this line to this storage between the save and the need."""
     optimizer: str | None = None
-    """``opt_d.step()`` or ``Adam.step()`` where the write is an optimizer's."""
+    """``opt_d.step()`` or ``Adam.step()`` if the write is an optimizer's."""
     parameters: tuple[str, ...] = ()
     """Module paths of all parameters which that optimizer step wrote and live graphs needed."""
     module: str | None = None
     """The module that wrote: ``trunk.2 (Dropout)``."""
     by: Literal["backward", "buffer broadcast"] | None = None
-    """What of torch's own wrote it, where no line of the program asked for the write: backward, which adds
-    gradients up in place, or DistributedDataParallel at the beginning of a forward."""
+    """The part of torch that wrote without a request of the program's: backward, which adds gradients up in
+    place, or DistributedDataParallel at the start of a forward."""
     past_counter: PastCounter | None = None
-    """How it got past torch's version counter, where it did and that is known."""
+    """The way it passed torch's version counter; None if it didn't, or the way isn't known."""
     undeclared: str | None = None
     """The operator whose schema declares no write, with its namespace: ``mylib::scale``."""
     shape_only: bool = False
-    """No element was written: the operation changed shape and strides (``t_``, ``squeeze_``)."""
+    """Whether no element was written: the operation changed shape and strides (``t_``, ``squeeze_``)."""
     reached: Reached = "same"
-    """Which memory it reached, seen from the saved tensor."""
+    """The reached memory, as seen from the saved tensor."""
 
     @property
     def library(self) -> bool:
-        """Whether the write itself happened in library code below the user's line."""
+        """True if the write itself happened in library code below the user's line."""
         return self.site is not None and (self.site.library or bool(self.site.below))

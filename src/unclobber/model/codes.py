@@ -1,4 +1,4 @@
-"""The codes: all that is said of each of them wherever it is met, one entry a code.
+"""The codes, with all their texts, one entry a code.
 
 A new code is one entry here, one rule (``judge/rules/uc….py``), one page (``judge/pages/UC….md``) and one
 program that is refused or wrong in that way.
@@ -13,13 +13,13 @@ from typing import Literal
 Severity = Literal["error", "warning"]
 
 Stage = Literal["backward", "write", "graph"]
-"""What goes wrong: ``backward`` needs a value that has been overwritten; torch refuses the ``write`` (or
-whatever else the line does) on the spot; the ``graph`` that backward goes through is freed."""
+"""The stage that goes wrong: ``backward`` needs a value that has been overwritten; torch refuses the
+``write`` (or another action of the line) at once; the ``graph`` that backward runs is freed."""
 
 Subject = Literal[
     "leaf", "view of a leaf", "view", "one of several views", "view of a Function", "inference", "expanded"
 ]
-"""What kind of tensor one of torch's sentences is about."""
+"""The kind of tensor in one of torch's sentences."""
 
 Variant = Literal[
     "detached", "frozen", "unwatched",  # UC101
@@ -30,17 +30,17 @@ Variant = Literal[
     "saved", "trained",  # UC206
     "input",  # UC207
 ]  # fmt: skip
-"""In which of several ways a code came about, where the usual words don't fit all of them:
+"""The variant of a code, if its usual words don't fit all its events:
 
-- ``detached``: ``detach_()`` took the saved tensor's history; ``frozen``: the program has frozen it itself;
-  ``unwatched``: it was saved where nobody looked.
-- ``self-overlap``: an operation overwrites what it still reads; ``aliased``: the program itself still holds,
-  or is about to read, what is overwritten.
+- ``detached``: ``detach_()`` dropped the saved tensor's history; ``frozen``: the program has frozen it
+  itself; ``unwatched``: it was saved unobserved.
+- ``self-overlap``: an operation overwrites memory that it still reads; ``aliased``: the program itself still
+  holds, or is about to read, the overwritten tensor.
 - ``dirty``: a tensor that is marked dirty is not returned; ``unmarked``: an input is overwritten unmarked.
-- ``recomputed``: a recomputation reads what nobody saved.
-- ``no_grad``, ``inference_mode``: what was on where the view was made.
-- ``saved``, ``trained``: the inference tensor was to be saved or to require grad, not to be written.
-- ``input``: an input shares memory with what is written.
+- ``recomputed``: a recomputation reads a tensor that no operation saved.
+- ``no_grad``, ``inference_mode``: the mode in which the view was made.
+- ``saved``, ``trained``: the inference tensor was about to be saved or to require grad, not to be written.
+- ``input``: an input shares memory with the written tensor.
 """
 
 Reading = Literal[
@@ -58,7 +58,7 @@ Reading = Literal[
     "with every graph kept",
     "with memory of its own for what is expanded",
 ]
-"""What a program may be taken to mean that torch refuses, or that is wrong."""
+"""The interpretation of a program that torch refuses, or that is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,42 +66,42 @@ class Refusal:
     """A sentence in which torch refuses."""
 
     sentence: str
-    """A part of it that stands in no other error; of two that one message holds the longer one counts."""
+    """A part of it that no other error contains; if a message contains two, the longer one counts."""
     subject: Subject | None = None
     variant: Variant | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code:
-    """What is said of one code."""
+    """The texts of one code."""
 
     name: str
     stage: Stage
     gist: str
-    """In so few words that a list of all codes keeps to 80 columns."""
+    """So short that a list of all codes fits 80 columns."""
     meaning: str
     """In one sentence."""
     advice: str
-    """What to do about it, in one sentence."""
+    """Advice in one sentence."""
     untold: str
-    """What is certain although the story could not be told; no full stop."""
+    """The certain fact if no explanation can be made; no full stop."""
     summary: str
-    """Which line does what to which, with places in braces; what stands in brackets is left out where its
-    place is not known."""
+    """The lines and their roles, with places in braces; a part in brackets is left out if its place is not
+    known."""
     summaries: Mapping[Variant | Literal["harmless"], str] = field(default_factory=dict)
-    """The same for variants that it isn't true of, and for writes that changed no needed value."""
+    """Summaries for variants that the usual one doesn't fit, and for writes that changed no needed value."""
     severity: Severity = "error"
     refusals: tuple[Refusal, ...] = ()
-    """torch's own sentences, where it refuses."""
+    """torch's own sentences, if it refuses."""
     label: str | None = None
-    """What the refused tensor is, in a few words."""
+    """The refused tensor, in a few words."""
     used: str | None = None
-    """What the view is that torch refuses only at a later use, once its memory was written."""
+    """The kind of view that torch refuses only at a later use, once its memory was written."""
     reading: Reading | None = None
-    """What a program is taken to mean. It is run from the program as it is, under ``guard``, without a
-    candidate's edits; without a reading nothing can be proved."""
+    """The interpretation of a program with this code. ``fix`` runs it from the program as it is, under
+    ``guard``, without a candidate's edits; without an interpretation nothing can be proved."""
     guard: Literal["offered", "offered where kept"] | None = None
-    """Whether to run it under ``guard`` is a way out: always, or where guard keeps the value."""
+    """Whether a run under ``guard`` is a fix: always, or only if guard keeps the value."""
 
 
 CODES: dict[str, Code] = {

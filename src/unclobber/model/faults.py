@@ -1,4 +1,4 @@
-"""A look at the program that may fail without harm to it."""
+"""A query of the program that may fail without harm to it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def asked(look: Callable[[], T], otherwise: T) -> T:
-    """What a look at the program gives, ``otherwise`` where a fault of ours prevents it."""
+    """Return ``look()``, or ``otherwise`` if it raises."""
     try:
         return look()
     except Exception:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def plural(count: int, noun: str, nouns: str | None = None) -> str:
-    """Count a noun: ``nouns`` is its plural where ``noun + "s"`` is not.
+    """Return a count with its noun: ``nouns`` is the plural if that is not ``noun + "s"``.
 
     Example:
         >>> plural(1, "write"), plural(5, "write"), plural(0, "copy", "copies")
@@ -16,7 +16,7 @@ def plural(count: int, noun: str, nouns: str | None = None) -> str:
 
 
 def times(count: int) -> str:
-    """How often.
+    """Return a number of occurrences in words.
 
     Example:
         >>> times(1), times(2)
@@ -26,7 +26,7 @@ def times(count: int) -> str:
 
 
 def ordinal(number: int) -> str:
-    """The number of a place in a row, 1-based.
+    """Return the ordinal of a 1-based number.
 
     Example:
         >>> [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 21, 102, 113)]
@@ -39,7 +39,7 @@ def ordinal(number: int) -> str:
 
 
 def size(count: int) -> str:
-    """A number of bytes, from 1024 on in the largest binary unit that leaves at least 1.
+    """Return a number of bytes, from 1024 on in the largest binary unit that leaves at least 1.
 
     Example:
         >>> size(1), size(1000), size(4608), size(1024**2 - 1), size(-4096)
@@ -56,7 +56,7 @@ def size(count: int) -> str:
 
 
 def shape(sizes: Sequence[int]) -> str:
-    """The sizes of a tensor's dimensions; ``scalar`` where it has none.
+    """Return the sizes of a tensor's dimensions; ``scalar`` if it has none.
 
     Example:
         >>> shape((4, 128, 256)), shape((5,)), shape(())
@@ -66,7 +66,7 @@ def shape(sizes: Sequence[int]) -> str:
 
 
 def listing(items: Sequence[str], limit: int = 4) -> str:
-    """A list in words; what is beyond ``limit`` is counted, never one item alone.
+    """Return a list in words; items beyond ``limit`` are counted, never one item alone.
 
     Example:
         >>> listing(["a"]), listing(["a", "b", "c"]), listing(list("abcdefg"), limit=3)
