@@ -1,7 +1,7 @@
-"""What the author of a program has said of findings: settings in pyproject.toml, comments, a baseline.
+"""The program author's settings for findings: pyproject.toml, comments, a baseline.
 
-Everything here is a pure function of files and findings. What torch refuses can't be suppressed, for it ends
-the program whatever a comment says; a finding's note says so where it was tried.
+Everything here is a pure function of files and findings. A refusal of torch can't be suppressed, because it
+ends the program whatever a comment says; the finding has a note if the author tried.
 """
 
 from ._paths import shown_path

@@ -1,4 +1,4 @@
-"""Paths as they are shown."""
+"""Paths as reports show them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def shown_path(path: str) -> str:
-    """The path; relative below the working directory."""
+    """Return the path; relative if it is below the working directory."""
     try:
         relative = os.path.relpath(path)
     except (OSError, ValueError):  # the working directory is gone, or on another drive

@@ -1,4 +1,4 @@
-"""What ``[tool.unclobber]`` says, and what the command line says over it."""
+"""The settings of ``[tool.unclobber]``, and those of the command line, which take precedence."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ from .codes import covers
 
 @dataclass(frozen=True, slots=True)
 class ProjectSettings:
-    """The settings of one project; the default is that of a project which sets nothing."""
+    """The settings of one project; the default is that of a project without settings."""
 
     select: tuple[str, ...] | None = None
-    """Codes, or beginnings of codes, that are told; None for all."""
+    """Codes, or beginnings of codes, that are reported; None for all."""
     ignore: tuple[str, ...] = ()
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Globs with what is ignored in the files that they match."""
+    """Globs, each with the codes that are ignored in matching files."""
     strict: bool = False
     fingerprint: float = 0.0
     guard: bool = False
     folder: str = ""
-    """Where the globs start: the folder of the file that was read."""
+    """The folder of the settings file, where the globs start."""
 
     @property
     def mode(self) -> Literal["watch", "guard", "strict"]:
-        """How the program is run where nothing else is said."""
+        """The mode of a run if the command line names none."""
         return "guard" if self.guard else "strict" if self.strict else "watch"
 
     def leaves_out(self, code: str, path: str | None) -> bool:
-        """Whether findings of a code are not to be told, or not in a file.
+        """Return whether findings of a code are left out, everywhere or in this file.
 
-        The longest beginning of the code decides between ``select`` and ``ignore``, as in ruff: with
-        ``select = ["UC101"]`` and ``ignore = ["UC1"]`` UC101 is told. Of two of the same length ``ignore``.
+        The longest beginning of the code decides between ``select`` and ``ignore``, as in ruff: with ``select
+        = ["UC101"]`` and ``ignore = ["UC1"]`` UC101 is reported. If both have the same length, ``ignore``
+        wins.
         """
         selected = 0 if self.select is None else _longest(self.select, code)
         if selected < 0 or _longest(self.ignore, code) >= max(selected, 1):
@@ -45,10 +46,10 @@ class ProjectSettings:
         )
 
     def under(self, *, select: Sequence[str] | None, ignore: Sequence[str]) -> ProjectSettings:
-        """These settings with those of a command line over them.
+        """Return these settings, overridden by those of a command line.
 
-        What is selected there replaces ``select`` and ``ignore``; what is only ignored there is added,
-        whatever ``select`` says of it.
+        A selection there replaces ``select`` and ``ignore``. Codes that are only ignored there are added to
+        ``ignore``, whatever ``select`` says of them.
         """
         if select:
             return replace(self, select=tuple(select), ignore=tuple(ignore))
@@ -59,12 +60,12 @@ class ProjectSettings:
 
 
 def _longest(prefixes: Sequence[str], code: str) -> int:
-    """The length of the longest one that the code begins with, -1 for none."""
+    """Return the length of the longest prefix that the code begins with, -1 if none matches."""
     return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=-1)
 
 
 def _matches(glob: str, path: str, folder: str) -> bool:
-    """Whether a glob matches a file's name, or its path from ``folder``.
+    """Return whether a glob matches a file's name, or its path from ``folder``.
 
     Example:
         >>> _matches("tests/*", "/p/tests/deep/a.py", "/p"), _matches("a.py", "/p/tests/deep/a.py", "/p")
@@ -77,6 +78,6 @@ def _matches(glob: str, path: str, folder: str) -> bool:
     except ValueError:  # on another drive
         relative = path
     glob = glob.removeprefix("./") + ("*" if glob.endswith("/") else "")
-    # `*` also stands for folders, as in ruff; `**/` for none of them, too.
+    # `*` also matches folders, as in ruff; `**/` also matches no folder.
     patterns = (glob, glob.replace("**/", ""))
     return any(fnmatchcase(name, one) for one in patterns for name in (relative, os.path.basename(path)))

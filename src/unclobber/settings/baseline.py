@@ -1,7 +1,7 @@
 """A file of known findings, so that only new ones fail.
 
-A finding is known by its code, the file, the function and the text of two statements, that of the write and
-that of the save, and how often such a finding is known: lines may move, and a copy of a known line is new.
+A finding is known by its code, its file, its function and two statements: that of the write and that of the
+save. The file also counts how often it is known. So lines may move, and a copy of a known line is new.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ _INSTALLED = ("site-packages/", "dist-packages/")
 
 
 class Key(NamedTuple):
-    """What a finding is known by; its names are those of the file."""
+    """The identity of a known finding; its fields have the names in the file."""
 
     code: str
     path: str
-    """From the baseline's folder on, with slashes; of what is installed, from the folder of packages on."""
+    """Relative to the baseline's folder, with slashes; an installed file's is relative to the folder of
+    packages."""
     function: str
     write: str
-    """The statement that overwrote, on one line; without one, that which needs the value."""
+    """The statement that overwrote, on one line; if there is none, the one that needs the value."""
     saved: str
-    """The statement that saved; empty where it is not known."""
+    """The statement that saved; empty if it is not known."""
 
 
 class Baseline:
-    """Known findings, each with how often it is known.
+    """Known findings, each with the number of its occurrences.
 
     Args:
-        folder: Where the file lies.
-        counts: What stands in it.
+        folder: The folder of the file.
+        counts: The entries of the file.
     """
 
     def __init__(self, folder: str, counts: Counter[Key]) -> None:
@@ -46,10 +47,10 @@ class Baseline:
 
     @classmethod
     def read(cls, path: str) -> Baseline:
-        """The baseline in a file.
+        """Return the baseline in a file.
 
         Raises:
-            SettingsError: There is none, or it is something else.
+            SettingsError: The file is missing, unreadable or no baseline.
         """
         try:
             with open(path, encoding="utf-8") as stream:
@@ -69,18 +70,18 @@ class Baseline:
 
     @classmethod
     def of(cls, findings: Iterable[Finding], path: str) -> Baseline:
-        """The baseline that knows these findings and is to lie at ``path``."""
+        """Return the baseline of these findings, for the file ``path``."""
         folder = _folder(path)
         return cls(folder, Counter(_key(finding, folder) for finding in findings))
 
     def knows(self, finding: Finding) -> bool:
-        """Whether there is such a finding in it."""
+        """Return whether the baseline contains such a finding."""
         return _key(finding, self.folder) in self.counts
 
     def split(self, findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding], int]:
-        """The new ones, the known ones, and how many known ones were not met.
+        """Return the new findings, the known ones, and the number of known ones that did not occur.
 
-        Of findings that are alike the first ones are known, as many as are.
+        Of equal findings the first ones are known, up to their count.
         """
         left = Counter(self.counts)
         new: list[Finding] = []
@@ -92,13 +93,14 @@ class Baseline:
         return new, known, sum(count for count in left.values() if count > 0)
 
     def text(self) -> str:
-        """The file's text; the same for the same findings, in whatever order they were met."""
+        """Return the file's text, which depends on the findings but not on their order."""
         listed = [{**key._asdict(), "count": count} for key, count in sorted(self.counts.items())]
         document = {"schema": SCHEMA, "unclobber": VERSION, "findings": listed}
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 def _counts(document: Any) -> Counter[Key]:
+    """Return the entries of a parsed file; raise ValueError, TypeError or KeyError if it is no baseline."""
     if document["schema"] != SCHEMA:
         raise ValueError("another schema")
     counts: Counter[Key] = Counter()
@@ -115,6 +117,7 @@ def _folder(path: str) -> str:
 
 
 def _key(finding: Finding, folder: str) -> Key:
+    """Return the finding's key; its path is relative to ``folder``."""
     site = next(iter(written_at(finding)), None)
     saved = None if finding.saved is None else finding.saved.site
     return Key(
@@ -131,6 +134,7 @@ def _statement(site: Site | None) -> str:
 
 
 def _path(path: str, folder: str) -> str:
+    """Return the path as the file stores it: relative to the folder of packages or of the baseline."""
     slashed = path.replace(os.sep, "/")
     for name in _INSTALLED:
         if f"/{name}" in slashed:

@@ -11,7 +11,7 @@ from .errors import SettingsError
 
 
 def prefix_of(given: str) -> str | None:
-    """A code or the beginning of one, in capitals; None where no code begins so.
+    """Return a code or the beginning of one, in capitals; None if no code begins so.
 
     Example:
         >>> prefix_of("UC101"), prefix_of("uc1"), prefix_of("UC109")
@@ -22,7 +22,8 @@ def prefix_of(given: str) -> str | None:
 
 
 def meant(given: str) -> str | None:
-    """The code that was meant by what is none: its number, its name, or something close to them.
+    """Return the code that a wrong text probably means, by its number, its name or its spelling; None if it
+    resembles none.
 
     Example:
         >>> meant("101"), meant("saved-overwritten"), meant("UC1001"), meant("shape")
@@ -37,13 +38,13 @@ def meant(given: str) -> str | None:
 
 
 def unknown(given: str) -> str:
-    """That there is no such code, and which was meant; no full stop."""
+    """Return a sentence that there is no such code, and which one was probably meant; no full stop."""
     code = meant(given)
     return f'there is no code "{given.strip()}"' + (f": did you mean {code}?" if code else "")
 
 
 def checked(given: Iterable[str], where: str) -> tuple[str, ...]:
-    """Codes and beginnings of codes, in capitals.
+    """Return codes and beginnings of codes, in capitals.
 
     Args:
         given: As they were written.
@@ -63,5 +64,5 @@ def checked(given: Iterable[str], where: str) -> tuple[str, ...]:
 
 
 def covers(codes: Iterable[str], code: str) -> bool:
-    """Whether one of the codes, or beginnings of codes, is that of ``code``."""
+    """Return whether ``code`` begins with one of the codes or beginnings of codes."""
     return code.startswith(tuple(codes))

@@ -1,4 +1,4 @@
-"""``# unclobber: ignore[UC102]``: comments that stand on the line of a write and take its finding back."""
+"""``# unclobber: ignore[UC102]``: comments on the line of a write that suppress its finding."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from ..parsing import text_of
 from .codes import covers, prefix_of, unknown
 
 _COMMENT = re.compile(r"#\s*unclobber:\s*ignore\b\s*(?:\[([^\]]*)\]|(\[.*|UC\d.*))?")
-"""Codes in brackets; or what was to be a list of codes and is none."""
+"""Codes in brackets, or a malformed list of codes."""
 
 
 class IgnoreComment(NamedTuple):
-    """One of them."""
+    """A comment that suppresses findings."""
 
     path: str
     line: int
     """1-based."""
     text: str
-    """As it is written, without what follows it."""
+    """The comment as written, without the text after it."""
     codes: tuple[str, ...] | None
     """Codes, or beginnings of codes; None for all."""
     problem: str = ""
-    """What is wrong with it; no full stop."""
+    """The mistake in it; no full stop; empty if there is none."""
 
     def covers(self, code: str) -> bool:
-        """Whether findings of the code are meant."""
+        """Return whether the comment suppresses findings of the code."""
         return self.codes is None or covers(self.codes, code)
 
     def stands_at(self, site: Site) -> bool:
-        """Whether it is on one of the lines of the statement there."""
+        """Return whether it is on one of the lines of the site's statement."""
         return self.path == site.path and site.statement_line <= self.line <= site.statement_end_line
 
 
 def comments_in(path: str) -> tuple[IgnoreComment, ...]:
-    """Those of a file, or of what goes by the name of one, such as a notebook's cell."""
+    """Return the comments of a file, or of code under a file's name, such as a notebook's cell."""
     found = text_of(path)
     if found is None or not any("unclobber:" in line for line in found.lines):
         return ()
@@ -47,16 +47,18 @@ def comments_in(path: str) -> tuple[IgnoreComment, ...]:
 
 
 def _read(path: str, lines: Sequence[str]) -> Iterator[IgnoreComment]:
+    """Yield the ignore comments of the lines."""
     tokens = tokenize.generate_tokens(io.StringIO("".join(lines)).readline)
     try:
         for token in tokens:
             if token.type == tokenize.COMMENT and (match := _COMMENT.search(token.string)):
                 yield _comment(path, token.start[0], match)
-    except (tokenize.TokenError, SyntaxError):  # the rest is no Python, so none of it has run
+    except (tokenize.TokenError, SyntaxError):  # what follows is no Python, so none of it has run
         return
 
 
 def _comment(path: str, line: int, match: re.Match[str]) -> IgnoreComment:
+    """Parse one comment; codes that don't exist become its problem."""
     text, listed, malformed = match[0].rstrip(), match[1], match[2]
     if malformed is not None:
         problem = "codes stand in brackets, as in `# unclobber: ignore[UC102]`"

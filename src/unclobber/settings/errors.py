@@ -1,4 +1,4 @@
-"""What is wrong with a setting."""
+"""The error of a wrong setting."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from ..model import UnclobberError
 
 
 class SettingsError(UnclobberError):
-    """A setting that can't be what its author meant; one paragraph that names it and says what to write."""
+    """A wrong setting; the message is one paragraph that names it and says what to write."""

@@ -18,13 +18,13 @@ NAME = "pyproject.toml"
 
 
 def settings_for(folder: str) -> ProjectSettings:
-    """The settings of the project that a folder belongs to.
+    """Return the settings of the project that a folder belongs to.
 
-    As ruff does it: the first pyproject.toml upward from ``folder`` that has a table ``[tool.unclobber]``
-    counts, alone; without one everything is as it is by default.
+    As in ruff, only the first pyproject.toml upward from ``folder`` with a table ``[tool.unclobber]`` counts.
+    Without one, the defaults apply.
 
     Raises:
-        SettingsError: It has a wrong key, a value of a wrong type or an unknown code, or it is no TOML.
+        SettingsError: The file has a wrong key, a value of a wrong type or an unknown code, or it is no TOML.
     """
     for path in _upward(os.path.abspath(folder)):
         try:
@@ -39,24 +39,28 @@ def settings_for(folder: str) -> ProjectSettings:
 
 @lru_cache(maxsize=64)
 def _upward(folder: str) -> tuple[str, ...]:
-    """Where a pyproject.toml may lie; each context asks for them when it is entered."""
+    """Return the possible paths of a pyproject.toml; cached, because each context needs them when it is
+    entered."""
     here = Path(folder)
     return tuple(str(one / NAME) for one in (here, *here.parents))
 
 
 @lru_cache(maxsize=64)
 def _read(path: str, modified: int, size: int) -> ProjectSettings | None:
-    """The settings in a file, None where it has no table for us; read again once the file has changed."""
+    """Return the settings in a file; None if it has no table for unclobber.
+
+    Cached by time and size, so that a changed file is read again.
+    """
     try:
         with open(path, "rb") as stream:
             text = stream.read()
     except OSError as error:
         raise SettingsError(f"can't read {path}: {(error.strerror or str(error)).lower()}.") from None
     if b"unclobber" not in text:
-        return None  # whatever else is wrong with it is not ours to tell
+        return None  # other mistakes in a file that doesn't mention unclobber are not its business
     try:
         document = tomllib.loads(text.decode("utf-8"))
-    except ValueError as error:  # both of TOML's and UTF-8's
+    except ValueError as error:  # covers errors of both TOML and UTF-8
         raise SettingsError(f"{path} is no valid TOML: {error}.") from None
     tool = document.get("tool")
     table = tool.get("unclobber") if isinstance(tool, dict) else None
@@ -68,6 +72,7 @@ def _read(path: str, modified: int, size: int) -> ProjectSettings | None:
 
 
 def _settings(table: dict[str, Any], path: str) -> ProjectSettings:
+    """Check and convert the values of the table."""
     for key in table:
         if key not in _READERS:
             close = get_close_matches(key.lower().replace("_", "-"), _READERS, 1)
@@ -112,7 +117,7 @@ def _wrong(value: Any, where: str, what: str) -> NoReturn:
 
 
 def _toml(value: Any) -> str:
-    """A value about as it was written."""
+    """Return a value about as it was written."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
@@ -130,4 +135,4 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "fingerprint": _share,
     "guard": _switch,
 }
-"""Every key with what reads its value."""
+"""Every key with the function that reads its value."""

@@ -1,4 +1,4 @@
-"""Judge a finding by what its program's author has said of it."""
+"""Suppress findings by the program author's comments, settings and baseline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NO_MATTER = "but what torch refuses can't be suppressed"
 
 
 def can_be_suppressed(finding: Finding) -> bool:
-    """Whether a gradient is wrong and the program runs on: torch does not refuse, nor has guard repaired."""
+    """Return whether a gradient is silently wrong: torch does not refuse, and guard has not repaired."""
     return finding.torch_message is None and not finding.repaired
 
 
@@ -21,10 +21,10 @@ class Suppression:
     """Comments, settings and known findings, for one session.
 
     Args:
-        settings: Those of the program's project.
-        baseline: What is known; it only keeps a session from stopping. How many are known is counted once
-            all are there, by `Baseline.split`.
-        all_known: Nothing stops a session but what torch refuses: a baseline is being written.
+        settings: The settings of the program's project.
+        baseline: Known findings; they only keep a session from stopping. `Baseline.split` counts the known
+            ones once all are there.
+        all_known: Let nothing stop a session except torch's refusals, because a baseline is being written.
     """
 
     def __init__(
@@ -34,24 +34,25 @@ class Suppression:
         baseline: Baseline | None = None,
         all_known: bool = False,
     ) -> None:
+        """Keep the settings; comments are read when a finding's file needs them."""
         self.settings = ProjectSettings() if settings is None else settings
         self.baseline = baseline
         self.all_known = all_known
         self._comments: dict[str, tuple[IgnoreComment, ...]] = {}
 
     def by(self, finding: Finding) -> SuppressedBy | None:
-        """What suppresses a finding; None where it is to be told."""
+        """Return the reason that suppresses a finding; None if it is to be reported."""
         return self._tried(finding) if can_be_suppressed(finding) else None
 
     def lets_pass(self, finding: Finding) -> bool:
-        """Whether the program is not to be stopped or warned for a finding."""
+        """Return whether a finding neither stops nor warns the program."""
         if not can_be_suppressed(finding):
             return False
         known = self.all_known or (self.baseline is not None and self.baseline.knows(finding))
         return known or self._tried(finding) is not None
 
     def noted(self, finding: Finding) -> Finding:
-        """The finding, with a note where somebody has tried to suppress it and that is not to be had."""
+        """Return the finding, with a note if the author has tried to suppress it and that isn't possible."""
         note = self._in_vain(finding)
         return (
             finding
@@ -60,6 +61,7 @@ class Suppression:
         )
 
     def _in_vain(self, finding: Finding) -> str | None:
+        """Return the note on an attempt to suppress the finding that has no effect; None if there is none."""
         if finding.repaired:
             return None
         sites = written_at(finding)
@@ -90,7 +92,7 @@ class Suppression:
         return self.settings.leaves_out(finding.code, sites[0].path if sites else None)
 
     def _comment(self, code: str, site: Site) -> IgnoreComment | None:
-        """The comment on a statement that means a code."""
+        """Return the comment on a statement that covers the code, or None."""
         if site.path not in self._comments:
             self._comments[site.path] = comments_in(site.path)
         comments = self._comments[site.path]

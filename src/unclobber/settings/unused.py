@@ -1,4 +1,4 @@
-"""Comments that suppress nothing in a run: they would hide what comes later."""
+"""Comments that suppress nothing in a run, and so would hide later findings."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from .comments import IgnoreComment, comments_in
 
 
 def unused(paths: Iterable[str], findings: Iterable[Finding]) -> Iterator[str]:
-    """One sentence for each comment that meets no finding, no full stop.
+    """Yield one sentence for each comment without a finding, no full stop.
 
     Args:
         paths: The files whose code ran.
-        findings: All of the run, suppressed or not.
+        findings: All findings of the run, suppressed or not.
     """
     met = [(finding.code, site) for finding in findings for site in written_at(finding)]
     for path in sorted(set(paths)):
@@ -25,7 +25,8 @@ def unused(paths: Iterable[str], findings: Iterable[Finding]) -> Iterator[str]:
 
 
 def _wrong_with(comment: IgnoreComment, met: set[str]) -> str:
-    """What is to be said of a comment, given the codes that were found at its statement."""
+    """Return the mistake in a comment, given the codes that were found at its statement; empty if there is
+    none."""
     if comment.problem:
         return f"is not understood: {comment.problem}"
     if comment.codes is None:
