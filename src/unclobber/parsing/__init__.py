@@ -1,6 +1,6 @@
 """Files and expressions of the program, read and parsed in one place under one lock.
 
-``texts`` reads and parses, ``locks`` has the lock that threads and forked processes may share.
+``texts`` reads and parses, ``locks`` has the lock that threads and forked processes share.
 """
 
 from .locks import SharedLock

@@ -1,4 +1,4 @@
-"""A lock for what the whole process shares."""
+"""A lock for state of the whole process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from types import TracebackType
 
 
 class SharedLock:
-    """One that a forked child finds free: the thread that held it isn't there. Made once, by a module.
+    """A lock that is free in a forked child, because the thread that held it doesn't exist there. Create it
+    once, in a module.
 
     Re-entrant, because a garbage collection that begins while it is held may run code of the program's.
     """

@@ -1,9 +1,8 @@
 """Source texts: read and parsed by one thread at a time, for all of the package.
 
-``ast.parse`` of CPython counts its depth in one place for all threads, so that two of them at a time can
-make it raise ``SystemError: AST constructor recursion depth mismatch``; ``linecache`` looks its entries up
-twice. The lock keeps our own threads apart, and what the program's other threads do meanwhile is met by
-trying again.
+``ast.parse`` of CPython counts its depth in one place for all threads, so two threads at a time can make it
+raise ``SystemError: AST constructor recursion depth mismatch``. ``linecache`` looks its entries up twice. The
+lock separates unclobber's own threads; if the program's other threads interfere, the call is repeated.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ _lock = SharedLock()
 
 
 class NotParsedError(SyntaxError):
-    """The text may be Python, but at this moment it can't be parsed: little stack or memory is left.
+    """The text may be Python, but at this moment it can't be parsed, because stack or memory is short.
 
-    To be kept in no cache.
+    Callers must not cache it.
     """
 
 
 def parse(text: str) -> ast.Module:
-    """The syntax tree of a module.
+    """Return the syntax tree of a module.
 
     Raises:
-        NotParsedError: for reasons of the moment.
-        SyntaxError: it is no Python; ``ValueError`` where it holds null bytes.
+        NotParsedError: For reasons of the moment.
+        SyntaxError: The text is no Python; ``ValueError`` if it holds null bytes.
     Example:
         >>> [type(statement).__name__ for statement in parse("d[:] = 0").body]
         ['Assign']
@@ -45,7 +44,7 @@ def parse(text: str) -> ast.Module:
 
 
 def parse_expression(text: str) -> ast.expr:
-    """The syntax tree of one expression; raises as :func:`parse` does.
+    """Return the syntax tree of one expression; raises as :func:`parse` does.
 
     Example:
         >>> parse_expression("w.grad").attr
@@ -55,7 +54,7 @@ def parse_expression(text: str) -> ast.expr:
 
 
 def compiled(text: str, path: str) -> CodeType:
-    """The code of a module; raises as :func:`parse` does."""
+    """Return the code of a module; raises as :func:`parse` does."""
     return _alone(lambda: compile(text, path, "exec", dont_inherit=True))
 
 
@@ -64,12 +63,13 @@ def _parsed(text: str, mode: Literal["exec", "eval"]) -> ast.AST:
 
 
 def _alone(work: Callable[[], T]) -> T:
+    """Return ``work()``, called under the lock and repeated if another thread interferes."""
     reason = ""
     for _ in range(_TRIES):
         try:
             with _lock:
                 return work()
-        except SystemError as error:  # another thread of the program's was parsing, too
+        except SystemError as error:  # another thread of the program was parsing, too
             reason = str(error)
         except (RecursionError, MemoryError) as error:
             raise NotParsedError(str(error)) from None
@@ -77,21 +77,21 @@ def _alone(work: Callable[[], T]) -> T:
 
 
 class Text(NamedTuple):
-    """The lines of a file, or of what goes by the name of one."""
+    """The lines of a file, or of code under a file's name."""
 
     lines: tuple[str, ...]
-    """With their line ends."""
+    """The lines with their line ends."""
     modified: float | None
-    """When the file was, in seconds since the epoch; None for notebooks' cells, doctests and loaders, whose
-    texts nobody edits."""
+    """The file's modification time, in seconds since the epoch; None for notebook cells, doctests and
+    loaders, whose texts can't be edited."""
 
 
 def text_of(path: str, *, anew: bool = False) -> Text | None:
-    """What ``linecache`` has for a name, None where it has nothing.
+    """Return the text that ``linecache`` has for a name; None if it has none.
 
     Args:
         path: A file's path, or the name of code that is in no file.
-        anew: Look first whether the file has changed.
+        anew: Check first whether the file has changed.
     """
     for _ in range(_TRIES):
         try:
