@@ -1,8 +1,8 @@
-"""A program in this process as the interpreter itself would run it: as ``__main__``.
+"""Run a program in this process as the interpreter itself would: as ``__main__``.
 
 The standard library's ``runpy`` clears ``__main__`` when the program's body has ended. Threads, ``atexit``
-handlers and pickles of the program's own classes still need it then, so the program's module is put
-into ``sys.modules`` here and stays.
+handlers and pickles of the program's own classes still need it then, so the program's module stays in
+``sys.modules`` here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["first_on_path", "is_default_hook", "run_as_main"]
 
 
 def first_on_path(directory: str) -> None:
-    """Put the program's directory where the interpreter had put ours."""
+    """Put the program's directory in place of unclobber's at the head of ``sys.path``."""
     if not sys.flags.safe_path:
         sys.path[0] = directory
 
@@ -31,15 +31,15 @@ def run_as_main(
     package: str | None = None,
     cached: str | None = None,
 ) -> None:
-    """Be the program, to the end of its body; whatever it raises passes through.
+    """Run a program to the end of its body; its exceptions pass through.
 
     Args:
         code: The compiled body.
-        file: What ``__file__`` is.
-        loader: What ``__loader__`` is.
-        spec: What ``__spec__`` is: of ``python -m``, None for a script.
-        package: What ``__package__`` is.
-        cached: What ``__cached__`` is.
+        file: The program's ``__file__``.
+        loader: The program's ``__loader__``.
+        spec: The program's ``__spec__``: that of ``python -m``, None for a script.
+        package: The program's ``__package__``.
+        cached: The program's ``__cached__``.
     """
     module = ModuleType("__main__")
     names = vars(module)
@@ -55,14 +55,15 @@ def run_as_main(
         names["__annotations__"] = {}
     sys.modules["__main__"] = module
     # `multiprocessing` makes this second name for `__main__` when it is imported, which torch has done
-    # already; what a spawned child sends back is looked up by it.
+    # already. It looks up a spawned child's results by this name.
     if "__mp_main__" in sys.modules:
         sys.modules["__mp_main__"] = module
     exec(code, names)
 
 
 def is_default_hook(hook: Any) -> bool:
-    """Whether a ``sys.excepthook`` is the interpreter's, or torch's that puts the rank before its lines."""
+    """Return whether a ``sys.excepthook`` is the interpreter's, or torch's wrapper of it that prefixes the
+    rank."""
     if hook is sys.__excepthook__:
         return True
     if not str(getattr(hook, "__module__", "")).startswith("torch.distributed."):
