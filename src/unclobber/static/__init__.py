@@ -1,9 +1,10 @@
 """In-place hazards found in sources, without running them: an abstract interpreter over ``ast``.
 
-It follows each file from its top and each of its functions by itself, and knows of storages and views, of
-what torch's operations and modules keep for backward (``torch_table``, taken out of torch beforehand), and of
-whether a value needs a gradient. A write over what is kept is told only where the graph is later sent to
-backward, returned or stored. It imports neither torch nor what it reads, and a clean result proves nothing.
+It follows each file from its top, and each of its functions by itself. It tracks storages and views, the
+tensors that torch's operations and modules save for backward (``torch_table``, extracted from torch
+beforehand), and whether a value needs a gradient. A write over a saved tensor is reported only if the graph
+later reaches a backward, a return or a store. It imports neither torch nor the files it reads, and a clean
+result proves nothing.
 """
 
 from ._core import HIGH, MEDIUM

@@ -1,4 +1,4 @@
-"""A call's arguments."""
+"""Arguments of a call, evaluated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._values import Constant, Value
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """A call's arguments, evaluated."""
+    """The values of a call's arguments, with their expressions."""
 
     values: list[Value]
     keywords: dict[str, Value]
@@ -18,7 +18,7 @@ class Arguments:
     starred: bool
 
     def is_true(self, name: str) -> bool:
-        """Whether a keyword is given as True."""
+        """Return whether a keyword is given as True."""
         value = self.keywords.get(name)
         return value is not None and value.data == Constant(True)
 
@@ -28,6 +28,8 @@ class Arguments:
 
 
 def retains_graph(given: Arguments) -> bool:
+    """Return whether a backward call may keep the graph: ``retain_graph`` or ``create_graph`` is given and
+    not False or None."""
     for name in ("retain_graph", "create_graph"):
         value = given.keywords.get(name)
         if value is not None and value.data not in (Constant(False), Constant(None)):

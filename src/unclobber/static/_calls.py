@@ -1,4 +1,4 @@
-"""What a call is of, and calls of the file's own functions and of Python's."""
+"""Calls: the kind of callee, and calls of the file's own functions and of Python's."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ len range int float str isinstance print bool hasattr type id super repr format 
 round divmod hash open vars dir
 """
 _PLAIN_FUNCTIONS = frozenset(_PLAIN.split())
-"""Of Python's own, those that give no tensor."""
+"""Python's own functions that return no tensor."""
 
 
 class Calls(Methods):
-    """Transfer of calls."""
+    """The interpreter's part for calls."""
 
     def call(self, node: ast.Call, state: FlowState) -> Value:
+        """Evaluate a call: of a library by its imported name, of a method, or of another value."""
         function = node.func
         full = self.index.full(function)
         head = dotted(function).partition(".")[0]
@@ -56,6 +57,7 @@ class Calls(Methods):
         return self.call_value(callee, node, self._arguments(node, state), state, dotted(function))
 
     def _arguments(self, node: ast.Call, state: FlowState) -> Arguments:
+        """Evaluate the arguments; a starred or doubly starred one hides which parameter gets which value."""
         values: list[Value] = []
         starred = False
         for one in node.args:
@@ -76,7 +78,7 @@ class Calls(Methods):
     def call_value(
         self, callee: Value, node: ast.Call, given: Arguments, state: FlowState, name: str
     ) -> Value:
-        """The result of calling a value."""
+        """Return the result of calling a value."""
         if callee.kind == "function":
             return self._function(callee, given, state)
         if callee.kind == "class":
@@ -103,6 +105,7 @@ class Calls(Methods):
         return replace(result, nodes=result.nodes | bit, may=result.may | bit, uses=result.uses | {use})
 
     def _function(self, callee: Value, given: Arguments, state: FlowState) -> Value:
+        """Return the result of one of the file's functions or methods, followed into its body."""
         if isinstance(callee.data, tuple):
             method, owner = callee.data
             return self.inline(
@@ -113,7 +116,8 @@ class Calls(Methods):
         return self.unknown_result(state, given.every)
 
     def _construct(self, callee: Value, node: ast.Call, given: Arguments, state: FlowState) -> Value:
-        """A new object; in the file's own statements its ``__init__`` is followed with what it is given."""
+        """Return a new object; in the file's own statements its ``__init__`` is followed with the given
+        arguments."""
         name = f"{callee.data}{'#' if self.at_top else '@'}{self.tick()}"
         made = Value("object", grad=Grad.NO, data=callee.data, name=name)
         init = self.index.method(self.index.classes[callee.data], "__init__")
@@ -125,7 +129,8 @@ class Calls(Methods):
         return made
 
     def _note_constants(self, init: FunctionNode, made: Value, given: Arguments) -> None:
-        """What an object's arguments decide once and for all: ``self.causal = causal``."""
+        """Record the attributes that ``__init__`` sets to constants and the file sets nowhere else
+        (``self.causal = causal``)."""
         assert made.made is not None
         if made.made in self.constructed:
             return
@@ -141,6 +146,7 @@ class Calls(Methods):
                 found[name] = value
 
     def _builtin(self, name: str, node: ast.Call, given: Arguments, state: FlowState) -> Value | None:
+        """Return the result of a Python builtin; None if the name is none."""
         values = given.values
         if name in _PLAIN_FUNCTIONS:
             return PLAIN
@@ -169,6 +175,7 @@ class Calls(Methods):
         return None
 
     def _reduced(self, values: list[Value], state: FlowState) -> Value:
+        """Return the join of all elements, as the result of ``sum``, ``max`` or ``min``."""
         found = None
         for one in values:
             found = join(self.elements(one, state) if one.kind == "sequence" else one, found)

@@ -1,4 +1,4 @@
-"""What every part of the interpreter uses: the clock, places, spots and the list of suspicions."""
+"""The interpreter's shared parts: clock, storages, source locations and the list of suspicions."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ _NOT_TRAINED = re.compile(
     r"state_update|update_cache|cache_update",
     re.I,
 )
-"""Functions in which mostly no gradient is asked for."""
+"""Names of functions that mostly run without a gradient."""
 _OFF_THE_GRAPH = re.compile(
     r"/optim/|transforms?/|image_processing|datasets?/|augment|/data/|preprocess|conversion|_original_"
 )
 """Folders of such functions."""
 _GRAPH_RULES = frozenset({"saved", "saved-data", "self-overlap", "several", "module", "operand"})
 BUDGET = 60_000
-"""Expressions that are evaluated for one function at most."""
+"""Limit of evaluated expressions for one function."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """Something that goes wrong if the line runs with gradients on."""
+    """An event that goes wrong if the line runs with gradients on."""
 
     rule: str
     level: int
-    """3 high, 2 medium; with 1 it isn't told."""
+    """Confidence: 3 high, 2 medium; a suspicion with 1 isn't reported."""
     write: SourceSpot | None = None
     saved: SourceSpot | None = None
     needed: SourceSpot | None = None
     freed: SourceSpot | None = None
     operand: SourceSpot | None = None
-    """What was saved, inside of the expression that saved it."""
+    """The saved operand, inside of the expression that saved it."""
     operation: str = ""
     role: str = ""
     how: str = ""
     """The operation that writes: ``add_``, ``+=``."""
     name: str = ""
-    """What is written, as the user calls it."""
+    """The written tensor in the user's words."""
     more: tuple[str, ...] = field(default=())
     """Further words of the rule."""
 
@@ -61,13 +61,14 @@ class Suspicion:
 
 
 class Core(Interpreter):
-    """One file's interpreter, its bookkeeping.
+    """The bookkeeping of the interpreter of one file.
 
     Args:
         index: The file's names.
     """
 
     def __init__(self, index: FileIndex) -> None:
+        """Start with no suspicions, at the file's top."""
         self.index = index
         self.suspicions: dict[tuple[str, int], Suspicion] = {}
         self.clock = 0
@@ -82,9 +83,10 @@ class Core(Interpreter):
         """Modules whose parameters were set not to require grad."""
         self.globals: dict[str, Value] = {}
         self.constructed: dict[SourceSpot, dict[str, Value]] = {}
-        """By the call that makes an object, the constants that it sets on it."""
+        """Constants that an object's constructor sets on it, by the call that makes the object."""
         self.at_top = False
-        """Whether the file's own statements are being followed, and not one of its functions by itself."""
+        """Whether the interpreter follows the file's own statements, rather than one of its functions by
+        itself."""
 
     # --- numbers -------------------------------------------------------------------------------------
     def tick(self) -> int:
@@ -100,16 +102,16 @@ class Core(Interpreter):
         return frozenset([self.last_place])
 
     def tensor(self, grad: Grad = Grad.MAYBE, nodes: int = 0, may: int = 0) -> Value:
-        """A new tensor."""
+        """Return a new tensor in a storage of its own."""
         return Value("tensor", self.new_place(), True, grad, nodes, may | nodes)
 
     def unknown(self) -> Value:
-        """Something of which nothing is known."""
+        """Return a value of which nothing is known."""
         return Value("unknown", self.new_place())
 
     # --- places of the source ------------------------------------------------------------------------
     def spot(self, node: ast.expr | ast.stmt) -> SourceSpot:
-        """Where a node stands, and its statement."""
+        """Return the location of a node, with its statement."""
         statement = self.statement if self.statement is not None else node
         first, last = statement.lineno, _last_line(statement)
         return SourceSpot(
@@ -124,7 +126,7 @@ class Core(Interpreter):
 
     # --- suspicions ----------------------------------------------------------------------------------
     def suspect(self, state: FlowState, found: Suspicion) -> None:
-        """Note it, unless something at least as certain is known of the line."""
+        """Record a suspicion, unless one of at least its confidence is known for the line."""
         level = found.level - state.quiet - self._quiet(found)
         if level < 1:
             return
@@ -134,8 +136,10 @@ class Core(Interpreter):
             self.suspicions[key] = replace(found, level=level)
 
     def _quiet(self, found: Suspicion) -> int:
+        """Return the steps of confidence that a suspicion loses because its function or folder is mostly not
+        trained."""
         rule = found.rule
-        # A write is told where the function returns that called the one that made it.
+        # A write is reported where the function returns that called the writing function.
         functions = [one.name for one in self.stack]
         for one in (found.write, found.saved):
             functions += [] if one is None else one.function.split(".")
@@ -148,7 +152,8 @@ class Core(Interpreter):
 
 
 def _last_line(statement: ast.expr | ast.stmt) -> int:
-    """A compound statement's last line is that of its head: the body is no part of a place."""
+    """Return a statement's last line; of a compound one, the last line of its head, because a location
+    excludes the body."""
     body = getattr(statement, "body", None)
     if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
         return max(statement.lineno, body[0].lineno - 1)
@@ -156,7 +161,7 @@ def _last_line(statement: ast.expr | ast.stmt) -> int:
 
 
 def called(node: ast.expr) -> str:
-    """The name of a variable or attribute, or of what an index or a method is taken of."""
+    """Return the name of a variable or attribute, or of the base of an index or method."""
     while isinstance(node, (ast.Subscript, ast.Call)):
         node = node.func if isinstance(node, ast.Call) else node.value
         if isinstance(node, ast.Attribute) and not isinstance(node.value, ast.Name):
@@ -165,7 +170,7 @@ def called(node: ast.expr) -> str:
 
 
 def text_of(node: ast.expr, most: int = 40) -> str:
-    """An expression's text, empty where it is long."""
+    """Return an expression's text; empty if it has more than ``most`` characters."""
     try:
         text = ast.unparse(node)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Values of expressions but calls."""
+"""Values of expressions other than calls."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ _LIBRARIES = ("torch.", "numpy.", "math.", "scipy.")
 
 
 class Expressions(Modules):
-    """Evaluation."""
+    """The interpreter's part for expressions."""
 
     def __init__(self, index: FileIndex) -> None:
+        """Map each kind of expression to its method."""
         super().__init__(index)
         self._by_type: dict[type[ast.expr], Callable[..., Value]] = {
             ast.Name: self._name,
@@ -68,6 +69,7 @@ class Expressions(Modules):
         }
 
     def evaluate(self, node: ast.expr, state: FlowState) -> Value:
+        """Return the value of an expression; an unknown one once the budget is spent."""
         self.evaluated += 1
         if self.evaluated > BUDGET:
             return Value(places=self.new_place())
@@ -84,6 +86,8 @@ class Expressions(Modules):
 
     # --- names ---------------------------------------------------------------------------------------
     def _name(self, node: ast.Name, state: FlowState) -> Value:
+        """Return the value of a name: a variable, a global, a definition of the file, an import, or a new
+        unknown."""
         found = state.names.get(node.id)
         if found is not None:
             return found
@@ -99,6 +103,7 @@ class Expressions(Modules):
         return state.names.setdefault(node.id, holds_integers(made, node.id))
 
     def _several(self, node: ast.Tuple | ast.List, state: FlowState) -> Value:
+        """Return a tuple or list; a starred part of known length is spread."""
         items: list[Value] = []
         for one in node.elts:
             value = self.evaluate(one.value if isinstance(one, ast.Starred) else one, state)
@@ -106,6 +111,7 @@ class Expressions(Modules):
         return sequence(tuple(items), "tuple" if isinstance(node, ast.Tuple) else "list")
 
     def _dict(self, node: ast.Dict, state: FlowState) -> Value:
+        """Return a dictionary with its keys if all are texts, else a list of its values."""
         values = tuple(self.evaluate(one, state) for one in node.values)
         keys = [one.value if isinstance(one, ast.Constant) else None for one in node.keys]
         if keys and all(isinstance(key, str) for key in keys):
@@ -119,6 +125,7 @@ class Expressions(Modules):
 
     # --- operators -----------------------------------------------------------------------------------
     def _compare(self, node: ast.Compare, state: FlowState) -> Value:
+        """Return an integer tensor if a side may be a tensor; ``is`` and ``in`` give a plain value."""
         values = [self.evaluate(one, state) for one in (node.left, *node.comparators)]
         plain = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
         if any(one.may_be_tensor for one in values) and not any(isinstance(op, plain) for op in node.ops):
@@ -129,6 +136,7 @@ class Expressions(Modules):
         return shared(tuple(self.evaluate(one, state) for one in node.values)) or PLAIN
 
     def _if(self, node: ast.IfExp, state: FlowState) -> Value:
+        """Return the value of the branch that is known to be taken, else the join of both."""
         truth = self.truth(node.test, state)
         self.evaluate(node.test, state)
         if truth is not None:
@@ -136,7 +144,7 @@ class Expressions(Modules):
         return join(self.evaluate(node.body, state), self.evaluate(node.orelse, state))
 
     def truth(self, test: ast.expr, state: FlowState) -> bool | None:
-        """Whether a condition holds, where the file says so."""
+        """Return whether a condition holds; None if the file doesn't determine it."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             inner = self.truth(test.operand, state)
             return None if inner is None else not inner
@@ -162,6 +170,7 @@ class Expressions(Modules):
         return None if None in parts else not stops
 
     def _truth_of_comparison(self, test: ast.Compare, state: FlowState) -> bool | None:
+        """Return whether a comparison with None or of two constants holds; None if it isn't known."""
         left, right = self.evaluate(test.left, state), self.evaluate(test.comparators[0], state)
         op = test.ops[0]
         if isinstance(op, (ast.Is, ast.IsNot)) and right.data == Constant(None):
@@ -187,6 +196,7 @@ class Expressions(Modules):
         return PLAIN
 
     def _binary(self, node: ast.BinOp, state: FlowState) -> Value:
+        """Return the value of a binary operator, and suspect a left side that the right side rewrites."""
         left = self.evaluate(node.left, state)
         before = {place: state.written.get(place) for place in left.places}
         right = self.evaluate(node.right, state)
@@ -215,7 +225,7 @@ class Expressions(Modules):
         state: FlowState,
         operands: list[ast.expr],
     ) -> Value:
-        """The result of an operator, of which at least one side may be a tensor."""
+        """Return the result of an operator of which at least one side may be a tensor."""
         name = OPERATORS.get(type(op), "")
         result = self.operation(state, name or "add", [left, right], {}, node, operands=operands)
         if self.is_sure(left, state) or self.is_sure(right, state):
@@ -224,12 +234,15 @@ class Expressions(Modules):
 
     # --- attributes and indices ----------------------------------------------------------------------
     def _attribute(self, node: ast.Attribute, state: FlowState) -> Value:
+        """Return the value of an attribute; a name of a known library stays a name."""
         full = self.index.full(node)
         if full.startswith(_LIBRARIES):
             return PLAIN if node.attr in ("pi", "inf", "nan") else Value("library", grad=Grad.NO, data=full)
         return self.attribute(self.evaluate(node.value, state), node.attr, state, node)
 
     def attribute(self, value: Value, name: str, state: FlowState, node: ast.expr) -> Value:
+        """Return the value of an attribute: an object's, a module's parameter, ``.data``, ``.grad``, a view,
+        or unknown."""
         if value.kind in ("object", "class"):
             return self._of_object(value, name, state)
         if name in ("weight", "bias"):
@@ -260,6 +273,7 @@ class Expressions(Modules):
         )  # fmt: skip
 
     def _of_object(self, value: Value, name: str, state: FlowState) -> Value:
+        """Return the attribute of an object of one of the file's classes, or of such a class itself."""
         key = f"{value.name}.{name}"
         if key in state.attributes:
             return state.attributes[key]
@@ -287,7 +301,7 @@ class Expressions(Modules):
         return Value(places=self.new_place(), name=f"{cls.name}.{name}")
 
     def _parameter(self, value: Value, name: str, state: FlowState, node: ast.expr) -> Value | None:
-        """The weight of a module of torch's; of something unknown that has one, perhaps."""
+        """Return the weight of a torch module; a possible one of an unknown named value; None for others."""
         if value.kind == "module" and isinstance(value.data, ModuleData):
             facts = torch_table().modules.get(value.data.kind)
             if facts is None or not facts.parameters:
@@ -311,6 +325,7 @@ class Expressions(Modules):
         return None
 
     def _subscript(self, node: ast.Subscript, state: FlowState) -> Value:
+        """Return the value of an index: an element, a gathered copy, or a view."""
         base = self.evaluate(node.value, state)
         index = node.slice
         parts = index.elts if isinstance(index, ast.Tuple) else [index]
@@ -335,7 +350,7 @@ class Expressions(Modules):
         )
 
     def _gathered(self, base: Value, values: list[Value], node: ast.expr, state: FlowState) -> Value:
-        """Elements that tensors name: a copy, for whose gradient the indices are kept."""
+        """Return the elements that index tensors select: a copy, for whose gradient the indices are saved."""
         grad = Grad.NO if state.mode else base.grad
         bit = 0
         for one in values:
@@ -349,7 +364,7 @@ class Expressions(Modules):
         return replace(made, uses=base.uses, integer=base.integer)
 
     def _region(self, base: Value, values: list[Value], node: ast.Subscript, state: FlowState) -> Value:
-        """A part of a tensor: a view of it."""
+        """Return a part of a tensor, which is a view of it."""
         sure = self.is_sure(base, state)
         doubtful = any(one.kind == "unknown" for one in values) and not isinstance(node.slice, ast.Tuple)
         places = self.new_place() if doubtful else base.places or self.new_place()
@@ -357,6 +372,7 @@ class Expressions(Modules):
         return replace(view, kind=base.kind, sure=sure, places=places)
 
     def _item(self, base: Value, index: ast.expr, state: FlowState) -> Value:
+        """Return the element of a sequence; the join of all if the index isn't known."""
         if (
             isinstance(index, ast.UnaryOp)
             and isinstance(index.op, ast.USub)
@@ -375,6 +391,7 @@ class Expressions(Modules):
         return shared(base.items) or Value(places=self.new_place())
 
     def _module_item(self, base: Value, index: ast.expr) -> Value:
+        """Return the part of a container of modules; an unknown one if the index isn't known."""
         data: ModuleData = base.data
         if data.kind in CONTAINERS and data.parts:
             if (
@@ -391,6 +408,7 @@ class Expressions(Modules):
     def _comprehension(
         self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp, state: FlowState
     ) -> Value:
+        """Return a list of the comprehension's element; its variables are forgotten afterwards."""
         outside = dict(state.names)
         for one in node.generators:
             self.bind(one.target, self.elements(self.evaluate(one.iter, state), state), state)
@@ -401,6 +419,7 @@ class Expressions(Modules):
         return replace(sequence((value,), "list"), owners=value.owners)
 
     def elements(self, value: Value, state: FlowState) -> Value:
+        """Return the value of a loop's variable over ``value``."""
         if value.kind == "sequence":
             return shared(value.items) or Value(places=self.new_place())
         if value.kind == "module" and value.data.kind in CONTAINERS and value.data.parts:
@@ -419,7 +438,7 @@ class Expressions(Modules):
 
 
 def _renamed(value: Value, owner: str) -> Value:
-    """The attribute of an object by that object's name and not ``self``."""
+    """Return an attribute of an object, named after that object instead of ``self``."""
 
     def of(name: str) -> str:
         return owner + name[4:] if name.startswith("self") else name

@@ -1,4 +1,4 @@
-"""Rules of custom autograd Functions, read off ``forward`` and ``backward``."""
+"""Rules of custom autograd Functions, read from ``forward`` and ``backward``."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ _SHAPES = frozenset({"shape", "is_contiguous"})
 
 
 class FunctionRules:
-    """What one static method of a Function does to tensors that are not its own.
+    """Checks of one static method of a Function: does it write to tensors that are not its own?
 
     Args:
-        core: Where suspicions go.
+        core: The interpreter that collects the suspicions.
         node: ``forward`` or ``backward``.
     """
 
     def __init__(self, core: Core, node: FunctionNode) -> None:
+        """Collect the method's parameters, rebound names and names that are certainly tensors."""
         self.core = core
         self.node = node
         names = [one.arg for one in node.args.args]
@@ -40,13 +41,15 @@ class FunctionRules:
         )
 
     def check(self) -> None:
-        """Note what is wrong."""
+        """Suspect the mistakes of the method."""
         if self.node.name == "forward":
             self._forward()
         else:
             self._backward()
 
     def _forward(self) -> None:
+        """Suspect unmarked writes to inputs, tensors kept on ``ctx``, and marked tensors that aren't
+        returned."""
         marked = _marked(self.node)
         for statement, name, how, surely in self._writes():
             if name in self.given - self.rebound and name not in marked:
@@ -63,7 +66,7 @@ class FunctionRules:
             self._suspect("dirty", HIGH, wrote[0] if wrote else returned[0], name, "")
 
     def _is_only(self, name: str, tensor: str) -> bool:
-        """Whether all that a name is bound to is one tensor itself: ``y = x.mul_(2)``."""
+        """Return whether every value of a name is one tensor itself: ``y = x.mul_(2)``."""
         values = [
             one.value
             for one in ast.walk(self.node)
@@ -73,6 +76,7 @@ class FunctionRules:
         return bool(values) and all(_itself(value) == tensor for value in values)
 
     def _on_ctx(self) -> None:
+        """Suspect an input that is kept as an attribute of ``ctx``."""
         for one in ast.walk(self.node):
             if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Attribute):
                 target, value = one.targets[0], one.value
@@ -81,6 +85,7 @@ class FunctionRules:
                     self._suspect("ctx", HIGH - 1, one, value.id, f"{self.ctx}.{target.attr}")
 
     def _backward(self) -> None:
+        """Suspect writes to saved tensors and to incoming gradients."""
         saved = frozenset(_saved(self.node))
         for statement, name, how, surely in self._writes():
             if name in saved and name not in self.rebound:
@@ -89,7 +94,8 @@ class FunctionRules:
                 self._suspect("gradient", HIGH - 1, statement, name, how)
 
     def _writes(self) -> Iterator[tuple[ast.stmt, str, str, bool]]:
-        """Each write: the statement, what is written, by what, whether only a tensor can be written so."""
+        """Yield each write: the statement, the written name, the operation, whether only a tensor can be
+        written so."""
         for statement in ast.walk(self.node):
             if not isinstance(statement, ast.stmt):
                 continue
@@ -116,7 +122,8 @@ class FunctionRules:
 
 
 def _write_call(statement: ast.stmt) -> ast.Call | None:
-    """``x.mul_(2)`` as a statement, or as what is assigned or returned."""
+    """Return the call of ``x.mul_(2)`` as a statement, or as an assigned or returned value; None for other
+    statements."""
     value: Any = getattr(statement, "value", None)
     method = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute)
     if method and value.func.attr in torch_table().writes:
@@ -135,7 +142,8 @@ def _is_returned(node: ast.Return, names: set[str]) -> bool:
 
 
 def _itself(node: ast.expr | None) -> str | None:
-    """The variable whose tensor an expression is: in-place methods return the tensor that they write to."""
+    """Return the variable whose tensor an expression is; in-place methods return the tensor that they write
+    to."""
     while (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -150,6 +158,7 @@ def _unpacks_saved(node: ast.AST) -> bool:
 
 
 def _saved(node: FunctionNode) -> Iterator[str]:
+    """Yield the names that ``ctx.saved_tensors`` is unpacked into."""
     for one in ast.walk(node):
         if isinstance(one, ast.Assign) and _unpacks_saved(one.value):
             for target in one.targets:
@@ -159,7 +168,7 @@ def _saved(node: FunctionNode) -> Iterator[str]:
 
 
 def _rebound(node: FunctionNode) -> Iterator[str]:
-    """Names that are given another value: what is written to them then is their own."""
+    """Yield the names that get another value; writes to them afterwards reach the method's own tensors."""
     for one in ast.walk(node):
         if isinstance(one, ast.Assign) and not _unpacks_saved(one.value):
             for target in one.targets:

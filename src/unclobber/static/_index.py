@@ -1,4 +1,4 @@
-"""What a file defines and imports, and from where its functions are called."""
+"""Definitions and imports of a file, and the callers of its functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OFF = ("no_grad", "inference_mode")
 
 
 def dotted(node: ast.AST) -> str:
-    """``self.net.weight`` for such an expression, empty for any other.
+    """Return ``self.net.weight`` for such an expression, empty for any other.
 
     Example:
         >>> dotted(ast.parse("a.b.c", mode="eval").body), dotted(ast.parse("a[0].b", mode="eval").body)
@@ -28,9 +28,10 @@ def dotted(node: ast.AST) -> str:
 
 
 class FileIndex:
-    """Names at the top of one file."""
+    """The names at the top of one file."""
 
     def __init__(self, tree: ast.Module, path: str = "") -> None:
+        """Collect functions and classes of the file's top, and imports anywhere in it."""
         self.tree = tree
         self.path = path
         self.functions: dict[str, FunctionNode] = {}
@@ -58,14 +59,15 @@ class FileIndex:
                 self.imports[head] = head
 
     def full(self, node: ast.AST) -> str:
-        """The dotted name with the import's name for its beginning: ``torch.nn.functional.relu``."""
+        """Return the dotted name with its head replaced by the imported name:
+        ``torch.nn.functional.relu``."""
         text = dotted(node)
         head, _, rest = text.partition(".")
         head = self.imports.get(head, head)
         return f"{head}.{rest}" if rest else head
 
     def method(self, cls: ast.ClassDef, name: str, depth: int = 0) -> FunctionNode | None:
-        """A method of a class or of those of its bases that are in the file."""
+        """Return a method of a class, or of its bases in the file; None if there is none."""
         for one in cls.body:
             if isinstance(one, FunctionNode) and one.name == name:
                 return one
@@ -78,7 +80,7 @@ class FileIndex:
         return None
 
     def is_a(self, cls: ast.ClassDef, names: frozenset[str], depth: int = 0) -> bool:
-        """Whether a class has one of these bases, by the last part of its name."""
+        """Return whether a class has one of these bases, by the last part of its name."""
         for base in cls.bases:
             if self.full(base).rpartition(".")[2] in names:
                 return True
@@ -89,7 +91,7 @@ class FileIndex:
 
     @cached_property
     def assigned(self) -> Counter[str]:
-        """How often each name is assigned anywhere in the file."""
+        """The number of assignments of each name in the file."""
         stores = (
             n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
         )
@@ -97,7 +99,7 @@ class FileIndex:
 
     @cached_property
     def assigned_attributes(self) -> Counter[str]:
-        """How often each attribute is assigned anywhere in the file."""
+        """The number of assignments of each attribute in the file."""
         return Counter(
             n.attr
             for n in ast.walk(self.tree)
@@ -106,7 +108,7 @@ class FileIndex:
 
     @cached_property
     def never_recorded(self) -> frozenset[str]:
-        """Functions and methods, by their bare names, that this file calls, and only under no_grad."""
+        """The bare names of functions and methods that this file calls, and only under no_grad."""
         calls = list(_calls(self.tree, "", off=False))
         defined = Counter(n.name for n in ast.walk(self.tree) if isinstance(n, FunctionNode))
         found: set[str] = set()
@@ -123,7 +125,7 @@ class FileIndex:
 
 
 def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements of a file's top, those in its ``if`` and ``try``, too."""
+    """Yield the statements of a file's top, including those in its ``if`` and ``try``."""
     for one in body:
         yield one
         if isinstance(one, ast.If):
@@ -136,7 +138,7 @@ def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _calls(node: ast.AST, caller: str, *, off: bool) -> Iterator[tuple[str, str, bool]]:
-    """Each call: the bare name, the function that it stands in, whether gradients are off there."""
+    """Yield each call: the bare name, the calling function, whether gradients are off there."""
     if isinstance(node, FunctionNode):
         off = is_off(node.decorator_list)
         caller = node.name
@@ -151,13 +153,13 @@ def _calls(node: ast.AST, caller: str, *, off: bool) -> Iterator[tuple[str, str,
 
 
 def is_off(expressions: list[ast.expr]) -> bool:
-    """Whether decorators or the items of a ``with`` turn gradients off."""
+    """Return whether decorators or the items of a ``with`` turn gradients off."""
     return any(mode_of(one) for one in expressions)
 
 
 def mode_of(node: ast.expr) -> int | None:
-    """The mode that a decorator or context turns on: 1 no_grad, 2 inference mode, 0 gradients; None: no
-    change."""
+    """Return the mode that a decorator or context turns on: 1 no_grad, 2 inference mode, 0 gradients; None if
+    it changes none."""
     call = node if isinstance(node, ast.Call) else None
     name = dotted(call.func if call is not None else node).rpartition(".")[2]
     switch = True

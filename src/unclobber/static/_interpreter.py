@@ -1,4 +1,5 @@
-"""What the parts of the interpreter ask of each other: each asks for these, and one of them has it."""
+"""The interface between the interpreter's parts: each part calls these methods, and exactly one part
+implements each."""
 
 from __future__ import annotations
 
@@ -12,29 +13,29 @@ from ._values import Value
 
 
 class Interpreter(ABC):
-    """The whole interpreter, as its parts see it; a part that is missing is noticed when one is made."""
+    """The whole interpreter, as its parts see it. A missing part makes its construction fail."""
 
     @abstractmethod
     def evaluate(self, node: ast.expr, state: FlowState) -> Value:
-        """The value of an expression."""
+        """Return the value of an expression."""
 
     @abstractmethod
     def execute(self, body: list[ast.stmt], state: FlowState) -> FlowState:
-        """The state behind some statements."""
+        """Return the state after some statements."""
 
     @abstractmethod
     def bind(self, target: ast.expr, value: Value, state: FlowState) -> None:
-        """Assign."""
+        """Assign a value to a target."""
 
     @abstractmethod
     def call(self, node: ast.Call, state: FlowState) -> Value:
-        """The value of a call."""
+        """Return the value of a call."""
 
     @abstractmethod
     def call_value(
         self, callee: Value, node: ast.Call, given: Arguments, state: FlowState, name: str
     ) -> Value:
-        """The result of calling a value."""
+        """Return the result of calling a value."""
 
     @abstractmethod
     def inline(
@@ -45,16 +46,16 @@ class Interpreter(ABC):
         keywords: dict[str, Value],
         owner: Value | None = None,
     ) -> Value:
-        """The result of a call of a function of the file."""
+        """Return the result of a call of a function of the file."""
 
     @abstractmethod
     def attribute(self, value: Value, name: str, state: FlowState, node: ast.expr) -> Value:
-        """The value of an attribute."""
+        """Return the value of an attribute."""
 
     @abstractmethod
     def elements(self, value: Value, state: FlowState) -> Value:
-        """What a loop over the value is given."""
+        """Return the value of a loop's variable over ``value``."""
 
     @abstractmethod
     def class_attributes(self, name: str) -> dict[str, Value]:
-        """What ``__init__`` sets, of an object of which only the class is known."""
+        """Return the attributes that ``__init__`` sets on an object of which only the class is known."""

@@ -33,11 +33,12 @@ _MODEL_WORDS = re.compile(r"net|model|self|_|\W", re.I)
 
 
 class Methods(TensorWrites):
-    """Transfer of methods."""
+    """The interpreter's part for methods."""
 
     def method_call(
         self, receiver: Value, function: ast.Attribute, node: ast.Call, given: Arguments, state: FlowState
     ) -> Value:
+        """Return the result of a method call, by the receiver's kind."""
         name = function.attr
         if name == "backward" and receiver.may_be_tensor:
             self.backward(state, receiver, node, retain=retains_graph(given) or len(given.values) > 1)
@@ -61,10 +62,11 @@ class Methods(TensorWrites):
         return self._of_tensor(receiver, name, function, node, given, state)
 
     def _step(self, receiver: Value, node: ast.Call, state: FlowState) -> bool:
-        """Whether it is an optimizer's step; which parameters it changes is noted."""
+        """Return whether this is an optimizer's step; record the parameters that it changes."""
         if receiver.kind == "optimizer":
             if receiver.owners:
-                # A fused optimizer moves no version counter: torch does not notice.
+                # A fused optimizer changes no version counter, so torch does not notice
+                # (torch_facts/test_version_check.py).
                 fused = receiver.data == "fused"
                 self.step(state, receiver.owners, node, "data" if fused else "step", HIGH - fused)
             return True
@@ -86,6 +88,7 @@ class Methods(TensorWrites):
         return True
 
     def _parameters(self, receiver: Value, name: str, state: FlowState) -> Value | None:
+        """Return the parameters or buffers of a module; None if the receiver can't be named."""
         if not receiver.name and receiver.kind not in ("object", "module"):
             return None
         if name.endswith("buffers"):
@@ -102,6 +105,7 @@ class Methods(TensorWrites):
     def _append(
         self, receiver: Value, function: ast.Attribute, node: ast.Call, given: Arguments, state: FlowState
     ) -> Value:
+        """Record a list's new element, or a module's new part, buffer or parameter."""
         name = function.attr
         if name in ("register_buffer", "register_parameter", "add_module") and len(given.values) > 1:
             key = given.values[0].data
@@ -136,6 +140,7 @@ class Methods(TensorWrites):
         given: Arguments,
         state: FlowState,
     ) -> Value:
+        """Return the result of a method of the file's own class, or of a custom Function's ``apply``."""
         cls = self.index.classes.get(receiver.data)
         if (
             receiver.kind == "class"
@@ -154,7 +159,8 @@ class Methods(TensorWrites):
     def _custom_function(
         self, cls: ast.ClassDef, node: ast.Call, given: Arguments, state: FlowState
     ) -> Value:
-        """What ``apply`` gives: where forward hands its input back, a view that must not be written."""
+        """Evaluate ``Function.apply``. If ``forward`` returns an input, the result is a view that must not be
+        written."""
         result = replace(self.unknown_result(state, given.values, strong=True), kind="tensor", sure=True)
         result = replace(
             result, grad=Grad.NO if state.mode else max((v.grad for v in given.values), default=Grad.NO)
@@ -175,6 +181,7 @@ class Methods(TensorWrites):
         return result
 
     def _of_module(self, receiver: Value, name: str, given: Arguments, state: FlowState) -> Value:
+        """Return the result of a method of a torch module; ``requires_grad_(False)`` freezes it."""
         if name == "requires_grad_" and given.values and given.values[0].data == Constant(False):
             key = receiver.name or f"frozen {receiver.data.spot}"
             self.frozen.add(key)
@@ -186,6 +193,7 @@ class Methods(TensorWrites):
         return self.unknown_result(state, given.values)
 
     def _of_sequence(self, receiver: Value, name: str, given: Arguments, state: FlowState) -> Value:
+        """Return the result of a method of a list or dictionary."""
         if name in ("values", "copy"):
             return sequence(receiver.items, "list")
         if name == "items":
@@ -206,6 +214,7 @@ class Methods(TensorWrites):
         given: Arguments,
         state: FlowState,
     ) -> Value:
+        """Return the result of a method of a tensor, or of an unknown value that may be one."""
         table = torch_table()
         if receiver.kind == "library":
             return self.unknown_result(state, given.values, strong=name == "apply", more=tuple(given.every))
@@ -255,6 +264,8 @@ class Methods(TensorWrites):
         given: Arguments,
         state: FlowState,
     ) -> Value:
+        """Return the result of a method that runs no differentiable operation: ``detach``,
+        ``requires_grad_``, sizes."""
         if name == "detach":
             return replace(
                 receiver, kind="tensor", sure=True, grad=Grad.NO, nodes=0, may=0, uses=frozenset(),
@@ -281,7 +292,7 @@ class Methods(TensorWrites):
 
 
 def _viewed(value: ast.expr) -> ast.expr:
-    """What a view is taken of; any other expression as it is."""
+    """Return the base of a view expression; any other expression as it is."""
     if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute) or value.keywords:
         return value
     forms = torch_table().overloads(value.func.attr)

@@ -1,4 +1,4 @@
-"""Calls of modules: what torch's own keep, and what is known of others."""
+"""Calls of modules: the tensors that torch's own save, and assumptions about others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEEPEST = 6
 
 
 class Modules(Operations):
-    """Transfer of modules."""
+    """The interpreter's part for modules."""
 
     def apply(
         self,
@@ -31,7 +31,7 @@ class Modules(Operations):
         *,
         outer: bool = True,
     ) -> Value:
-        """The result of a module's call."""
+        """Return the result of a module's call."""
         if module.kind == "object":
             return self._apply_object(state, module, arguments, keywords, node)
         data = module.data
@@ -66,6 +66,7 @@ class Modules(Operations):
         keywords: dict[str, Value],
         node: ast.expr,
     ) -> Value:
+        """Return the result of an object of the file's own class, followed into its ``forward``."""
         cls = self.index.classes.get(module.data)
         name = "forward" if cls is not None and self.index.is_a(cls, _MODULE) else "__call__"
         method = None if cls is None else self.index.method(cls, name)
@@ -80,6 +81,7 @@ class Modules(Operations):
     def _apply_known(
         self, state: FlowState, module: Value, facts: ModuleFacts, arguments: list[Value], node: ast.expr
     ) -> Value:
+        """Return the result of a torch module of the table, and record the tensors that it saves."""
         data: ModuleData = module.data
         trained = facts.parameters and module.name not in self.frozen
         tensors = [one for one in arguments if one.may_be_tensor]
@@ -88,7 +90,7 @@ class Modules(Operations):
         first = arguments[0]
         if first.may_be_tensor:
             state.sure |= first.places
-        # A frozen product needs its weight alone, and not what came in.
+        # The gradient of a frozen product's input reads only the weight, so the input isn't saved.
         keeps_input = bool(facts.input) and not (facts.parameters and not trained and _is_product(data.kind))
         bit = self.new_node() if (keeps_input or facts.result) and grad else 0
         spot = self.spot(node)
@@ -116,6 +118,7 @@ class Modules(Operations):
         bit: int,
         grad: Grad,
     ) -> Value:
+        """Return the result of a module that writes in place, and record its write and save."""
         how = f"{data.kind}(inplace=True)"
         first = self.write(state, first, _argument(node), node, how)
         result = replace(
@@ -133,6 +136,7 @@ class Modules(Operations):
     def _result(
         self, state: FlowState, module: Value, arguments: list[Value], node: ast.expr, grad: Grad, bit: int
     ) -> Value:
+        """Return a new tensor that depends on all arguments and on the module's parameters."""
         if state.mode:
             return self.tensor(Grad.NO)
         nodes = may = bit
@@ -147,13 +151,13 @@ class Modules(Operations):
     def unknown_result(
         self, state: FlowState, arguments: list[Value], *, strong: bool = False, more: tuple[Value, ...] = ()
     ) -> Value:
-        """What a function gives of which nothing is known: it may hang on all that it was given.
+        """Return the result of an unknown function: it may depend on all its arguments.
 
         Args:
-            state: Where.
-            arguments: Given to it.
-            strong: Whether it surely hangs on them.
-            more: What else it was given.
+            state: The state at the call.
+            arguments: The function's arguments.
+            strong: Whether the result surely depends on them.
+            more: Further arguments, on which it may depend.
         """
         nodes = may = 0
         uses, owners = frozenset[Use](), frozenset[str]()
@@ -174,7 +178,7 @@ class Modules(Operations):
     def make_module(
         self, kind: str, node: ast.Call, arguments: list[Value], keywords: dict[str, Value], state: FlowState
     ) -> Value:
-        """A module of torch's."""
+        """Return a torch module, as its constructor makes it."""
         spot = self.spot(node)
         if kind in CONTAINERS:
             parts = tuple(arguments)
@@ -192,8 +196,8 @@ class Modules(Operations):
         return Value("module", grad=Grad.NO, data=ModuleData(kind, inplace, (), spot))
 
     def _check_chain(self, parts: tuple[Value, ...], node: ast.Call) -> None:
-        """Run a chain of modules by itself: where one writes what the one before it keeps, that is wrong
-        anywhere."""
+        """Interpret a chain of modules by itself. If one writes to the tensor that the one before it saves,
+        that is wrong for every caller."""
         known = {*torch_table().modules, *PASSES, "Sequential"}
         trial = FlowState()
         value = self.tensor()
@@ -210,7 +214,7 @@ class Modules(Operations):
                 self._of_chain(one)
 
     def _one_of_chain(self, trial: FlowState, part: Value, value: Value, node: ast.Call) -> Value:
-        """The places of a chain are those where its modules are declared."""
+        """Return the result of one module, located at the module's declaration."""
         spot: SourceSpot = part.data.spot
         at = ast.Name(id="_", ctx=ast.Load())
         ast.copy_location(at, node)
@@ -222,7 +226,8 @@ class Modules(Operations):
         return result
 
     def _of_chain(self, one: Suspicion) -> None:
-        # In the file's own statements its calls are followed, too, and say more.
+        # Calls of a chain in the file's own statements are followed, too, and their suspicion is more
+        # specific.
         self.suspect(FlowState(), replace(one, rule="module", level=min(one.level, HIGH - self.at_top)))
 
 
@@ -235,7 +240,7 @@ def _is_product(kind: str) -> bool:
 
 
 def _snake(kind: str) -> str:
-    """``leaky_relu`` for ``LeakyReLU``."""
+    """Return ``leaky_relu`` for ``LeakyReLU``."""
     known = {
         "LeakyReLU": "leaky_relu",
         "ELU": "elu",
@@ -247,12 +252,12 @@ def _snake(kind: str) -> str:
 
 
 def is_static(function: FunctionNode) -> bool:
-    """Whether a method is given no object."""
+    """Return whether a method gets no object."""
     return any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in function.decorator_list)
 
 
 def is_property(function: FunctionNode) -> bool:
-    """Whether a method is read as an attribute."""
+    """Return whether a method is read as an attribute."""
     return any("property" in ast.unparse(one) for one in function.decorator_list)
 
 

@@ -1,4 +1,4 @@
-"""What the name of a variable says of it."""
+"""Assumptions about a variable from its name."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ TRAINED = re.compile(
     r"loss|criterion|crit\b|mse|bce|net|model|encod|decod|head|disc|gen|critic|actor|policy|layer|proj|^[A-Z]$|^f?c\d*$",
     re.I,
 )
-"""Names of modules and losses: what they give hangs on what they are given."""
+"""Names of modules and losses, whose results depend on their arguments."""
 
 
 def holds_integers(value: Value, name: str) -> Value:
-    """The value; by such a name it holds indices, labels or a mask, and has no gradient.
+    """Return the value; by such a name it holds indices, labels or a mask, and has no gradient.
 
     Example:
         >>> holds_integers(Value(), "input_ids").grad, holds_integers(Value(), "hidden").grad
@@ -31,7 +31,7 @@ def holds_integers(value: Value, name: str) -> Value:
 
 
 def holds_sizes(name: str) -> bool:
-    """Whether the elements of something by such a name are numbers, and no tensors.
+    """Return whether, by this name, a value's elements are numbers and no tensors.
 
     Example:
         >>> holds_sizes("self.image_size"), holds_sizes("input_shape"), holds_sizes("reshaped")

@@ -1,4 +1,4 @@
-"""What an operation of torch's gives, and what it keeps, by the table."""
+"""The result of a torch operation and the tensors that it saves, by the table."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from ._writes import Writes
 from .torch_table import Overload, torch_table
 
 MAY_COPY = frozenset({"reshape", "reshape_as", "flatten", "ravel", "contiguous"})
-"""A view or a copy, as the strides are."""
+"""Operations that return a view or a copy, depending on the strides."""
 APART = ("data", "detached")
-"""What `Value.data` says of a tensor that shares memory with another and not its history."""
+"""Values of `Value.data` for a tensor that shares memory with another, but not its history."""
 _EXPANDS = frozenset({"expand", "expand_as", "broadcast_to"})
 _FLOATS = frozenset(
     {"div", "true_divide", "mean", "std", "var", "softmax", "float", "to", "type", "double", "half"}
 )
-"""What makes floats of integers."""
+"""Operations that make floats of integers."""
 
 
 class Operations(Writes):
-    """Transfer of operations."""
+    """The interpreter's part for operations."""
 
     def operation(
         self,
@@ -37,17 +37,17 @@ class Operations(Writes):
         torchs: bool = False,
         functional: bool = False,
     ) -> Value:
-        """The result of an operation.
+        """Return the result of an operation.
 
         Args:
-            state: Where; what it keeps is noted there.
-            name: As the table calls it, or by another of its names.
-            arguments: In their order, the tensor of a method first.
-            keywords: By name.
+            state: The state at the call; saved tensors are recorded there.
+            name: The table's name of the operation, or another of its names.
+            arguments: Positional, the tensor of a method first.
+            keywords: Keyword arguments by name.
             node: The call.
-            operands: The expressions for the arguments, as far as they stand there.
-            in_place: Whether the result is the first argument itself, which the caller has noted as written.
-            torchs: Whether it is a function of torch's, so that its arguments are tensors.
+            operands: The expressions of the arguments, as far as they are written there.
+            in_place: Whether the result is the first argument itself, whose write the caller has recorded.
+            torchs: Whether it is a function of torch, so that its arguments are tensors.
             functional: Whether it is one of ``torch.nn.functional``.
         """
         table = torch_table()
@@ -87,13 +87,14 @@ class Operations(Writes):
         operands: list[ast.expr],
         in_place: bool,
     ) -> Value:
+        """Record the saved arguments and results, and return the result with its history."""
         spot = self.spot(node)
         certain = [one for one in tensors if self.is_sure(one, state)]
         grad = Grad.NO if state.mode else max((one.grad for one in certain or tensors), default=Grad.NO)
         keeps = any(one.saves or one.results or one.may_save or one.may_results for one in overloads)
         node_bit = self.new_node() if keeps and grad else 0
         for overload in overloads:
-            # An in-place operation keeps a private copy of what it is about to overwrite.
+            # An in-place operation saves a private copy of the value that it is about to overwrite.
             skipped = overload.arguments[:1] if in_place else ()
             self._save_arguments(
                 state, name, overloads, overload, arguments, keywords, spot, node_bit, grad, operands, skipped
@@ -125,7 +126,7 @@ class Operations(Writes):
         return self._results(state, name, overloads, result, spot, node_bit, grad)
 
     def is_sure(self, value: Value, state: FlowState) -> bool:
-        """Whether it certainly is a tensor."""
+        """Return whether the value certainly is a tensor."""
         return value.sure or bool(value.places & state.sure)
 
     def _save_arguments(
@@ -142,6 +143,7 @@ class Operations(Writes):
         operands: list[ast.expr],
         skipped: tuple[str, ...],
     ) -> None:
+        """Record the arguments that an overload saves, if a gradient that reads them is needed."""
         by_name = _by_name(overload, arguments, keywords)
         expressions = dict(zip(overload.arguments, operands, strict=False))
         for sure, saves in ((True, overload.saves), (False, overload.may_save)):
@@ -168,6 +170,7 @@ class Operations(Writes):
     def _view(
         self, state: FlowState, name: str, view: str, first: Value, spot: SourceSpot, grad: Grad
     ) -> Value:
+        """Return a view of ``first``, or a copy if the operation may make one."""
         places = first.places or self.new_place()
         if name in MAY_COPY or view == "maybe":
             fresh = replace(
@@ -182,7 +185,7 @@ class Operations(Writes):
             origin = ViewOrigin("several", spot) if not state.mode else None
             each = replace(base, leaf=Leaf.NO, origin=origin, grad=grad if not state.mode else Grad.NO)
             return sequence((each,), "several")
-        # A part of what is expanded may have its elements to itself again.
+        # A part of an expanded tensor may have its elements to itself again.
         origin = None if first.origin is not None and first.origin.kind == "expanded" else first.origin
         if name in _EXPANDS:
             origin = ViewOrigin("expanded", spot)
@@ -200,6 +203,7 @@ class Operations(Writes):
         node_bit: int,
         grad: Grad,
     ) -> Value:
+        """Return one value for each output, and record the saved ones."""
         returns = overloads[0].returns if overloads else ("result",)
         integer = overloads[0].integer if overloads else ()
         if len(returns) > 1 and len({one.returns for one in overloads}) == 1:
@@ -213,7 +217,8 @@ class Operations(Writes):
                 items.append(item)
             return sequence(tuple(items), "tuple")
         if len(overloads) > 1 and any(len(one.returns) > 1 for one in overloads):
-            grad = Grad(min(grad, Grad.MAYBE))  # `max` of one argument or along a dimension
+            # `max` of one argument, or along a dimension: the overload isn't known
+            grad = Grad(min(grad, Grad.MAYBE))
         self._save_result(state, name, overloads, returns[0], result, spot, node_bit, grad)
         return result
 
@@ -228,6 +233,7 @@ class Operations(Writes):
         node_bit: int,
         grad: Grad,
     ) -> None:
+        """Record a result that the operation saves, certainly or perhaps."""
         always = bool(overloads) and all(role in one.results for one in overloads)
         ever = any(role in one.results or role in one.may_results for one in overloads)
         if ever:
@@ -249,6 +255,7 @@ def _view_of(overloads: tuple[Overload, ...]) -> str:
 
 
 def _by_name(overload: Overload, arguments: list[Value], keywords: dict[str, Value]) -> dict[str, Value]:
+    """Return the arguments by the overload's names for them; ``input=`` means the first."""
     found = dict(zip(overload.arguments, arguments, strict=False))
     found.update((name, value) for name, value in keywords.items() if name in overload.arguments)
     if "input" in keywords and overload.arguments:
@@ -261,12 +268,13 @@ def _by_name(overload: Overload, arguments: list[Value], keywords: dict[str, Val
 def _fitting(
     overloads: tuple[Overload, ...], arguments: list[Value], keywords: dict[str, Value], state: FlowState
 ) -> tuple[Overload, ...]:
-    """The forms that a call may mean; all where none fits."""
+    """Return the overloads that a call may mean; all if none fits."""
     found = tuple(one for one in overloads if _fits(one, arguments, keywords, state))
     return found or overloads
 
 
 def _fits(overload: Overload, arguments: list[Value], keywords: dict[str, Value], state: FlowState) -> bool:
+    """Return whether the call can mean this overload."""
     given = list(zip(overload.arguments, overload.kinds, arguments, strict=False))
     kinds = dict(zip(overload.arguments, overload.kinds, strict=True))
     given += [(name, kinds[name], value) for name, value in keywords.items() if name in kinds]
@@ -286,4 +294,4 @@ def _fits(overload: Overload, arguments: list[Value], keywords: dict[str, Value]
 
 
 _TELLING = frozenset({"dim", "other", "weight", "value", "src", "mask", "index", "rounding_mode", "axis"})
-"""Names of arguments by which forms of an operation differ."""
+"""Names of arguments that distinguish overloads of an operation."""

@@ -1,4 +1,4 @@
-"""One file from its top, then each of its functions by itself."""
+"""The interpretation of one file: its top, then each of its functions by itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _INTEGER_TENSOR = re.compile(r"LongTensor|BoolTensor|IntTensor")
 
 
 class FileProgram(Statements):
-    """Finds what goes wrong in one file."""
+    """The interpreter of one file."""
 
     def __init__(self, index: FileIndex) -> None:
         super().__init__(index)
@@ -35,7 +35,7 @@ class FileProgram(Statements):
         self._generators: dict[FunctionNode, bool] = {}
 
     def run(self) -> tuple[Suspicion, ...]:
-        """All suspicions, by line."""
+        """Interpret the module body, then each function. Return all suspicions, sorted by line."""
         self.at_top = True
         top = self.execute(self.index.tree.body, FlowState())
         self.leaves(top, PLAIN)
@@ -53,6 +53,7 @@ class FileProgram(Statements):
         return tuple(sorted(self.suspicions.values(), key=lambda one: (one.spot, one.rule)))
 
     def _class(self, cls: ast.ClassDef) -> None:
+        """Interpret the methods of a class; those of a custom Function by `FunctionRules`."""
         is_function = self.index.is_a(cls, _FUNCTION)
         for one in cls.body:
             if not isinstance(one, FunctionNode):
@@ -68,7 +69,7 @@ class FileProgram(Statements):
 
     # --- functions -----------------------------------------------------------------------------------
     def _entry(self, node: FunctionNode, owner: Value | None, name: str) -> None:
-        """A function as anybody may call it."""
+        """Interpret a function with unknown arguments, as any caller may call it."""
         if node.name in self.index.never_recorded or _mode(node) in (1, 2):
             return
         state = FlowState()
@@ -81,6 +82,8 @@ class FileProgram(Statements):
         self.function, self.stack = "<module>", []
 
     def class_attributes(self, name: str) -> dict[str, Value]:
+        """Return the attributes that ``__init__`` and the bases' set, interpreted once with unknown
+        arguments."""
         if name in self._attributes:
             return self._attributes[name]
         self._attributes[name] = found = {}
@@ -104,6 +107,7 @@ class FileProgram(Statements):
         return found
 
     def _constructed(self, init: FunctionNode, owner: Value, name: str) -> FlowState:
+        """Return the state after a constructor with unknown arguments."""
         outer = (self.function, self.stack, self.returned, self.depth, self.at_top, self.statement)
         self.function, self.stack, self.returned, self.at_top = name, [*self.stack, init], [], False
         self.depth = max(self.depth, 1)
@@ -124,6 +128,8 @@ class FileProgram(Statements):
         keywords: dict[str, Value],
         owner: Value | None = None,
     ) -> Value:
+        """Interpret a function of the file with these arguments; its result is unknown if it is recursive,
+        nested too deeply or a generator."""
         if (
             self.depth >= _DEEPEST
             or function in self.stack
@@ -159,6 +165,7 @@ class FileProgram(Statements):
     def _came_back(
         self, state: FlowState, returned: list[tuple[Value, FlowState]], names: dict[str, Value], mode: int
     ) -> Value:
+        """Merge the states of all returns into ``state``, and return the join of their values."""
         merged: FlowState | None = None
         for _, ended in returned:
             ended.dead = False
@@ -196,6 +203,7 @@ class FileProgram(Statements):
         arguments: list[Value] | None,
         keywords: dict[str, Value],
     ) -> None:
+        """Bind parameters to arguments, defaults or values by their annotations."""
         spec = node.args
         positional = [*spec.posonlyargs, *spec.args]
         defaults: dict[str, ast.expr] = {}
@@ -228,6 +236,7 @@ class FileProgram(Statements):
                 state.names[packed.arg] = exact if use else Value(places=self.new_place())
 
     def _of_annotation(self, argument: ast.arg, default: ast.expr | None) -> Value:
+        """Return an unknown argument's value, by its annotation, its default and its name."""
         text = ast.unparse(argument.annotation) if argument.annotation else ""
         if _TENSOR.search(text) and not _SEVERAL.search(text):
             value = Value("tensor", self.new_place(), True, name=argument.arg, given=True)
@@ -241,7 +250,7 @@ class FileProgram(Statements):
 
 
 def _mode(function: FunctionNode) -> int | None:
-    """The mode that decorators turn on."""
+    """Return the mode that decorators turn on; None if they turn on none."""
     for one in function.decorator_list:
         mode = mode_of(one)
         if mode is not None:
@@ -252,13 +261,13 @@ def _mode(function: FunctionNode) -> int | None:
 
 
 def suspicions(text: str, path: str = "") -> tuple[Suspicion, ...]:
-    """All suspicions about a file's text, also those of no weight.
+    """Return all suspicions about a file's text, including those of low confidence.
 
     Args:
-        text: Python.
-        path: Where it lies; some folders hold what is mostly not trained.
+        text: The file's text.
+        path: The file's path, because code in some folders is mostly not trained.
     Raises:
-        SyntaxError: It is no Python; ``ValueError`` where it holds null bytes.
+        SyntaxError: The text is no Python; ``ValueError`` if it holds null bytes.
     Example:
         >>> found = suspicions('''
         ... import torch

@@ -1,4 +1,4 @@
-"""What is said of each rule: its code, from which level on it is told, and the words."""
+"""The rules: their codes, the lowest reported confidence, and their texts."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from ..model import Variant
 from ._core import HIGH, MEDIUM
 
 ON_REQUEST = HIGH + 1
-"""A level that nothing has: told only where everything is asked for."""
+"""A confidence that no suspicion has: such rules are reported only on request."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleText:
-    """One rule.
+    """The texts of one rule.
 
-    In its texts ``{name}`` is what is written, ``{operation}`` what saved, ``{kept}`` what it saved, and
-    ``{how}`` what writes.
+    In them ``{name}`` is the written tensor, ``{operation}`` the operation that saved, ``{kept}`` the saved
+    tensor, and ``{how}`` the operation that writes.
     """
 
     code: str
     message: str
     write: str
-    """What is said at the line to blame."""
+    """Label of the line to blame."""
     saved: str = ""
-    """What is said at the place that explains it."""
+    """Label of the place that explains it."""
     advice: tuple[str, ...] = ()
     told_from: int = MEDIUM
-    """The lowest level at which it is told without being asked for."""
+    """The lowest confidence that is reported without a request."""
     variant: Variant | None = None
     variants: dict[str, Variant] = field(default_factory=dict)
-    """By a further word of the suspicion."""
+    """Variants by a further word of the suspicion."""
 
 
 _OUT_OF_PLACE = "write into a new tensor, or write before the operation that saves"
@@ -203,15 +203,15 @@ RULES: dict[str, RuleText] = {
         variant="aliased",
     ),
 }  # fmt: skip
-"""By the name that the interpreter gives them."""
+"""Rules by the interpreter's names of them."""
 
 
 def is_told(rule: str, level: int, *, everything: bool) -> bool:
-    """Whether a suspicion of this level is told.
+    """Return whether a suspicion of this confidence is reported.
 
     Args:
         rule: One of `RULES`.
-        level: Its level; below medium nothing is told.
-        everything: Whether the rules are wanted that are told on request alone.
+        level: Its confidence; suspicions below medium are never reported.
+        everything: Whether to report the rules that need a request, too.
     """
     return level >= (MEDIUM if everything else RULES[rule].told_from)

@@ -1,4 +1,4 @@
-"""What is known at one point of the program."""
+"""The interpreter's knowledge at one point of the program."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from ._values import Grad, SourceSpot, Value, join
 
 Guards = frozenset[tuple[str, bool]]
-"""Conditions that hold, as they are written."""
+"""Conditions that hold, in their source text."""
 
 
 class Kept(NamedTuple):
-    """That an operation kept a tensor for backward."""
+    """A tensor that an operation saved for backward."""
 
     node: int
     """The bit of its node."""
@@ -21,14 +21,14 @@ class Kept(NamedTuple):
     role: str
     """The argument's name, or ``result``."""
     grad: Grad
-    """Whether the node is there."""
+    """Whether the node exists."""
     operand: SourceSpot | None
-    """The expression that was kept, where it stands apart."""
+    """The expression of the saved tensor, if it is a part of its own."""
     guards: Guards
 
 
 class Pending(NamedTuple):
-    """A write over a kept tensor, which matters once backward goes there."""
+    """A write over a saved tensor, which matters once backward reaches its node."""
 
     kept: Kept
     write: SourceSpot
@@ -38,13 +38,13 @@ class Pending(NamedTuple):
     unrecorded: bool
     """Whether it was under no_grad."""
     written: str
-    """What was written, as the user calls it."""
+    """The written tensor in the user's words."""
     rule: str
-    """``saved``, or ``saved-data`` where torch doesn't notice."""
+    """``saved``, or ``saved-data`` if torch doesn't notice."""
 
 
 class Step(NamedTuple):
-    """That an optimizer's step, or a write to ``.data``, changed parameters."""
+    """A parameter update: ``optimizer.step()``, or a write through ``.data``."""
 
     clock: int
     owners: frozenset[str]
@@ -55,7 +55,7 @@ class Step(NamedTuple):
 
 
 class Held(NamedTuple):
-    """That a list was given a tensor itself, not a copy."""
+    """A tensor that was put into a list itself, not as a copy."""
 
     list: str
     element: str
@@ -68,7 +68,7 @@ Mode = int
 
 @dataclass
 class FlowState:
-    """Names, what has been kept and what was written."""
+    """The values of names, the saved tensors and the writes."""
 
     names: dict[str, Value] = field(default_factory=dict)
     attributes: dict[str, Value] = field(default_factory=dict)
@@ -79,17 +79,18 @@ class FlowState:
     held: dict[int, frozenset[Held]] = field(default_factory=dict)
     written: dict[int, int] = field(default_factory=dict)
     grown: dict[int, Value] = field(default_factory=dict)
-    """What was written to a storage, for all who share it."""
+    """The history that writes gave to a storage, for all values that share it."""
     sure: set[int] = field(default_factory=set)
-    """Storages whose tensor certainly is one."""
+    """Storages whose value certainly is a tensor."""
     guards: Guards = frozenset()
     mode: Mode = 0
     quiet: int = 0
-    """How much less a suspicion weighs here: where nothing is trained."""
+    """Steps of confidence that a suspicion loses here, because nothing is trained."""
     dead: bool = False
     """Whether the point is never reached."""
 
     def copy(self) -> FlowState:
+        """Return a copy whose containers can be changed independently."""
         return FlowState(
             dict(self.names),
             dict(self.attributes),
@@ -108,26 +109,26 @@ class FlowState:
         )
 
     def take(self, other: FlowState) -> None:
-        """Become what another state is."""
+        """Replace all contents by those of another state."""
         for name in FlowState.__dataclass_fields__:
             setattr(self, name, getattr(other, name))
 
 
 def both(a: Value, b: Value) -> Value:
-    """A value that hangs on all that either hangs on."""
+    """Return value ``a`` with the dependencies of both."""
     return replace(
         a, nodes=a.nodes | b.nodes, may=a.may | b.may, uses=a.uses | b.uses, grad=max(a.grad, b.grad)
     )
 
 
 def merge(a: FlowState, b: FlowState) -> FlowState:
-    """What is known where two ways meet."""
+    """Return the state after two branches meet."""
     if a.dead:
         return b
     if b.dead:
         return a
     found = a.copy()
-    # Most entries are the very same: both ways come from where they parted.
+    # Most entries are identical, because both branches come from the same state.
     for mine, others in ((found.names, b.names), (found.attributes, b.attributes)):
         for key, value in others.items():
             known = mine.get(key)

@@ -1,4 +1,4 @@
-"""Control flow: what holds behind each statement."""
+"""Control flow: the state after each statement."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _AUGMENTED: dict[type[ast.operator], str] = {
 
 
 class Statements(Calls):
-    """Execution of statements."""
+    """The interpreter's part for statements."""
 
     def __init__(self, index: FileIndex) -> None:
+        """Map each kind of statement to its method."""
         super().__init__(index)
         self.returned: list[tuple[Value, FlowState]] = []
         self._breaks: list[FlowState] = []
@@ -50,6 +51,7 @@ class Statements(Calls):
         }
 
     def execute(self, body: list[ast.stmt], state: FlowState) -> FlowState:
+        """Return the state after the statements; it stops at one that is never reached."""
         for one in body:
             if state.dead:
                 break
@@ -73,6 +75,7 @@ class Statements(Calls):
         return state
 
     def bind(self, target: ast.expr, value: Value, state: FlowState) -> None:
+        """Assign a value to a name, an unpacking, an attribute or an index."""
         if isinstance(target, ast.Name):
             self._forget(target.id, state)
             state.names[target.id] = named(value, target.id)
@@ -86,11 +89,12 @@ class Statements(Calls):
             self._set_item(target, value, state)
 
     def _forget(self, name: str, state: FlowState) -> None:
-        """Conditions that speak of a name hold no longer once it is bound again."""
+        """Forget conditions that mention a name, because it is bound again."""
         if any(name in text for text, _ in state.guards):
             state.guards = frozenset((text, holds) for text, holds in state.guards if name not in text)
 
     def _unpack(self, target: ast.Tuple | ast.List, value: Value, state: FlowState) -> None:
+        """Assign the elements of a value to the targets of an unpacking."""
         starred = any(isinstance(one, ast.Starred) for one in target.elts)
         exact = value.kind == "sequence" and value.data in ("tuple", "list")
         exact = exact and len(value.items) == len(target.elts) and not starred
@@ -116,6 +120,7 @@ class Statements(Calls):
             self.bind(one, each, state)
 
     def _set_attribute(self, target: ast.Attribute, value: Value, state: FlowState) -> None:
+        """Assign an attribute; ``.data`` and ``.requires_grad`` change the tensor itself."""
         if target.attr == "data":
             self.data_written(target, target, state)
             return
@@ -131,6 +136,7 @@ class Statements(Calls):
     def _set_requires_grad(
         self, target: ast.expr, base: Value, value: Value, node: ast.expr, state: FlowState
     ) -> None:
+        """Apply ``x.requires_grad = …``: the value becomes a leaf, or is frozen."""
         wanted = getattr(value.data, "value", None)
         if wanted is True and not base.given and not base.may:
             made = replace(
@@ -142,6 +148,7 @@ class Statements(Calls):
             self.frozen |= base.owners
 
     def _set_item(self, target: ast.Subscript, value: Value, state: FlowState) -> None:
+        """Apply ``x[i] = value``: a write to a part of a tensor, or a new item of a sequence."""
         base = self.evaluate(target.value, state)
         if not isinstance(target.slice, ast.Slice):
             self.evaluate(target.slice, state)
@@ -156,6 +163,7 @@ class Statements(Calls):
             self.bind(target.value, _with_item(base, target.slice, value), state)
 
     def _augmented(self, node: ast.AugAssign, state: FlowState) -> FlowState:
+        """Apply ``target op= value``: a write if the target may be a tensor."""
         value = self.evaluate(node.value, state)
         current = self._augmented_value(node.target, state)
         if current.kind == "sequence":
@@ -171,7 +179,7 @@ class Statements(Calls):
         return state
 
     def _augmented_value(self, target: ast.expr, state: FlowState) -> Value:
-        """What is changed; of an index it is a part of the tensor, whatever the index is."""
+        """Return the changed value; for an index, a part of the tensor, whatever the index is."""
         current = self.evaluate(target, state)
         if isinstance(target, ast.Subscript) and current.may_be_tensor:
             base = self.evaluate(target.value, state)
@@ -181,6 +189,7 @@ class Statements(Calls):
         return current
 
     def _augment(self, node: ast.AugAssign, current: Value, value: Value, state: FlowState) -> None:
+        """Record an augmented assignment to a tensor: its write, its operation and its new history."""
         target = node.target
         self._overlap(node, current, state)
         is_part = isinstance(target, ast.Subscript)
@@ -197,7 +206,7 @@ class Statements(Calls):
         )  # fmt: skip
         result = replace(result, kind=written.kind, sure=written.sure, origin=written.origin)
         if not current.sure and value.sure and not current.places & state.sure:
-            # A number so far, perhaps: `total += loss`.
+            # The target may have been a number so far: `total += loss`.
             result = replace(result, places=self.new_place(), kind="tensor", sure=True)
         if is_part:
             self.rebind_view(holder, result, state)
@@ -205,7 +214,7 @@ class Statements(Calls):
             self.bind(target, replace(result, leaf=current.leaf), state)
 
     def _overlap(self, node: ast.AugAssign, current: Value, state: FlowState) -> None:
-        """``x -= x[:1]`` reads what it has already overwritten."""
+        """Suspect ``x -= x[:1]``, which reads elements that it has already overwritten."""
         value = node.value
         if not isinstance(value, ast.Subscript) or not isinstance(node.target, ast.Name):
             return
@@ -245,6 +254,7 @@ class Statements(Calls):
         return state
 
     def _return(self, node: ast.Return, state: FlowState) -> FlowState:
+        """Record a returned value with its state; later statements of the block are never reached."""
         value = self.evaluate(node.value, state) if node.value is not None else PLAIN
         if self.depth == 0:
             self.leaves(state, value)
@@ -253,7 +263,7 @@ class Statements(Calls):
         return state
 
     def leaves(self, state: FlowState, value: Value) -> None:
-        """A value leaves the function, as do attributes: somebody may ask for a gradient."""
+        """Confirm writes that matter if the caller runs backward from the returned value or an attribute."""
         bits = 0
         for one in (value, *value.items, *(inner for item in value.items for inner in item.items)):
             bits |= one.may | one.nodes
@@ -263,6 +273,7 @@ class Statements(Calls):
 
     # --- branches ------------------------------------------------------------------------------------
     def _if_statement(self, node: ast.If, state: FlowState) -> FlowState:
+        """Interpret the branch that is known to be taken, else both, and merge them."""
         self.evaluate(node.test, state)
         truth = self.truth(node.test, state)
         if truth is not None:
@@ -286,6 +297,7 @@ class Statements(Calls):
         return self.execute(node.finalbody, tried)
 
     def _with(self, node: ast.With | ast.AsyncWith, state: FlowState) -> FlowState:
+        """Interpret the body in the mode that the items turn on."""
         before = state.mode
         for item in node.items:
             mode = mode_of(item.context_expr)
@@ -294,7 +306,7 @@ class Statements(Calls):
             elif "allow_mutation_on_saved" in ast.unparse(item.context_expr) or "guard" in ast.unparse(
                 item.context_expr
             ):
-                state.mode = 1  # what is overwritten is kept
+                state.mode = 1  # these contexts keep overwritten values, so a write does no harm
             value = self.evaluate(item.context_expr, state)
             if item.optional_vars is not None:
                 self.bind(item.optional_vars, value, state)
@@ -304,6 +316,7 @@ class Statements(Calls):
 
     # --- loops ---------------------------------------------------------------------------------------
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While, state: FlowState) -> FlowState:
+        """Interpret a loop, and merge the states of its breaks."""
         over = PLAIN if isinstance(node, ast.While) else self.evaluate(node.iter, state)
         if not isinstance(node, ast.While):
             self._freeze(node, over)
@@ -321,7 +334,7 @@ class Statements(Calls):
         return self.execute(node.orelse, state)
 
     def _rounds(self, node: ast.For | ast.AsyncFor | ast.While, over: Value, state: FlowState) -> FlowState:
-        """The body twice: what the second round meets the first has left."""
+        """Interpret the body twice, because the second pass sees the first one's saves and writes."""
         for turn in range(2):
             if isinstance(node, ast.While):
                 self.evaluate(node.test, state)
@@ -342,7 +355,7 @@ class Statements(Calls):
         return state
 
     def _freeze(self, node: ast.For | ast.AsyncFor, over: Value) -> None:
-        """``for p in net.parameters(): p.requires_grad = False``"""
+        """Freeze the modules of ``for p in net.parameters(): p.requires_grad = False``."""
         if over.data in ("parameters", "named_parameters"):
             text = "\n".join(ast.unparse(one) for one in node.body)
             if "requires_grad_(False)" in text or "requires_grad = False" in text:
@@ -359,7 +372,7 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def _with_item(base: Value, index: ast.expr, value: Value) -> Value:
-    """A list or dictionary of which one item was set."""
+    """Return a list or dictionary after one item was set."""
     if _is_text(index) and isinstance(index, ast.Constant):
         keys = base.data if isinstance(base.data, tuple) else ()
         if isinstance(base.data, tuple) or (base.data == "dict" and not base.items):
@@ -369,7 +382,7 @@ def _with_item(base: Value, index: ast.expr, value: Value) -> Value:
 
 
 def _is_evaluation(test: ast.expr, *, holds: bool) -> bool:
-    """Whether a branch is taken where nothing is trained."""
+    """Return whether a branch is taken only if nothing is trained."""
     text = ast.unparse(test)
     if text.endswith(".training"):
         return holds == text.startswith("not ")

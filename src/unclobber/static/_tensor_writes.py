@@ -1,4 +1,4 @@
-"""Methods that write to a tensor, and what becomes of those who share its memory."""
+"""Methods that write to a tensor, and their effect on values that share its memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ._values import (
 
 
 class TensorWrites(TorchCalls):
-    """Transfer of in-place methods."""
+    """The interpreter's part for in-place methods."""
 
     def _written(
         self,
@@ -27,6 +27,7 @@ class TensorWrites(TorchCalls):
         given: Arguments,
         state: FlowState,
     ) -> Value:
+        """Return the result of an in-place method, and record its write and its operation."""
         source = given.values[0] if given.values and given.values[0].may_be_tensor else None
         if name in ("scatter_", "index_copy_", "index_add_", "scatter_add_", "masked_fill_", "index_put_"):
             source = next((one for one in reversed(given.every) if one.kind == "tensor"), None)
@@ -45,7 +46,7 @@ class TensorWrites(TorchCalls):
         return result
 
     def rebind_view(self, target: ast.expr, value: Value, state: FlowState) -> None:
-        """A tensor has the history of what was written to a part of it."""
+        """Give a tensor the history of a write to a part of it."""
         if value.data in APART:
             return
         if len(value.places) == 1:
@@ -68,7 +69,7 @@ class TensorWrites(TorchCalls):
                 )  # fmt: skip
 
     def data_written(self, target: ast.expr, node: ast.expr | ast.stmt, state: FlowState) -> None:
-        """Something is written through ``.data``: parameters change without torch's notice."""
+        """Record a write through ``.data``, which changes parameters without torch's notice."""
         self.tick()
         part: ast.expr | None = target
         while isinstance(part, (ast.Attribute, ast.Subscript, ast.Call)):

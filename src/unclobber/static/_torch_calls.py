@@ -24,9 +24,10 @@ _PREFIXES = ("linalg.", "special.", "fft.")
 
 
 class TorchCalls(Expressions):
-    """Transfer of what torch itself offers."""
+    """The interpreter's part for torch's own functions and classes."""
 
     def torch_call(self, full: str, node: ast.Call, given: Arguments, state: FlowState) -> Value:
+        """Return the result of a call of torch, by its full name."""
         last = full.rpartition(".")[2]
         if ".nn.init." in full:
             return given.values[0] if given.values else PLAIN
@@ -42,6 +43,7 @@ class TorchCalls(Expressions):
         return special if special is not None else self._torch_operation(full, last, node, given, state)
 
     def _optimizer(self, full: str, given: Arguments) -> Value:
+        """Return an optimizer with the parameters that it was given."""
         if "lr_scheduler" in full or "swa_utils" in full:
             return PLAIN
         owners = frozenset[str]()
@@ -57,6 +59,8 @@ class TorchCalls(Expressions):
     def _torch_special(
         self, full: str, last: str, node: ast.Call, given: Arguments, state: FlowState
     ) -> Value | None:
+        """Return the result of a torch function with a meaning of its own, such as ``autograd.grad``; None
+        for others."""
         if last == "set_grad_enabled" and given.values:
             mode = mode_of(node)
             if mode is not None and isinstance(self.statement, ast.Expr):
@@ -85,6 +89,7 @@ class TorchCalls(Expressions):
     def _torch_operation(
         self, full: str, last: str, node: ast.Call, given: Arguments, state: FlowState
     ) -> Value:
+        """Return the result of a torch operation: into ``out=``, in place, or a new tensor."""
         table = torch_table()
         functional = ".functional." in full
         name = last
@@ -127,6 +132,7 @@ class TorchCalls(Expressions):
     def _torch_unknown(
         self, full: str, last: str, given: Arguments, state: FlowState, *, functional: bool
     ) -> Value:
+        """Return the result of a torch function that is not in the table."""
         plain = full.count(".") == 1
         result = self.unknown_result(state, given.values, strong=functional or plain, more=tuple(given.every))
         if not functional and not (plain and last[:1].islower()):
@@ -140,6 +146,6 @@ class TorchCalls(Expressions):
 
 
 def _is_module(full: str, last: str) -> bool:
-    """Whether it is a class of modules that something is known of."""
+    """Return whether it is a module class that the table or the interpreter knows."""
     named = full.startswith("torch.nn.") and last[:1].isupper() and ".functional." not in full
     return named and (last in CONTAINERS or last in PASSES or last in torch_table().modules)

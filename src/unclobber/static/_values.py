@@ -1,4 +1,4 @@
-"""What may be known of a value without running the program."""
+"""Abstract values: the facts about a value that are known without running the program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class of the same file; ``library`` a dotted name of another package."""
 
 
 class SourceSpot(NamedTuple):
-    """A place in the file; lines are 1-based, columns 0-based and in bytes, as ``ast`` counts them."""
+    """A range in the file; lines are 1-based, columns 0-based and in bytes, as ``ast`` counts them."""
 
     line: int
     column: int
@@ -26,7 +26,7 @@ class SourceSpot(NamedTuple):
 
 
 class Grad(IntEnum):
-    """Whether a value requires grad, as far as the file says."""
+    """Whether a value requires grad, as far as the file shows."""
 
     NO = 0
     MAYBE = 1
@@ -42,7 +42,7 @@ class Leaf(IntEnum):
 
 
 class Use(NamedTuple):
-    """That a value was computed with the parameters of a module or with a leaf."""
+    """A computation with the parameters of a module, or with a leaf."""
 
     owner: str
     clock: int
@@ -50,7 +50,7 @@ class Use(NamedTuple):
 
 
 class ViewOrigin(NamedTuple):
-    """How a view came about that must not be written."""
+    """The origin of a view that must not be written."""
 
     kind: Literal["several", "function", "expanded", "no_grad", "inference mode", "inference"]
     spot: SourceSpot
@@ -63,30 +63,30 @@ class Constant(NamedTuple):
 
 
 class ModuleData(NamedTuple):
-    """A module of torch's."""
+    """A torch module."""
 
     kind: str
     """The class: ``Linear``."""
     inplace: bool
     parts: tuple[Value, ...]
-    """Of ``Sequential`` and ``ModuleList``."""
+    """The members of a ``Sequential`` or ``ModuleList``."""
     spot: SourceSpot
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value."""
+    """An abstract value."""
 
     kind: Kind = "unknown"
     places: frozenset[int] = frozenset()
-    """The storages that it may have; with one alone it has that."""
+    """The storages that it may have; a single one is certain."""
     sure: bool = False
     """Whether it certainly is a tensor."""
     grad: Grad = Grad.MAYBE
     nodes: int = 0
-    """Bits of the graph's nodes that it certainly hangs on."""
+    """Bits of the graph's nodes on which it certainly depends."""
     may: int = 0
-    """Bits of the nodes that it may hang on."""
+    """Bits of the nodes on which it may depend."""
     uses: frozenset[Use] = frozenset()
     owners: frozenset[str] = frozenset()
     """The modules whose parameters it holds."""
@@ -96,12 +96,12 @@ class Value:
     integer: bool = False
     """Whether its elements are integers or truth values."""
     items: tuple[Value, ...] = ()
-    """Of a sequence."""
+    """The elements of a sequence."""
     data: Any = None
-    """What belongs to the kind: `Constant`, `ModuleData`, a function, a class, ``tuple`` or ``list``, a
-    tuple of a dictionary's keys."""
+    """Data of the kind: `Constant`, `ModuleData`, a function, a class, ``tuple`` or ``list``, a tuple of a
+    dictionary's keys."""
     name: str = ""
-    """Where it is kept: ``self.encoder``."""
+    """The variable or attribute that holds it: ``self.encoder``."""
     given: bool = False
     """Whether it is an argument of a function that was not called."""
 
@@ -115,20 +115,20 @@ NONE = Value("plain", grad=Grad.NO, data=Constant(None))
 
 
 def constant(value: Any) -> Value:
-    """A value that is written in the source."""
+    """Return a value that is written in the source."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return Value("plain", grad=Grad.NO, data=Constant(value))
     return PLAIN
 
 
 def sequence(items: tuple[Value, ...], data: Any = "list") -> Value:
-    """A tuple, a list or a dictionary."""
+    """Return a tuple, a list or a dictionary."""
     return Value("sequence", grad=Grad.NO, items=items, data=data)
 
 
 def named(value: Value, name: str) -> Value:
-    """A module or an object by the name of what it is bound to first; one that was followed from its making
-    on keeps its own."""
+    """Return a module or object, named after its first variable. One that was followed from its construction
+    keeps its own name."""
     if value.kind in ("module", "object") and (not value.name or "@" in value.name):
         return replace(value, name=name)
     return value
@@ -138,7 +138,7 @@ _DEFINITE = {"module", "object", "function", "optimizer", "sequence"}
 
 
 def join(a: Value, b: Value | None) -> Value:
-    """What is known of a value that is one of two."""
+    """Return the facts that hold for either of two values."""
     if b is None or a == b:
         return a
     if a.kind != b.kind and {a.kind, b.kind} & _DEFINITE and "plain" in (a.kind, b.kind):
@@ -151,6 +151,7 @@ def join(a: Value, b: Value | None) -> Value:
 
 
 def _join_alike(a: Value, b: Value) -> Value | None:
+    """Return the join of two values of one kind; None for tensors and unknown values."""
     if a.kind == "sequence":
         if a.data == b.data and len(a.items) == len(b.items):
             return replace(a, items=tuple(map(join, a.items, b.items)))
@@ -171,6 +172,7 @@ def _join_alike(a: Value, b: Value) -> Value | None:
 
 
 def _join_tensors(a: Value, b: Value) -> Value:
+    """Return the join of two values of which at least one may be a tensor."""
     either = "tensor" in (a.kind, b.kind) and not {a.kind, b.kind} & (_DEFINITE | {"class", "library"})
     mixed = "plain" in (a.kind, b.kind)
     return Value(
@@ -194,7 +196,7 @@ def _join_tensors(a: Value, b: Value) -> Value:
 
 
 def shared(values: tuple[Value, ...]) -> Value | None:
-    """What is known of each of several values; None of none."""
+    """Return the facts that hold for each of several values; None if there are none."""
     found: Value | None = None
     for one in values:
         found = join(one, found)

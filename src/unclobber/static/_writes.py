@@ -1,4 +1,4 @@
-"""Saves, writes over what was saved, and the backward that needs it."""
+"""Saves, writes over saved tensors, and the backward that needs them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INERT = frozenset({"plain", "module", "object", "function", "class", "optimizer
 
 
 class Writes(Core):
-    """What a write means for what was saved, for leaves and for views."""
+    """The interpreter's part for writes: their effect on saved tensors, leaves and views."""
 
     def save(
         self,
@@ -30,7 +30,7 @@ class Writes(Core):
         grad: Grad,
         operand: SourceSpot | None = None,
     ) -> None:
-        """An operation keeps a tensor."""
+        """Record that an operation saves a tensor."""
         if state.mode or grad == Grad.NO or not value.may_be_tensor:
             return
         certain = grad if len(value.places) == 1 else min(grad, Grad.MAYBE)
@@ -49,15 +49,15 @@ class Writes(Core):
         source: Value | None = None,
         method: bool = False,
     ) -> Value:
-        """A tensor is written; gives it as it is then.
+        """Record a write to a tensor; return the tensor as it is afterwards.
 
         Args:
-            state: Where.
-            value: What is written.
-            target: The expression for it.
+            state: The state at the write.
+            value: The written tensor.
+            target: Its expression.
             node: The whole expression or statement.
-            how: By which operation.
-            source: What is written to it, where that has a history.
+            how: The operation that writes.
+            source: The tensor written into it, if that has a history.
             method: Whether only tensors have such a method.
         """
         if value.kind in _INERT:
@@ -98,14 +98,15 @@ class Writes(Core):
     def _over_kept(
         self, state: FlowState, value: Value, spot: SourceSpot, how: str, name: str, *, sure: bool
     ) -> None:
+        """Record the write as pending for each saved tensor that may share the memory."""
         alone = len(value.places) == 1
         for place in value.places:
-            # In order, so that every run tells the same one.
+            # Sorted, so that every run reports the same one.
             for kept in sorted(
                 state.kept.get(place, ()), key=lambda one: (one.spot, one.operation, one.role)
             ):
                 if any((text, not holds) in kept.guards for text, holds in state.guards):
-                    continue  # the other branch of the same condition
+                    continue  # the save is in the other branch of the same condition
                 level = min(kept.grad + 1, HIGH) - (not sure) - 2 * (not alone)
                 key = (spot, kept.spot, kept.operation)
                 before = state.pending.get(key)
@@ -123,7 +124,8 @@ class Writes(Core):
         *,
         sure: bool,
     ) -> None:
-        """A list was given this very tensor, and shows what is written now."""
+        """Suspect a write to a tensor that a list holds itself, so that all its entries show the new
+        value."""
         if target is None:
             return
         for place in value.places:
@@ -145,7 +147,7 @@ class Writes(Core):
     def _refused(
         self, state: FlowState, value: Value, spot: SourceSpot, how: str, name: str, source: Value | None
     ) -> None:
-        """What torch refuses at the write itself."""
+        """Suspect a write that torch refuses at once: to a leaf, to a view, to an inference tensor."""
         leaf, origin = value.leaf, value.origin
         if leaf == Leaf.LEAF:
             level = HIGH if value.grad == Grad.YES else HIGH - 1
@@ -179,13 +181,13 @@ class Writes(Core):
     def confirm(
         self, state: FlowState, nodes: int, *, needed: SourceSpot | None = None, less: int = 0
     ) -> None:
-        """A gradient is asked for, or may be by whoever is given the value.
+        """Suspect the pending writes to tensors that a backward needs, or may need if the caller runs one.
 
         Args:
-            state: Where.
-            nodes: Bits of what the value hangs on.
-            needed: The backward; None where the value only leaves the function.
-            less: How much less certain it is that it goes there.
+            state: The state at the backward.
+            nodes: Bits of the nodes on which the value depends.
+            needed: The backward; None if the value only leaves the function.
+            less: Steps of confidence to subtract, because the gradient may not flow there.
         """
         for key, one in list(state.pending.items()):
             if not one.nodes & nodes or (one.unrecorded and needed is None):
@@ -208,14 +210,15 @@ class Writes(Core):
     def backward(
         self, state: FlowState, value: Value, node: ast.expr, *, retain: bool, to_leaves: bool = True
     ) -> None:
-        """A backward from a value.
+        """Apply a backward from a value: suspect pending writes, updated parameters and freed graphs, then
+        free the graph.
 
         Args:
-            state: Where.
+            state: The state at the call.
             value: The loss.
             node: The call.
             retain: Whether the graph is kept.
-            to_leaves: Whether it goes all the way; ``autograd.grad`` goes to what it is asked for alone.
+            to_leaves: Whether it runs to the leaves; ``autograd.grad`` stops at its inputs.
         """
         less = int(not to_leaves)
         spot = self.spot(node)
@@ -247,13 +250,13 @@ class Writes(Core):
             state.pending = {}
 
     def step(self, state: FlowState, owners: frozenset[str], node: ast.expr, kind: str, level: int) -> None:
-        """Parameters change: an optimizer's step, or a write to ``.data``."""
+        """Record a parameter update: an optimizer's step, or a write to ``.data``."""
         state.steps += (Step(self.tick(), owners, self.spot(node), kind, level),)
 
     def hold(
         self, state: FlowState, target: ast.expr, element: ast.expr, value: Value, node: ast.expr
     ) -> None:
-        """A list is given a tensor itself."""
+        """Record that a list holds a tensor itself."""
         if value.kind != "tensor" or value.integer or not isinstance(element, ast.Name):
             return
         held = Held(dotted(target), element.id, self.spot(node))

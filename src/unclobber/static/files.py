@@ -1,4 +1,4 @@
-"""Files and folders: which are looked at, and each of them in a process of its own where there are many."""
+"""Files and folders: the ones to check, in several processes if there are many."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from .findings import findings
 SKIPPED = frozenset(
     {"__pycache__", "node_modules", "venv", "build", "dist", "site-packages", ".git", ".venv", ".tox", ".nox"}
 )
-"""Folders that are passed over, unless they are named themselves."""
+"""Folders that are skipped, unless they are named themselves."""
 _FEW = 24
-"""So many files are looked at without other processes."""
+"""Number of files up to which no other processes are started."""
 _DEEP = 6_000
 """Nested calls that the interpreter may need for one file."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedFile:
-    """What is known of one file."""
+    """The result of one file."""
 
     path: str
-    """Absolute."""
+    """Absolute path."""
     lines: int = 0
     findings: tuple[Finding, ...] = ()
     problem: str = ""
-    """Why nothing is known of it; no full stop."""
+    """The reason why the file could not be checked; no full stop."""
 
 
 def python_files(paths: Iterable[str]) -> list[str]:
-    """The files of some files and folders, absolute, by name.
+    """Return the Python files of some files and folders, absolute, by name.
 
     Raises:
-        FileNotFoundError: One of them isn't there; its name is ``filename``.
+        FileNotFoundError: One of them doesn't exist; its name is ``filename``.
     """
     found: dict[str, None] = {}
     for path in paths:
@@ -61,11 +61,11 @@ def _below(folder: str) -> Iterator[str]:
 
 
 def check_file(path: str, *, everything: bool = False) -> CheckedFile:
-    """Look at one file. Never raises.
+    """Check one file. Never raises.
 
     Args:
         path: Absolute.
-        everything: Also the rules that are told on request alone.
+        everything: Also apply the rules that are reported only on request.
     """
     try:
         with tokenize.open(path) as stream:
@@ -82,14 +82,14 @@ def check_file(path: str, *, everything: bool = False) -> CheckedFile:
 
 
 def check_text(text: str, path: str, *, everything: bool = False) -> list[Finding]:
-    """Look at the text of a file.
+    """Return the findings in the text of a file.
 
     Args:
-        text: Python.
-        path: What findings call it.
-        everything: Also the rules that are told on request alone.
+        text: The file's text.
+        path: The file's name in findings.
+        everything: Also apply the rules that are reported only on request.
     Raises:
-        SyntaxError: It is no Python; ``ValueError`` where it holds null bytes.
+        SyntaxError: The text is no Python; ``ValueError`` if it holds null bytes.
     Example:
         >>> text = "import torch\\nw = torch.ones(2, requires_grad=True)\\nw.add_(1)\\n"
         >>> [(one.code, one.confidence, one.writes[0].site.line) for one in check_text(text, "a.py")]
@@ -104,6 +104,7 @@ def check_text(text: str, path: str, *, everything: bool = False) -> list[Findin
 
 @contextmanager
 def _deep() -> Iterator[None]:
+    """Raise the recursion limit, because nested source needs a deep stack."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, _DEEP))
     try:
@@ -127,13 +128,13 @@ def check_files(
     jobs: int = 0,
     done: Callable[[CheckedFile], None] | None = None,
 ) -> list[CheckedFile]:
-    """Look at files, on several cores where there are many.
+    """Check files, on several cores if there are many.
 
     Args:
         paths: Absolute.
-        everything: Also the rules that are told on request alone.
+        everything: Also apply the rules that are reported only on request.
         jobs: Processes; 0 for as many as there are cores.
-        done: Told of each file once it is done, in their order.
+        done: Called with each file once it is done, in their order.
     """
     found: list[CheckedFile] = []
     for one in _checked(paths, everything, jobs or os.cpu_count() or 1):
@@ -144,10 +145,11 @@ def check_files(
 
 
 def _checked(paths: Sequence[str], everything: bool, jobs: int) -> Iterator[CheckedFile]:
+    """Yield the result of each file, in order."""
     if jobs == 1 or len(paths) <= _FEW:
         yield from (check_file(path, everything=everything) for path in paths)
         return
-    # here: a report at a program's end may need this file when no pool can be begun any more
+    # Imported here: a report at a program's end may need this file when no pool can be started any more.
     from concurrent.futures import ProcessPoolExecutor
 
     with ProcessPoolExecutor(min(jobs, len(paths))) as pool:

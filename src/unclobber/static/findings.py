@@ -1,4 +1,4 @@
-"""From suspicions to findings: places as they are shown, and the words."""
+"""Findings from suspicions: places as reports show them, and the texts."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _PREFIXES: dict[tuple[str, bool], str] = {
     ("value", True): "the result is wrong here, and torch says nothing",
     ("value", False): "the result may be wrong here, and torch says nothing",
 }
-"""By what goes wrong and whether the confidence is high."""
+"""Beginnings of the message, by the stage that goes wrong and whether the confidence is high."""
 
 
 def findings(
     path: str, text: str, suspicions: Iterable[Suspicion], *, everything: bool = False
 ) -> list[Finding]:
-    """What is to be told of a file.
+    """Return the findings to report for a file.
 
     Args:
         path: Absolute.
-        text: What the file holds.
-        suspicions: Of the interpreter.
-        everything: Also the rules that are told on request alone.
+        text: The file's text.
+        suspicions: The interpreter's suspicions.
+        everything: Also apply the rules that are reported only on request.
     """
     told = [one for one in suspicions if is_told(one.rule, one.level, everything=everything)]
     lines = text.split("\n")
@@ -42,7 +42,8 @@ def findings(
 
 
 def _once(told: Sequence[Suspicion]) -> list[Suspicion]:
-    """Each fault once: of a chain of modules where it is called; without what comes of a freed graph."""
+    """Return each mistake once: of a chain of modules at its call, and without consequences of a
+    freed graph."""
     called = {one.how for one in told if one.rule == "saved" and one.write == one.saved}
     twice = {one.needed.line for one in told if one.rule == "twice" and one.needed}
     kept: list[Suspicion] = []
@@ -58,6 +59,7 @@ def _once(told: Sequence[Suspicion]) -> list[Suspicion]:
 
 
 def _finding(one: Suspicion, path: str, lines: Sequence[str]) -> Finding:
+    """Return the finding of one suspicion."""
     rule = RULES[one.rule]
     high = one.level >= HIGH
     words = _words(one)
@@ -88,6 +90,7 @@ def _variant(rule: RuleText, one: Suspicion) -> Literal["no_grad", "inference_mo
 
 
 def _words(one: Suspicion) -> dict[str, str]:
+    """Return the words that the rule's texts use."""
     name = re.sub(r"^leaf \d+$|^frozen .*$", "", one.name)
     name = re.sub(r"[#@][0-9]+", "", name)
     operation = one.operation.strip("_") or "an operation"
@@ -102,6 +105,7 @@ def _words(one: Suspicion) -> dict[str, str]:
 
 
 def _save(one: Suspicion, path: str, lines: Sequence[str]) -> Save | None:
+    """Return the place that explains the suspicion as a save; None if there is none."""
     if one.saved is None:
         return None
     operand = one.operand
@@ -119,6 +123,7 @@ def _save(one: Suspicion, path: str, lines: Sequence[str]) -> Save | None:
 
 
 def _writes(one: Suspicion, path: str, lines: Sequence[str]) -> tuple[Write, ...]:
+    """Return the line to blame as a write; empty if the line writes nothing."""
     if one.write is None:
         return ()
     unseen = one.rule in ("data", "saved-data")
@@ -135,6 +140,7 @@ def _writes(one: Suspicion, path: str, lines: Sequence[str]) -> tuple[Write, ...
 
 # --- places ------------------------------------------------------------------------------------------
 def _site(spot: SourceSpot, path: str, lines: Sequence[str]) -> Site:
+    """Return the location as a site of the file."""
     line, column, end_line, end_column = _extent(spot, lines)
     statement = "\n".join(lines[spot.statement_line - 1 : spot.statement_end_line])
     return Site(
@@ -152,7 +158,7 @@ def _site(spot: SourceSpot, path: str, lines: Sequence[str]) -> Site:
 
 
 def _extent(spot: SourceSpot, lines: Sequence[str]) -> Extent:
-    """Columns as reports count them: from 1, in characters."""
+    """Return the range as reports count it: columns from 1, in characters."""
     return (
         spot.line,
         _characters(lines, spot.line, spot.column) + 1,
@@ -167,6 +173,7 @@ def _characters(lines: Sequence[str], line: int, column: int) -> int:
 
 
 def _source(spot: SourceSpot, lines: Sequence[str]) -> str:
+    """Return the text of the range."""
     _, column, _, end_column = _extent(spot, lines)
     shown = list(lines[spot.line - 1 : spot.end_line])
     if not shown:

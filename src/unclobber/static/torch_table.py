@@ -1,6 +1,6 @@
-"""What torch's operations and modules keep for backward, read from a file that was made beforehand.
+"""The tensors that torch's operations and modules save for backward, read from a file made beforehand.
 
-``tools/static_table.py`` takes the facts out of an installed torch, so that nothing here imports it.
+``tools/static_table.py`` extracts the facts from an installed torch, so that nothing here imports it.
 """
 
 from __future__ import annotations
@@ -18,46 +18,46 @@ ViewKind = Literal["", "view", "several", "maybe"]
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """One form of an operation."""
+    """An overload of an operation."""
 
     arguments: tuple[str, ...]
     kinds: tuple[str, ...]
     """For each argument ``t`` (a tensor), ``l`` (a list of tensors) or ``s`` (anything else)."""
     required: tuple[bool, ...]
-    """Which of them have no default."""
+    """Whether each argument has no default."""
     saves: dict[str, tuple[str, ...]]
-    """Arguments that are kept, with those of which one must need a gradient for it; none of them: any."""
+    """Saved arguments, each with the arguments of which one must need a gradient; empty: any."""
     may_save: dict[str, tuple[str, ...]]
-    """The same, kept in some of the cases that were tried."""
+    """Arguments that were saved in only some of the measured cases, in the form of ``saves``."""
     results: tuple[str, ...]
-    """Results that are kept."""
+    """Saved results."""
     may_results: tuple[str, ...]
     returns: tuple[str, ...]
     integer: tuple[str, ...]
-    """Results that are integers and carry no gradient."""
+    """Results that are integers and have no gradient."""
     view: ViewKind
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleFacts:
-    """What a call of a module of torch's keeps."""
+    """The tensors that a call of a torch module saves."""
 
     input: str
-    """``always``, ``sometimes`` or empty; so for the others."""
+    """Whether the input is saved: ``always``, ``sometimes`` or empty; ``result`` and ``others`` likewise."""
     result: str
     others: str
     parameters: bool
     inplace: int
-    """Which positional argument of the constructor is ``inplace``, 1-based; 0 where there is none."""
+    """Position of ``inplace`` among the constructor's arguments, 1-based; 0 if there is none."""
     is_tuple: bool
 
 
 @dataclass(frozen=True, slots=True)
 class TorchTable:
-    """All that is known."""
+    """All facts of the table."""
 
     torch: str
-    """The version that it was taken from."""
+    """The torch version that it was taken from."""
     operations: dict[str, tuple[Overload, ...]]
     aliases: dict[str, str]
     integer: frozenset[str]
@@ -66,17 +66,17 @@ class TorchTable:
     writes: frozenset[str]
     """Methods that write to their tensor."""
     spread: frozenset[str]
-    """Of these, those that torch does even where several elements share memory."""
+    """Writing methods that torch allows even if several elements share memory."""
     modules: dict[str, ModuleFacts]
     several: frozenset[str]
     """Methods and functions that return several views at once."""
     views: frozenset[str]
     """Attributes of a tensor that are views of it."""
     inplace: dict[str, int]
-    """By class of ``torch.nn`` and function of ``nn.functional`` where ``inplace`` stands, from 0."""
+    """Position of ``inplace``, 0-based, by class of ``torch.nn`` or function of ``nn.functional``."""
 
     def overloads(self, name: str, *, functional: bool = False) -> tuple[Overload, ...]:
-        """The forms of an operation by any of its names; none for what is not known.
+        """Return the overloads of an operation by any of its names; empty for an unknown one.
 
         Example:
             >>> [one.results for one in torch_table().overloads("special_expit")]
@@ -87,12 +87,12 @@ class TorchTable:
         return self.operations.get(self.aliases.get(name, name), ())
 
     def knows(self, name: str) -> bool:
-        """Whether there is such a function or method of tensors."""
+        """Return whether the table has such a function or tensor method."""
         name = self.aliases.get(name, name)
         return name in self.operations or name in self.integer or name in self.makes
 
     def in_place(self, name: str) -> tuple[Overload, ...]:
-        """The forms of ``exp_`` and its like, from a row of its own or that of ``exp``."""
+        """Return the overloads of ``exp_`` and the like, from a row of its own or that of ``exp``."""
         return self.operations.get(name) or self.overloads(name.removesuffix("_"))
 
 
@@ -109,11 +109,11 @@ nonzero ravel swapaxes conj fill stft fold cov corrcoef hash_tensor set detach m
 cross cat stack chunk numpy eq ne lt le gt ge neg negative
 """
 _ELSEWHERE = frozenset(_WORDS.split())
-"""Names that arrays, frames, distributions and other people's classes have, too."""
+"""Names that arrays, frames, distributions and classes of other packages have, too."""
 
 
 def only_tensors_have(name: str) -> bool:
-    """Whether a method by this name is evidence that its object is a tensor.
+    """Return whether a method by this name is evidence that its object is a tensor.
 
     Example:
         >>> only_tensors_have("unsqueeze"), only_tensors_have("split")
@@ -124,7 +124,7 @@ def only_tensors_have(name: str) -> bool:
 
 @lru_cache(maxsize=1)
 def torch_table() -> TorchTable:
-    """The table of the package."""
+    """Return the package's table, read once."""
     text = (Path(__file__).parent / "torch_table.json").read_text(encoding="utf-8")
     facts = json.loads(text)
     return TorchTable(
@@ -143,6 +143,7 @@ def torch_table() -> TorchTable:
 
 
 def _overload(row: dict[str, Any]) -> Overload:
+    """Build an overload from its JSON row."""
     arguments: Sequence[str] = row["args"]
     names, kinds = zip(*(one.split(":") for one in arguments), strict=True) if arguments else ((), ())
     return Overload(
@@ -160,6 +161,7 @@ def _overload(row: dict[str, Any]) -> Overload:
 
 
 def _module(row: dict[str, Any]) -> ModuleFacts:
+    """Build a module's facts from their JSON row."""
     return ModuleFacts(
         input=row.get("input", ""),
         result=row.get("result", ""),
