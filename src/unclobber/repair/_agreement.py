@@ -1,4 +1,4 @@
-"""Whether two tensors agree but for rounding."""
+"""Agreement of two tensors up to rounding."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import torch
 
 ROUNDING = 32
-"""Two values agree if they differ by at most so many machine epsilons of the tensor's largest
-element: room for another order of summation, and for nothing else."""
+"""Tolerance in machine epsilons of the tensor's largest element: room for another order of summation, and for
+nothing else."""
 
 
 @dataclass
 class Difference:
-    """How two runs differ."""
+    """The difference of two runs."""
 
     why: str = ""
     compared: int = 0
@@ -23,6 +23,8 @@ class Difference:
 
 
 def agree(one: torch.Tensor | None, other: torch.Tensor | None, found: Difference) -> bool:
+    """Return whether two tensors agree up to rounding; record the largest relative difference in
+    ``found``."""
     if one is None or other is None:
         return one is other
     if one.shape != other.shape or one.dtype != other.dtype:

@@ -1,7 +1,7 @@
-"""A copy of the program's folder for each run, so that what a run writes reaches neither the user's files
-nor the next run.
+"""A copy of the program's folder for each run, so that a run's writes reach neither the user's files nor the
+next run.
 
-Every copy lies at the same path: what a program prints of its paths is the same in all runs.
+Every copy is at the same path, so that the paths a program prints are the same in all runs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .project import root_of
 
 MOST_BYTES = 256 * 2**20
 MOST_FILES = 20_000
-"""Larger folders are not copied: their programs run where they are."""
+"""Limits of a copied folder: programs in larger ones run in place."""
 
 _LINKED = frozenset({".git", ".hg", ".svn", "node_modules", ".tox", ".nox"})
 _DROPPED = frozenset({"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"})
@@ -24,22 +24,24 @@ _ENVIRONMENT = "pyvenv.cfg"
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Which folders are copied where; picklable."""
+    """The copied folders and their copies; picklable."""
 
     pairs: tuple[tuple[str, str], ...]
-    """Real path of each folder and of its copy."""
+    """Pairs of real paths: a folder and its copy."""
 
     def there(self, path: str) -> str:
-        """Where the copy of a file or folder lies; the path itself where it isn't copied."""
+        """Return the path of a file's or folder's copy; the path itself if it isn't copied."""
         return _moved(path, self.pairs)
 
     def here(self, path: str) -> str:
-        """The user's own path of something in a copy."""
+        """Return the user's own path of a file in a copy."""
         return _moved(path, tuple((copy, folder) for folder, copy in self.pairs))
 
     def fill(self, texts: Mapping[str, str]) -> None:
-        """Make the copies anew, with edited texts in the place of their files: a process that the program
-        starts reads them from there."""
+        """Make the copies afresh, with edited texts in place of their files.
+
+        The texts must be on disk, because processes that the program starts read them from there.
+        """
         for folder, copy in self.pairs:
             shutil.rmtree(copy, ignore_errors=True)
             _copy_tree(folder, copy)
@@ -50,7 +52,7 @@ class Copy:
                     stream.write(text)
 
     def files(self) -> Iterator[str]:
-        """Every file in the copies that is no link."""
+        """Yield every file in the copies that is no link."""
         for _, copy in self.pairs:
             for folder, names, files in os.walk(copy):
                 names[:] = [name for name in names if name not in _DROPPED]
@@ -58,17 +60,18 @@ class Copy:
 
 
 NOWHERE = Copy(())
-"""Nothing is copied."""
+"""A copy of nothing."""
 
 
 def copy_for(script: str, home: str) -> Copy:
-    """The copies for a script that is run from the working directory: of its project, and of that directory.
+    """Return the copies for a script that runs from the working directory: of its project, and of that
+    directory.
 
     Args:
-        home: A folder of our own in which the copies may lie.
+        home: A folder of unclobber's for the copies.
 
     Returns:
-        Without any pair where the folders are too large.
+        A Copy without pairs if the folders are too large.
     """
     root, here = root_of(script), os.path.realpath(os.getcwd())
     if _within(here, root):
@@ -89,6 +92,7 @@ def _within(path: str, folder: str) -> bool:
 
 
 def _moved(path: str, pairs: tuple[tuple[str, str], ...]) -> str:
+    """Return the path in the other folder of its pair; the path itself if it is in none."""
     for folder, other in pairs:
         if path == folder or path.startswith(folder + os.sep):
             return other + path[len(folder) :]
@@ -96,6 +100,7 @@ def _moved(path: str, pairs: tuple[tuple[str, str], ...]) -> str:
 
 
 def _fits(folder: str, home: str) -> bool:
+    """Return whether a folder is small enough to be copied, and not around ``home``."""
     if _within(home, folder):
         return False
     size = count = 0
@@ -113,12 +118,13 @@ def _fits(folder: str, home: str) -> bool:
 
 
 def _is_apart(path: str) -> bool:
-    """Whether a folder is none of the program's own: version control, an environment, a cache."""
+    """Return whether a folder isn't the program's own: version control, an environment, a cache."""
     name = os.path.basename(path)
     return name in _LINKED or name in _DROPPED or os.path.exists(os.path.join(path, _ENVIRONMENT))
 
 
 def _copy_tree(folder: str, copy: str) -> None:
+    """Copy a folder; link folders that aren't the program's own, and files that can't be read."""
     os.makedirs(copy, exist_ok=True)
     with os.scandir(folder) as entries:
         found = list(entries)
@@ -137,7 +143,7 @@ def _copy_tree(folder: str, copy: str) -> None:
             try:
                 shutil.copy2(entry.path, target)
             except OSError:
-                _link(entry.path, target)  # what can't be read is there all the same
+                _link(entry.path, target)  # an unreadable file must still exist in the copy
     shutil.copystat(folder, copy)
 
 

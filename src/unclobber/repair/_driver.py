@@ -1,10 +1,9 @@
-"""Runs the script again and again, each time in a child of its own.
+"""Runs the script repeatedly, each time in a child process of its own.
 
-``python -m unclobber.repair._driver`` reads one pickled ``Job`` per line (as hexadecimal digits) from
-its standard input. It imports torch once, enters a session once (all of torch's operators are looked
-at then) and forks for each job, so a run costs neither; where there is no ``fork``, or where a fork would
-not be safe, it starts itself anew. A child writes its answer to a file and the parent says how the child
-ended.
+``python -m unclobber.repair._driver`` reads one pickled ``Job`` per line (as hexadecimal digits) from its
+standard input. It imports torch once and enters a session once, which inspects all of torch's operators. Then
+it forks for each job, so a run pays for neither. Without a safe ``fork`` it starts itself again instead. A
+child writes its answer to a file, and the parent prints how the child ended.
 """
 
 from __future__ import annotations
@@ -26,6 +25,8 @@ from ._job import INTERRUPTED, Job
 
 
 def main(argv: list[str]) -> int:
+    """Run the jobs from standard input, or the one job of the command line. Return the exit code; 2 if torch
+    can't be imported."""
     if len(argv) > 1:
         _be_the_child(_decode(argv[1]))
         return 0
@@ -33,7 +34,7 @@ def main(argv: list[str]) -> int:
         try:
             import torch  # noqa: F401
         except (ImportError, OSError):
-            return 2  # who started us says so
+            return 2  # the process that started this one reports it
 
         threads = _threads()  # NumPy's BLAS starts some, and ends them before each fork
         _warm_up()
@@ -43,7 +44,7 @@ def main(argv: list[str]) -> int:
         job = _decode(line.strip())
         if "optim" in _head(job):
             _make_optimizer()
-        gc.freeze()  # what is ours is neither the program's nor worth a collector's time in each child
+        gc.freeze()  # the driver's objects aren't the program's, so a child's collector need not visit them
         outcome = _run(job, line.strip(), _threads() <= threads)
         names = _what_it_imported(job)
         print(outcome, file=answers, flush=True)
@@ -55,11 +56,13 @@ def main(argv: list[str]) -> int:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """Ctrl-C ends this process without an exception, which an import of NumPy's prints and goes on."""
+    """Let Ctrl-C end this process without an exception, because an import of NumPy's prints one and
+    continues."""
     usual = signal.getsignal(signal.SIGINT)
     if usual is signal.default_int_handler:
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
-    if hasattr(signal, "pthread_sigmask"):  # who started us has had it wait for this
+    # the starting process has blocked the signal until here (``proof._interrupts_wait``)
+    if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     try:
         yield
@@ -68,7 +71,8 @@ def _interruptible() -> Iterator[None]:
 
 
 def _warm_up() -> None:
-    """Before the first fork: import what every run needs and enter a session, which lays the kernels."""
+    """Import the modules of every run and enter a session, which registers the kernels, before the first
+    fork."""
     import torch
 
     from ..derivatives import table
@@ -76,12 +80,13 @@ def _warm_up() -> None:
     from . import _run  # noqa: F401
 
     table()
-    if not torch.cuda.is_available():  # a context of CUDA's does not survive a fork
+    if not torch.cuda.is_available():  # a CUDA context does not survive a fork
         with Session("guard", warn=False):
             pass
 
 
 def _head(job: Job) -> str:
+    """Return the start of the job's script; empty if it can't be read."""
     try:
         with open(os.path.join(job.folder, job.script), encoding="utf-8", errors="replace") as stream:
             return stream.read(100_000)
@@ -91,21 +96,23 @@ def _head(job: Job) -> str:
 
 @functools.cache
 def _make_optimizer() -> None:
-    """The first optimizer of a process imports a good part of torch: a second in each child."""
+    """Make the first optimizer of the process, because that imports a good part of torch: a second in each
+    child."""
     import torch
 
     torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
 
 
 def _may_fork() -> bool:
-    """Whether a child would have all that we have: no thread of Python's, no context of an accelerator's."""
+    """Return whether a forked child would be complete: without other Python threads or an accelerator's
+    context."""
     import torch
 
     return hasattr(os, "fork") and threading.active_count() == 1 and not torch.cuda.is_initialized()
 
 
 def _threads() -> int:
-    """Threads of this process, where that can be told."""
+    """Return the number of this process's threads, if the system shows it, else of its Python threads."""
     try:
         return len(os.listdir("/proc/self/task"))
     except OSError:
@@ -113,7 +120,8 @@ def _threads() -> int:
 
 
 def _what_it_imported(job: Job) -> list[str]:
-    """The parts of torch that a child has loaded and we have not: loaded here, the next one need not."""
+    """Return the parts of torch that a child has loaded and this process has not. Loaded here, the next child
+    need not."""
     try:
         with open(f"{job.answer_to}.modules") as file:
             return [name for name in file.read().split() if name not in sys.modules]
@@ -127,13 +135,13 @@ def _decode(digits: str) -> Job:
 
 
 def _run(job: Job, digits: str, no_new_threads: bool) -> str:
-    """How the child ended: ``done``, ``timeout`` or ``died <code>``."""
+    """Run a job in a child, and return how it ended: ``done``, ``timeout`` or ``died <code>``."""
     if not (no_new_threads and _may_fork()):
         fresh = subprocess.Popen([sys.executable, "-m", "unclobber.repair._driver", digits])
         try:
             return _wait(fresh.pid, job)
         finally:
-            fresh.returncode = 0  # it has been waited for
+            fresh.returncode = 0  # the child has been waited for
     child = os.fork()
     if child == 0:
         code = 1
@@ -146,14 +154,16 @@ def _run(job: Job, digits: str, no_new_threads: bool) -> str:
 
 
 def _wait(child: int, job: Job) -> str:
+    """Wait for the child; kill it if this process is interrupted."""
     try:
         return _outcome(child, job)
     except BaseException:
-        _kill_group(child)  # Ctrl-C ends us, and reaches no child: each has a session of its own
+        _kill_group(child)  # Ctrl-C reaches no child, because each has a session of its own
         raise
 
 
 def _outcome(child: int, job: Job) -> str:
+    """Return how the child ended; kill it after its time limit, which is shorter once its result is known."""
     began = time.monotonic()
     end = began + job.timeout
     gone_on = False
@@ -180,6 +190,7 @@ def _kill_group(child: int) -> None:
 
 
 def _be_the_child(job: Job) -> None:
+    """Detach from the driver, redirect the streams to files, and run the job."""
     from ._run import Run
 
     if hasattr(os, "setsid"):
@@ -203,4 +214,4 @@ if __name__ == "__main__":
     try:
         raise SystemExit(main(sys.argv))
     except KeyboardInterrupt:
-        os._exit(INTERRUPTED)  # who interrupted us says so
+        os._exit(INTERRUPTED)  # the interrupting process reports it

@@ -1,8 +1,8 @@
-"""What a run leaves behind at its end: what it printed and wrote, its state and that of the generators.
+"""The end state of a run: its output and files, its state and that of the random generators.
 
-Two endings are compared part by part. Objects are found by the names of the program's modules and by the
-garbage collector, and followed to the tensors and plain values in them. What a cure adds is no difference,
-what it takes away or changes is.
+Two end states are compared part by part. Objects are found by the names of the program's modules and by the
+garbage collector, and followed to the tensors and plain values in them. A fixer's additions are no
+difference; whatever it removes or changes is one.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from ._recorder import BackwardRecord
 from ._state import State, Walk, differences
 
 _MOST_TEXT = 4 * 2**20
-"""Characters of a stream that are compared as text; of longer ones the rest as a digest."""
+"""Characters of a stream that are compared as text; of a longer one, a digest of the file is compared too."""
 
 
 @dataclass
 class EndState:
-    """All that is compared."""
+    """All compared facts."""
 
     how: str
-    """``finished``, or what ended it: the program's own error, its exit code."""
+    """``finished``, or the reason of the end: the program's own error, its exit code."""
     printed: dict[str, str]
     files: dict[str, str]
-    """Path of each file that was written to a digest of what it holds."""
+    """Path of each written file to a digest of its content."""
     random: dict[str, str]
     state: State
 
 
 @dataclass
 class RunRecord:
-    """All that one run has recorded."""
+    """All records of one run."""
 
     records: list[BackwardRecord]
     ending: EndState | None = None
-    """What it left behind, if it went to its end."""
+    """The end state, if the run reached its end."""
 
 
 def ending_of(
@@ -60,12 +60,12 @@ def ending_of(
     living: Living,
     generators: dict[str, str],
 ) -> EndState:
-    """Look at what the program that has just ended in this process leaves.
+    """Return the end state of the program that has just ended in this process.
 
     Args:
-        how: How it ended.
-        printed: Name of a stream to the file that it went to.
-        files: Those that it may have written.
+        how: The way it ended.
+        printed: Name of a stream to the file of its output.
+        files: The files that it may have written.
         own: Whether a source file is one of the program's.
         living: The modules and optimizers that were alive at its backward calls.
         generators: ``generators()`` when the program's body had ended.
@@ -84,7 +84,7 @@ def ending_of(
 
 
 def generators() -> dict[str, str]:
-    """Digests of the random generators' states."""
+    """Return digests of the random generators' states."""
     found = {
         "torch": _hash(bytes(torch.get_rng_state().tolist())),
         "random": _hash(repr(random.getstate()).encode()),
@@ -98,11 +98,11 @@ def generators() -> dict[str, str]:
 
 
 def compare_endings(reference: EndState, other: EndState, **state_options: Any) -> list[Different]:
-    """How ``other`` differs.
+    """Return the differences of ``other`` from ``reference``.
 
     Args:
-        reference: The guarded original's.
-        other: A candidate's, or that of the original's second run.
+        reference: The end state of the guarded original.
+        other: That of a candidate, or of the original's second run.
         state_options: See ``_state.differences``.
     """
     found = []
@@ -143,17 +143,17 @@ def _short(text: str) -> str:
 
 
 def flush() -> None:
-    """Write out what open files still hold, as the interpreter does when it ends."""
+    """Flush all open files, as the interpreter does at its end."""
     for one in gc.get_objects():
         if isinstance(one, (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)):
             try:
                 one.flush()
             except (OSError, ValueError):
-                continue  # closed, or open for reading alone
+                continue  # closed, or open for reading only
 
 
 def digest(path: str) -> str:
-    """A digest of a file's content."""
+    """Return a digest of a file's content."""
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -166,8 +166,8 @@ _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
 
 def _text(path: str, sources: list[str]) -> str:
-    """What went to a stream, without addresses of objects and lines of the program's own files: an edit
-    moves both."""
+    """Return a stream's text without addresses of objects and line numbers of the program's own files,
+    because an edit moves both."""
     with open(path, encoding="utf-8", errors="surrogateescape", newline="") as stream:
         text = stream.read(_MOST_TEXT)
     text = _ADDRESS.sub("0x…", text)

@@ -1,8 +1,8 @@
-"""Whether an edit takes a write away from somebody who holds what was written.
+"""Edits that hide a write from another holder of the written tensor.
 
-What the edited statement wrote is then in a new tensor, which only the names that it binds anew hold. Who
-else held the old one was measured while the program ran (``_holders``); a static guess, which the cure makes
-itself, counts only where nothing was measured.
+After such an edit the new value is in a new tensor, which only the names bound by the edited statement hold.
+The other holders of the old tensor were measured while the program ran (``_holders``). A fixer's own static
+guess counts only if nothing was measured.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from .project import Project
 
 @dataclass(frozen=True)
 class Hidden:
-    """Who no longer sees a write after an edit."""
+    """The holders that no longer see a write after an edit."""
 
     note: str = ""
     """A sentence for the user; empty where everybody still sees it."""
     unread: frozenset[str] = frozenset()
-    """Global names that keep the old value and that nobody reads any more."""
+    """Global names that keep the old value and that the program never reads again."""
 
 
 def spots(finding: Finding) -> tuple[Spot, ...]:
-    """The statements that wrote, as places to look at."""
+    """Return the statements that wrote, as probes."""
     sites = [write.site for write in finding.writes if write.site is not None]
     return tuple(dict.fromkeys(Spot(os.path.realpath(s.path), s.line, s.column) for s in sites))
 
 
 def hidden(proposal: Proposal, finding: Finding, project: Project, held: Mapping[Spot, HeldBy]) -> Hidden:
-    """Who else holds the tensor that an edit no longer writes to.
+    """Return the holders of a tensor that an edit no longer writes to.
 
     Args:
         proposal: An edit of the project's texts.
-        finding: What it is meant to cure.
+        finding: The finding that it is meant to fix.
         project: The texts before the edit.
-        held: What was measured at the finding's writes in the project as it is.
+        held: Measured holders at the finding's writes in the project as it is.
     """
     unread: set[str] = set()
     measured = False
@@ -67,7 +67,7 @@ def hidden(proposal: Proposal, finding: Finding, project: Project, held: Mapping
         if found.others:
             return Hidden(f"{_all(found.others)} also held what is written, and no longer sees the write")
         if not touched:
-            # the edit is elsewhere, and the statement binds what it did
+            # the edit is elsewhere, so the statement binds the same names as before
             bound = set(_bound(source.code(statement))) if proposal.drops else set(found.names)
         for name in found.names:
             if name in bound:
@@ -86,8 +86,8 @@ def _all(words: tuple[str, ...]) -> str:
 
 
 def _change(source: Source, statement: Any, new: str, names: tuple[str, ...]) -> tuple[bool, set[str]]:
-    """Whether a new text has the statement otherwise or binds what it writes just before it, and the places
-    bound there."""
+    """Return whether the new text changes the statement, or binds one of ``names`` just before it, and the
+    names bound there."""
     place = source.positions[statement]
     first, last = place.start.line - 1, place.end.line
     old_lines = [line.strip() for line in source.text.splitlines()]
@@ -106,7 +106,7 @@ def _change(source: Source, statement: Any, new: str, names: tuple[str, ...]) ->
 
 
 def _bound(code: str) -> Iterator[str]:
-    """The places that some lines bind."""
+    """Yield the names, attributes and items that some lines bind."""
     try:
         tree = ast.parse(textwrap.dedent(code))
     except (SyntaxError, ValueError):

@@ -1,7 +1,8 @@
-"""Who else holds a tensor that is about to be written, seen in the running program.
+"""Other holders of a tensor that is about to be written, seen in the running program.
 
-Nobody, where all references to the tensor and to its memory are accounted for: the place itself, what
-autograd has saved of it, and the tensor that it alone is a view of. Counted for each run of the statement.
+There are none if all references to the tensor and to its memory are accounted for: the written name,
+attribute or item itself, autograd's saves of it, and the tensor that only it is a view of. Counted at each
+run of the statement.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ class _Seen:
 
 
 class Holders:
-    """Answers the calls that ``_probes.instrumented`` puts into a program.
+    """Callbacks for the calls that ``_probes.instrumented`` inserts into a program.
 
     Args:
-        saves: What autograd has saved now, as the session's ledger knows it.
+        saves: Returns autograd's current saves, as the session's ledger knows them.
     """
 
     def __init__(self, saves: Callable[[], Iterable[SavedTensor]]) -> None:
@@ -45,7 +46,7 @@ class Holders:
         self._own_count = 0
 
     def install(self) -> None:
-        """Let the program find us; for the rest of the process."""
+        """Publish the callbacks as builtins, until the process ends."""
 
         def place(path: str, line: int, column: int, name: str, value: Any) -> bool:
             if not isinstance(value, torch.Tensor):
@@ -64,7 +65,7 @@ class Holders:
         self._calibrate(passed)
 
     def _calibrate(self, passed: Callable[..., Any]) -> None:
-        """How many references our own calls make: those to a new tensor that nobody has."""
+        """Count the references that the callbacks' own calls make, on a new tensor without other holders."""
         counted: list[int] = []
         look = self._look
 
@@ -77,13 +78,14 @@ class Holders:
         self._own_count = counted[0]
 
     def found(self) -> dict[Spot, HeldBy]:
-        """What has been seen."""
+        """Return the holders of each probed statement."""
         return {
             spot: HeldBy(seen.times, tuple(sorted(seen.names or ())), seen.others)
             for spot, seen in self._seen.items()
         }
 
     def _look(self, spot: Spot, name: str, value: torch.Tensor, frame: FrameType) -> None:
+        """Record the holders of a tensor that is about to be written."""
         references = sys.getrefcount(value) - self._own_count - compat.references_by_torch(value)
         seen = self._seen.setdefault(spot, _Seen(names=set()))
         seen.times += 1
@@ -115,18 +117,18 @@ class Holders:
                     seen.names.add(other)
 
     def _accounted(self, value: torch.Tensor) -> int:
-        """How many of the holders of a tensor's memory are what autograd saved, or what it is a view of."""
+        """Return how many holders of a tensor's memory are autograd's saves of it, or its base."""
         address = compat.storage_address(value)
         saved = sum(compat.storage_address(one.alias) == address for one in self._saves())
         base = value._base
         if base is None:
             return saved
-        # the name here and the call's argument; the object that Python has, and the view
+        # counted for `base`: this name and the call's argument; and for torch: its Python object and the view
         alone = sys.getrefcount(base) - compat.references_by_torch(base) == 2 and compat.use_count(base) == 2
         return saved + alone
 
     def _in(self, frame: FrameType, value: torch.Tensor) -> tuple[set[str], dict[str, torch.Tensor]]:
-        """The names of a frame that are a tensor, and those that are others in its memory."""
+        """Return the names of a frame that hold the tensor, and those of other tensors in its memory."""
         names, sharers = set(), {}
         address = compat.storage_address(value)
         variables = variables_of(frame)
@@ -139,19 +141,19 @@ class Holders:
         return names, sharers
 
     def _memory_is(self, sharers: dict[str, torch.Tensor], memory: int) -> bool:
-        """Whether the other holders of a tensor's memory are just these names."""
-        # a name's tensor is referred to by the name, by `sharers`, by the loop and by the call
+        """Return whether the other holders of a tensor's memory are exactly these names."""
+        # each tensor is referred to by its name, by `sharers`, by the loop and by the call
         alone = all(sys.getrefcount(one) - compat.references_by_torch(one) == 4 for one in sharers.values())
         return alone and len({id(one) for one in sharers.values()}) == memory
 
 
 def _remembers(value: torch.Tensor) -> bool:
-    """Whether a tensor has something that a new one in its place would not have."""
+    """Return whether the tensor has state that a new one in its place would lack."""
     return type(value) is not torch.Tensor or value.retains_grad or bool(vars(value))
 
 
 def _words(value: torch.Tensor, frame: FrameType, place: str) -> Iterator[str]:
-    """Who they are, as far as can be told, the innermost first."""
+    """Yield the holders in words, as far as they are known, innermost first; at most three."""
     told: list[str] = []
     at: FrameType | None = frame
     while at is not None:
@@ -176,7 +178,8 @@ def _has_other_tensors(address: int | None, known: int) -> bool:
 
 
 def _referrers(value: torch.Tensor) -> Iterator[str]:
-    known = id(value)  # what follows must not itself be a closure that refers to it
+    """Yield the containers that refer to the tensor, in words."""
+    known = id(value)  # an id, because the closures below must not refer to the tensor themselves
     for one in gc.get_referrers(value):
         if isinstance(one, dict):
             yield from (f"`.{key}`" if key.isidentifier() else f"`[{key!r}]`" for key in _keys(one, known))

@@ -1,8 +1,8 @@
 """Files that a run reads although an earlier run of the same search has written them.
 
-Every run starts the program anew, but in the same folder: one that resumes from its own checkpoint does
-not do the same thing twice, and no seed would change that. Reads are seen by Python's audit events; what
-a library opens below Python is not seen.
+Every run starts the program afresh, but in the same folder. A program that resumes from its own checkpoint
+does not do the same thing twice, and no seed would change that. Python's audit events show reads; a library's
+reads below Python stay unseen.
 """
 
 from __future__ import annotations
@@ -14,35 +14,36 @@ from collections.abc import Mapping
 from typing import Any
 
 _MOST_BYTES = 64 * 2**20
-"""Larger files are told apart by their size and time alone."""
+"""Size in bytes above which files are compared by size and time alone."""
 _CODE = (".py", ".pyc")
 
 
 class Reads:
-    """Notes what the program reads, from ``sys.addaudithook`` to the end of the process.
+    """Audit hook that records the program's reads, from ``sys.addaudithook`` to the end of the process.
 
     Args:
-        since: When the search began, as ``time.time_ns`` counts; what was written between then and now
-            was left by an earlier run.
+        since: Start of the search, as ``time.time_ns`` counts; a file written between then and now is an
+            earlier run's.
     """
 
     def __init__(self, since: int) -> None:
         self.since = since
         self.until = time.time_ns()
         self.found: dict[str, str] = {}
-        """Absolute path to what the file held when it was first read, as a digest."""
+        """Absolute path to a digest of the file's content at its first read."""
         self._busy = False
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Record the file of an ``open`` event, unless it is opened for writing only."""
         if event != "open" or self._busy:
             return
-        self._busy = True  # to look at a file is an event, too
+        self._busy = True  # looking at a file raises the event, too
         try:
             path, _, flags = arguments
             if isinstance(path, (str, bytes)) and isinstance(flags, int) and not flags & os.O_WRONLY:
                 self._note(os.path.abspath(os.fsdecode(path)))
         except (OSError, ValueError):
-            pass  # the program's own call will say so
+            pass  # the program's own call will fail in the same way
         finally:
             self._busy = False
 
@@ -62,7 +63,8 @@ def _digest(path: str, facts: os.stat_result) -> str:
 
 
 def blame(one: Mapping[str, str], other: Mapping[str, str]) -> str:
-    """Which files the later of two runs found as another run had left them; empty where there are none."""
+    """Return a clause that names the files which the later run read as another run had left them; empty if
+    there are none."""
     changed = [os.path.relpath(path) for path in other if one.get(path) != other[path]]
     if not changed:
         return ""

@@ -1,4 +1,4 @@
-"""The modules, optimizers and schedulers of a program, also those that die with the function that made
+"""The modules, optimizers and schedulers of a program, including those that die with the function that made
 them."""
 
 from __future__ import annotations
@@ -9,30 +9,31 @@ from typing import Any
 import torch
 
 _MOST_BYTES = 512 * 2**20
-"""Parameters and buffers that are kept alive; modules beyond that are let go."""
+"""Limit of parameters and buffers that are kept alive, in bytes; modules beyond it are not kept."""
 
 
 class Living:
-    """Finds modules, optimizers and schedulers by the garbage collector, and keeps them to the run's end."""
+    """Collector of modules, optimizers and schedulers, which keeps them alive to the run's end."""
 
     def __init__(self) -> None:
         self._kept: dict[int, Any] = {}
         self._bytes = 0
 
     def look(self, nth: int) -> None:
-        """Look after a backward call: after the 1st, 2nd, 4th, 8th …, since a look takes time."""
+        """Search after a backward call: after the 1st, 2nd, 4th, 8th …, because a search takes time."""
         if nth & (nth - 1) == 0:
             self._take()
 
     def found(self) -> list[Any]:
-        """Those that were alive then, and those that are alive now."""
+        """Return the objects that were alive at a search, or are alive now."""
         self._take()
         return list(self._kept.values())
 
     def _take(self) -> None:
+        """Keep the modules, optimizers and schedulers that the collector knows, up to the limit of bytes."""
         kinds = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
         for one in gc.get_objects():
-            # a class may lie about itself, and a proxy runs code when it is asked
+            # `type`, because a class may lie about itself and a proxy runs code when its `__class__` is read
             if issubclass(type(one), kinds) and id(one) not in self._kept:
                 self._bytes += _own_bytes(one)
                 if self._bytes > _MOST_BYTES:

@@ -1,7 +1,7 @@
-"""Run a script as ``__main__`` with edited texts in the place of its files.
+"""Run a script as ``__main__`` with edited texts in place of its files.
 
-What is compiled goes by the user's own paths, wherever the program's copy lies: stories and tracebacks show
-those, and ``__file__`` says where the copy is, so that data is read and written there.
+Compiled code has the user's own paths, wherever the program's copy is, so that reports and tracebacks show
+those. ``__file__`` is the copy's path, so that data is read and written there.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ..main_module import first_on_path, run_as_main
 from ._copies import Copy
 
 Compile = Callable[[str | bytes, str], CodeType]
-"""Text or bytes and the file's name to code."""
+"""Function from a text (or bytes) and the file's name to code."""
 
 
 def plainly(source: str | bytes, name: str) -> CodeType:
-    """The code of a file as the interpreter would compile it."""
+    """Return the code of a file as the interpreter would compile it."""
     code: CodeType = compile(source, name, "exec", dont_inherit=True)
     return code
 
@@ -36,17 +36,18 @@ def install(
 ) -> None:
     """Let imports compile the edited texts and tracebacks show them.
 
-    For the rest of the process: it is meant for one that runs a single candidate.
+    This holds until the process ends, which is meant to run a single candidate.
 
     Args:
         texts: Real paths to edited texts.
-        copy: Where the program's folder lies now.
+        copy: The copy of the program's folder.
         compiled: Makes code of a text.
         always: Real paths of files that are never taken from Python's own cache of compiled code.
     """
     original: Any = SourceFileLoader.get_code
 
     def get_code(loader: SourceFileLoader, fullname: str) -> CodeType | None:
+        """Return the code of a module from its edited text, from the copy, or as usual."""
         name = loader.get_filename(fullname)
         own = copy.here(os.path.abspath(name))
         real = os.path.realpath(own)
@@ -64,7 +65,7 @@ def install(
 
 
 def show(path: str, text: str) -> None:
-    """Make ``linecache``, and so everything that shows source, take ``text`` for the file's content."""
+    """Make ``linecache``, and so all displays of source, take ``text`` for the file's content."""
     # Without a modification time `linecache.checkcache` leaves the entry alone.
     linecache.cache[path] = (len(text), None, io.StringIO(text, newline=None).readlines(), path)
 
@@ -77,13 +78,13 @@ def run_script(
     folder: str,
     compiled: Compile = plainly,
 ) -> None:
-    """Be the script, to the end of its body; whatever it raises passes through.
+    """Run the script to the end of its body; its exceptions pass through.
 
     Args:
-        script: Its path, from ``folder`` if it isn't absolute.
-        arguments: Its command line; paths into a copied folder go to the copy.
+        script: Its path, relative to ``folder`` if it isn't absolute.
+        arguments: Its command line; paths into a copied folder are mapped to the copy.
         texts: Real paths to edited texts.
-        copy: Where the program's folder lies now.
+        copy: The copy of the program's folder.
         folder: The user's working directory.
         compiled: Makes code of a text.
     """

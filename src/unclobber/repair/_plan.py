@@ -1,4 +1,4 @@
-"""From a finding to candidate edits, the smallest first."""
+"""Candidate edits for a finding, the smallest first."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from .diff import changed_lines
 from .project import Project
 
 MOST = 40
-"""Proposals that one finding may lead to."""
+"""Limit of candidates for one finding."""
 
 
 def proposals(finding: Finding, project: Project, *, certain: bool = False) -> list[Proposal]:
-    """What the cures say to a finding, fewest changed lines first, each text once.
+    """Return the fixers' candidates for a finding: fewest changed lines first, no duplicates, at most
+    `MOST`.
 
     Args:
-        certain: Only those that are in no doubt, so that the cures which are always in doubt are not asked.
+        certain: Return only candidates without a doubt, and skip the fixers whose candidates always have one.
     """
     found: list[tuple[int, bool, int, Proposal]] = []
     seen: set[frozenset[tuple[str, str]]] = set()
@@ -29,7 +30,7 @@ def proposals(finding: Finding, project: Project, *, certain: bool = False) -> l
         for proposal in cure(finding, project):
             texts = frozenset(proposal.texts.items())
             if certain and proposal.in_doubt:
-                seen.add(texts)  # another cure's proposal of the text of one in doubt is as doubtful
+                seen.add(texts)  # the same text from another fixer is as doubtful
             elif texts not in seen and _is_change(proposal, project):
                 seen.add(texts)
                 late = proposal.late or bool(proposal.hides)
@@ -39,14 +40,14 @@ def proposals(finding: Finding, project: Project, *, certain: bool = False) -> l
 
 
 def has_any(finding: Finding, project: Project) -> bool:
-    """Whether there is any proposal, which is known once the first is made."""
+    """Return whether there is any candidate, which is known once the first one is made."""
     return any(
         _is_change(proposal, project) for cure in CURES.values() for proposal in cure(finding, project)
     )
 
 
 def _is_change(proposal: Proposal, project: Project) -> bool:
-    """Whether every text is Python and differs from what is there."""
+    """Return whether every text is Python and differs from the current one."""
     for path, text in proposal.texts.items():
         if text == project.text(path):
             return False
@@ -62,7 +63,7 @@ def _cost(proposal: Proposal, project: Project) -> int:
 
 
 def total_changed(project: Project, texts: Iterable[str]) -> int:
-    """Changed lines of a project's overlay against the files on disk."""
+    """Return the number of changed lines of a project's overlay against the files on disk."""
     total = 0
     for path in texts:
         encoded = project.encoded(path)

@@ -1,7 +1,8 @@
-"""Calls put into a program just before it writes, so that a run can look who else holds what is written.
+"""Calls inserted into a program just before it writes, so that a run can find other holders of the written
+tensor.
 
-A statement that writes in place names what it writes: ``h`` of ``h *= 2``, ``x`` of ``x[mask] = 0``,
-``self.norm(pre)`` of ``self.norm(pre).mul_(2)``. Names and what they refer to are looked at before the
+A statement that writes in place shows its target: ``h`` of ``h *= 2``, ``x`` of ``x[mask] = 0``,
+``self.norm(pre)`` of ``self.norm(pre).mul_(2)``. Names and the objects they lead to are inspected before the
 statement, results of calls as they are passed on. The code keeps its lines and columns.
 """
 
@@ -16,7 +17,7 @@ from ..torch_internals import views
 
 PLACE = "__unclobber_place__"
 PASSED = "__unclobber_passed__"
-"""Names under which a run finds what the calls put in ask for (``_holders``)."""
+"""Builtin names under which the inserted calls find their callbacks (``_holders``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +33,12 @@ class Spot:
 
 
 def instrumented(source: str | bytes, name: str, spots: Iterable[Spot]) -> CodeType:
-    """The code of a file with a look at what each of some statements writes.
+    """Return the code of a file, with probes of the tensors that some statements write.
 
     Args:
         source: The file's text.
-        name: What the code is to be called.
-        spots: Places in this file; those where no statement is found are left alone.
+        name: The file name of the code.
+        spots: Statements of this file; those that aren't found are skipped.
     """
     tree = ast.parse(source, name)
     text = source if isinstance(source, str) else ast.unparse(tree)
@@ -57,7 +58,7 @@ def _bytes_before(lines: list[str], spot: Spot) -> int:
 
 
 def _statement(tree: ast.Module, line: int, column: int) -> ast.stmt | None:
-    """The innermost statement that covers a place."""
+    """Return the innermost statement that covers a position; column in bytes."""
     found: ast.stmt | None = None
     for node in ast.walk(tree):
         if not isinstance(node, ast.stmt) or node.end_lineno is None or node.end_col_offset is None:
@@ -69,6 +70,7 @@ def _statement(tree: ast.Module, line: int, column: int) -> ast.stmt | None:
 
 
 def _look(tree: ast.Module, statement: ast.stmt, key: tuple[str, int, int]) -> None:
+    """Insert the probes of one statement: before it for names, around the call for a call's result."""
     before: list[ast.stmt] = []
     for written in _written(statement):
         places, root = _peeled(written)
@@ -85,7 +87,7 @@ def _look(tree: ast.Module, statement: ast.stmt, key: tuple[str, int, int]) -> N
 
 
 def _written(statement: ast.stmt) -> Iterator[ast.expr]:
-    """The expressions that a statement writes to in place, in its own code."""
+    """Yield the expressions that a statement itself writes in place."""
     if isinstance(statement, ast.AugAssign):
         yield statement.target
     if isinstance(statement, ast.Assign):
@@ -99,7 +101,7 @@ def _written(statement: ast.stmt) -> Iterator[ast.expr]:
             yield node.args[0]
         yield from (keyword.value for keyword in node.keywords if keyword.arg == "out")
         if isinstance(node.func, ast.Attribute) and _is_inplace(node.func.attr):
-            # `torch.relu_(x)` writes its argument, `x.relu_()` what stands before the dot
+            # `torch.relu_(x)` writes its argument, `x.relu_()` its receiver
             yield from ([node.args[0]] if node.args and _is_path(node.func.value) else [])
             yield node.func.value
         elif isinstance(node.func, ast.Name) and _is_inplace(node.func.id) and node.args:
@@ -107,7 +109,7 @@ def _written(statement: ast.stmt) -> Iterator[ast.expr]:
 
 
 def _own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
-    """All nodes of a statement but those of statements, functions and comprehensions inside of it."""
+    """Yield all nodes of a statement except those of inner statements, functions and comprehensions."""
     todo: list[ast.AST] = [statement]
     while todo:
         node = todo.pop()
@@ -134,8 +136,8 @@ def _is_path(node: ast.expr) -> bool:
 
 
 def _peeled(node: ast.expr) -> tuple[list[ast.expr], ast.expr | None]:
-    """What an expression is made of from the left: the places, outermost name first, or the call that its
-    tensor comes from."""
+    """Return the names, attributes and items that an expression is built on, outermost name first; or the
+    call that its tensor comes from."""
     places: list[ast.expr] = []
     while True:
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
@@ -153,12 +155,13 @@ def _peeled(node: ast.expr) -> tuple[list[ast.expr], ast.expr | None]:
 
 
 def _keeps(method: str) -> bool:
-    """Whether a method gives its own tensor or a view of it, so that a chain goes on to the left."""
+    """Return whether a method returns its own tensor or a view of it, so that the tensor is found further
+    left."""
     return _is_inplace(method) or method in views.methods() | {"flatten"}
 
 
 def _any(calls: Iterable[ast.expr]) -> ast.expr:
-    """``one or other``: the first that says yes is the last that is asked."""
+    """Join calls by ``or``: the first one that returns True is the last one that runs."""
     found = list(calls)
     return found[0] if len(found) == 1 else ast.BoolOp(ast.Or(), found)
 
@@ -172,13 +175,13 @@ def _call(function: str, key: tuple[str, int, int], value: ast.expr, *, named: b
 
 
 def _loaded(value: ast.expr) -> ast.expr:
-    """A copy of an expression that is read, not bound."""
+    """Return a copy of an expression for reading, not for assignment."""
     new: ast.expr = ast.parse(ast.unparse(value), mode="eval").body
     return new
 
 
 class _Replaced(ast.NodeTransformer):
-    """Puts a call round one node."""
+    """Transformer that wraps one node in a call."""
 
     def __init__(self, wanted: ast.expr, key: tuple[str, int, int]) -> None:
         self._wanted = wanted

@@ -1,4 +1,4 @@
-"""What a cure hands back: one edit that may be right."""
+"""A fixer's result: one edit that may be right."""
 
 from __future__ import annotations
 
@@ -23,40 +23,46 @@ OWN_MEMORY: Reading = "with memory of its own for what is expanded"
 
 
 def reading_of(finding: Finding) -> Reading | None:
-    """Which program a cure is compared with, where torch refuses the one as written, or computes a wrong
-    gradient: the same one with the finding's cause made harmless, such as the write left unrecorded."""
+    """Return the interpretation of the program with which a candidate is compared.
+
+    Used if torch refuses the program as written, or computes a wrong gradient. It is the same program with
+    the finding's cause made harmless, such as the write left unrecorded.
+    """
     return WRITTEN_BACK if finding.variant == "unmarked" else finding.entry.reading
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """One edit of one or more files, not yet tried."""
+    """A fix candidate: an edit of one or more files, not yet run."""
 
     cure: str
     title: str
-    """A phrase that says what the edit does: ``write `d` out of place``."""
+    """A phrase that describes the edit: ``write `d` out of place``."""
     texts: Mapping[str, str]
     """Absolute path to the whole new text."""
     reading: Reading | None = None
-    """The reading it is meant for, where it isn't the usual one of the finding's code."""
+    """The interpretation that it is meant for, if it isn't the usual one of the finding's code."""
     offered: bool = False
-    """It changes what the program computes: shown, never written."""
+    """Whether it changes the result of the program: such an edit is shown, never written."""
     joins: bool = False
-    """One backward call of it stands for two: it is tried beside the others, and proved like them."""
+    """Whether one backward call of it stands for two: it is tried after the search, and proved like the
+    others."""
     note: str = ""
-    """What the user must know before taking it."""
+    """A warning that the user must read before taking it."""
     hides: str = ""
-    """A name that it binds anew although others may hold the tensor: they no longer see the write."""
+    """A name that it binds to a new tensor although others may hold the old one: they no longer see the
+    write."""
     drops: bool = False
-    """The write is no longer made at all: only what its statement binds gets the new value."""
+    """Whether the write is no longer made at all: only the names that its statement binds get the new
+    value."""
     guess: bool = False
-    """Which expression it is about is not certain."""
+    """Whether the edited expression is only probably the right one."""
     late: bool = False
-    """Among equally small edits, try and prefer it after the others."""
+    """Whether to try and prefer it after other edits of the same size."""
 
     @property
     def in_doubt(self) -> bool:
-        """Whether the program may lose a write or a gradient by it, or the user must decide: such an edit is
+        """True if the program may lose a write or a gradient by it, or the user must decide: such an edit is
         shown only once it is proved."""
         flags = (self.offered, self.guess, self.joins, self.hides, self.drops, self.late, self.note)
         return any(flags)

@@ -1,9 +1,9 @@
-"""What a program is taken to mean where torch refuses it, made runnable.
+"""Interpretations of a program that torch refuses, made runnable.
 
-A reading is a context in which the program as it is, without any edit, runs to the backward that
-torch refuses. Its gradients are what a candidate is compared with, so a reading must know nothing
-of candidates: each is a rule about torch's operations alone. All run under ``guard``, which gives
-the values that every operation saw.
+An interpretation is a context in which the program as it is, without any edit, runs to the backward that
+torch refuses. Candidates are compared with its gradients, so an interpretation must know nothing of
+candidates: each is a rule about torch's operations alone. All run under ``guard``, which provides the values
+that every operation saw.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ Context = Callable[[], Any]
 
 
 def enter(readings: tuple[str, ...], stack: ExitStack) -> None:
-    """Enter the contexts of some readings; those about backward itself belong to the recorder."""
+    """Enter the contexts of some interpretations; the recorder implements those about backward itself."""
     for reading in readings:
         if reading in _CONTEXTS:
             stack.enter_context(_CONTEXTS[reading]())
 
 
 class _WritesNotRecorded(TorchFunctionMode):
-    """A write to a leaf or its view, which torch refuses, happens under ``no_grad``."""
+    """Mode in which a write to a leaf or its view, which torch refuses, runs under ``no_grad``."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call the operation, again under ``no_grad`` if torch refuses its write to a leaf."""
         kwargs = kwargs or {}
         try:
             return func(*args, **kwargs)
@@ -49,6 +50,7 @@ class _WritesNotRecorded(TorchFunctionMode):
 
 
 def _refuses_a_leaf(message: str, args: Any) -> bool:
+    """Return whether torch's message refuses a write to a leaf or to a view of one."""
     if (
         "a leaf Variable that requires grad" in message
         or "a view of a leaf Variable that requires grad" in message
@@ -61,9 +63,10 @@ def _refuses_a_leaf(message: str, args: Any) -> bool:
 
 
 class _LeavesAsValues(TorchFunctionMode):
-    """Every leaf is read through a copy that autograd records, so that writes to it can be recorded.
+    """Mode in which every leaf is read through a copy that autograd records, so that writes to it can be
+    recorded.
 
-    The copy lives until the leaf itself is written (by an optimizer's step), then a new one is made.
+    The copy lives until the leaf itself is written (by an optimizer's step); then a new one is made.
     """
 
     def __init__(self) -> None:
@@ -77,6 +80,7 @@ class _LeavesAsValues(TorchFunctionMode):
         return func(*map(self._value, args), **{name: self._value(value) for name, value in kwargs.items()})
 
     def _value(self, argument: Any) -> Any:
+        """Return the copy of a leaf that requires grad; any other argument unchanged."""
         if isinstance(argument, (tuple, list)) and type(argument) in (tuple, list):
             return type(argument)(map(self._value, argument))
         if not isinstance(argument, torch.Tensor) or not argument.requires_grad:
@@ -90,7 +94,7 @@ class _LeavesAsValues(TorchFunctionMode):
 
 
 def _is_about_the_leaf(func: Any) -> bool:
-    # Initialisers reach a function mode as a whole, before their own ``no_grad``.
+    # A function mode sees initialisers as a whole, before their own ``no_grad``.
     return (
         getattr(func, "__name__", "") in _ABOUT_THE_LEAF or getattr(func, "__module__", "") == "torch.nn.init"
     )
@@ -106,9 +110,10 @@ _ABOUT_THE_LEAF = frozenset(
 
 
 class _ViewsOneByOne(TorchFunctionMode):
-    """``chunk``, ``split``, ``unbind`` give views that know nothing of each other."""
+    """Mode in which ``chunk``, ``split`` and ``unbind`` return independent views."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Return the views of a multi-view function as separate views of their base."""
         answer = func(*args, **(kwargs or {}))
         whole = args[0] if args else (kwargs or {}).get("input", (kwargs or {}).get("tensor"))
         if getattr(func, "__name__", "") not in views.several() or not isinstance(whole, torch.Tensor):
@@ -125,7 +130,7 @@ def _alone(part: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
 
 
 class _ViewsRecorded(TorchFunctionMode):
-    """Views are taken in normal mode, whatever mode they are taken in."""
+    """Mode in which views are taken in normal mode, whatever the current mode is."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if torch.is_grad_enabled() or getattr(func, "__name__", "") not in _views():
@@ -136,13 +141,15 @@ class _ViewsRecorded(TorchFunctionMode):
 
 @cache
 def _views() -> frozenset[str]:
-    """Functions and methods that give views; ``detach`` is the program's own word on what is recorded."""
+    """Return the functions and methods that return views, without ``detach``, which the program itself uses
+    to stop recording."""
     one = views.methods() | views.SOMETIMES | views.attributes() | {"__getitem__"}
     return (one | views.several()) - {"detach", "numpy"}
 
 
 class _ViewsDetached(TorchFunctionMode):
-    """``view.detach_()``, which torch refuses: whatever reads the view afterwards reads a detached one."""
+    """Mode in which ``view.detach_()``, which torch refuses, replaces the view by a detached one for all
+    later reads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -160,9 +167,12 @@ class _ViewsDetached(TorchFunctionMode):
 
 
 class _OwnMemory(TorchFunctionMode):
-    """What ``expand`` gives has memory of its own, and what is read while it is written is a copy."""
+    """Mode in which ``expand`` returns memory of its own, and an operand that overlaps the written tensor is
+    read from a copy."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call the operation, again with copied operands if torch refuses their overlap, and copy an expanded
+        result."""
         kwargs = kwargs or {}
         try:
             answer = func(*args, **kwargs)
@@ -187,8 +197,11 @@ def _clone(argument: Any) -> Any:
 
 @contextmanager
 def _outputs_copied() -> Iterator[None]:
-    """A view that a custom Function returns is a copy, as torch's own message advises; so is one that
-    torch's own Function makes for a module's full backward hooks, which look for its node first."""
+    """Copy each view that a custom Function returns, as torch's own message advises.
+
+    The same holds for a view of torch's own Function for a module's full backward hooks, which look for its
+    node first.
+    """
     function: Any = torch.autograd.Function
     hooks: Any = torch.utils.hooks.BackwardHook
     original = function.__dict__["apply"]
@@ -199,6 +212,8 @@ def _outputs_copied() -> Iterator[None]:
         return answer if within else _all_copied(answer)
 
     def copying(setup: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap a method of torch's ``BackwardHook`` so that the views it makes are copied."""
+
         def setup_copied(self: Any, args: Any) -> Any:
             within.append(self)
             try:
@@ -226,7 +241,7 @@ def _copied(item: Any) -> Any:
 
 @contextmanager
 def _kept_on_ctx() -> Iterator[None]:
-    """A tensor that a custom Function keeps on ``ctx`` is a copy, so that it stays what it was."""
+    """Copy each tensor that a custom Function keeps on ``ctx``, so that it stays unchanged."""
     home: Any = torch.autograd.function.FunctionCtx
 
     def set_attribute(ctx: Any, name: str, value: Any) -> None:
@@ -239,12 +254,16 @@ def _kept_on_ctx() -> Iterator[None]:
 
 @contextmanager
 def _results_written_back() -> Iterator[None]:
-    """A custom Function that overwrites an input and returns it works on a copy; its result is then
-    copied into the input, which autograd records as any other write."""
+    """Run a custom Function that overwrites an input and returns it on a copy, and then copy its result into
+    the input.
+
+    Autograd records that copy as any other write.
+    """
     function: Any = torch.autograd.Function
     original = function.__dict__["apply"]
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        """Apply the Function to copies of its inputs and write overwritten ones back."""
         run = original.__get__(None, cls)
         copies = _copies(args) if torch.is_grad_enabled() else {}
         answer = run(*(copies.get(id(arg), arg) for arg in args), **kwargs)
@@ -260,7 +279,7 @@ def _results_written_back() -> Iterator[None]:
 
 
 def _copies(args: tuple[Any, ...]) -> dict[int, torch.Tensor]:
-    """Copies of a Function's computed inputs, by the input's identity; none where inputs share memory."""
+    """Return copies of a Function's computed inputs, by the input's id; empty if inputs share memory."""
     tensors = {id(arg): arg for arg in args if isinstance(arg, torch.Tensor)}
     storages = {arg.untyped_storage().data_ptr() for arg in tensors.values()}
     if len(storages) < len(tensors):
@@ -269,6 +288,8 @@ def _copies(args: tuple[Any, ...]) -> dict[int, torch.Tensor]:
 
 
 def _written_back(cls: Any, answer: Any, arg: torch.Tensor, copy: torch.Tensor) -> Any:
+    """Return the answer with the input in place of its copy, after the copy's new content was written to the
+    input."""
     if same_bits(copy, arg):
         return tree_map(lambda item: arg if item is copy else item, answer)
     parts = answer if isinstance(answer, tuple) else (answer,)
@@ -283,6 +304,8 @@ def _written_back(cls: Any, answer: Any, arg: torch.Tensor, copy: torch.Tensor) 
 
 @contextmanager
 def _no_grad_for_inference_mode() -> Iterator[None]:
+    """Replace ``torch.inference_mode`` by ``no_grad`` and ``enable_grad``."""
+
     def inference_mode(mode: Any = True) -> Any:
         if callable(mode):
             return torch.no_grad()(mode)
@@ -295,7 +318,7 @@ def _no_grad_for_inference_mode() -> Iterator[None]:
 
 
 class _GraphsKept:
-    """Every backward keeps its graph, as with ``retain_graph=True``."""
+    """Context in which every backward keeps its graph, as with ``retain_graph=True``."""
 
     def __enter__(self) -> None:
         engine.subscribe(self)

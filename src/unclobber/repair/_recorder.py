@@ -1,8 +1,8 @@
-"""Write down what each backward call starts from and which gradients it leaves.
+"""Records of the roots of each backward call and of the gradients it leaves.
 
-Two runs of nearly the same program are compared by these records. A leaf is recognised by its shape,
-dtype and values when it was first seen: parameters have no names that survive an edit, yet with the
-same seeds they begin with the same values.
+Two runs of nearly the same program are compared by these records. A leaf is recognised by its shape, dtype
+and values when it was first seen: parameters have no names that survive an edit, but with equal seeds they
+begin with equal values.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ Key = tuple[Any, ...]
 
 
 class Enough(BaseException):
-    """Ends the program's run after the backward calls that are needed; no ``except Exception`` stops it."""
+    """Ends the program's run after the needed backward calls; no ``except Exception`` stops it."""
 
 
 @dataclass
 class BackwardRecord:
-    """One backward call."""
+    """The record of one backward call."""
 
     roots: list[torch.Tensor]
     leaves: list[tuple[Key, torch.Tensor | None]]
     """Every leaf known by then, with a copy of its gradient."""
     results: list[torch.Tensor | None]
-    """What ``autograd.grad`` handed back."""
+    """The return values of ``autograd.grad``."""
 
 
 class _Begun(NamedTuple):
-    """One call that is running."""
+    """A running call."""
 
     nth: int
     recorded: bool
@@ -44,18 +44,18 @@ class _Begun(NamedTuple):
     before: list[torch.Tensor]
     """Copies of its roots."""
     spends: bool
-    """Whether the graph counts as freed when it is done."""
+    """Whether the graph counts as freed when the call is done."""
 
 
 class Recorder:
-    """Told of backward calls from ``engine.subscribe`` on, in a run to the end of the process.
+    """Listener of backward calls, from ``engine.subscribe`` to the end of the process.
 
     Args:
         stop_after: Raise ``Enough`` after so many calls.
-        cut: Keep every graph, and let no gradient through the part of it that an earlier call has
-            been through already: what freed it, in torch, is where the gradient stops.
-        after_each: Told the number of each call when it is done; True ends the run.
-        go_on: Asked once, after ``stop_after`` calls: whether the run goes on, unrecorded.
+        cut: Keep every graph, and stop gradients at the part of it that an earlier call has run and that
+            torch would have freed.
+        after_each: Called with the number of each call when it is done; returns True to end the run.
+        go_on: Called once, after ``stop_after`` calls; returns whether the run goes on, unrecorded.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class Recorder:
         after_each: Callable[[int], bool] = lambda _: False,
         go_on: Callable[[], bool] = lambda: False,
     ) -> None:
+        """Start without records."""
         self.stop_after = stop_after
         self.cut = cut
         self._after_each = after_each
@@ -76,7 +77,7 @@ class Recorder:
         self._leaves: dict[int, tuple[torch.Tensor, Key]] = {}
 
     def begin(self, call: EngineCall) -> _Begun | None:
-        """A backward is about to run."""
+        """Record the roots of a backward that is about to run; None if torch itself makes the call."""
         if call.is_internal:
             return None
         self.begun += 1
@@ -94,10 +95,10 @@ class Recorder:
         return begun
 
     def end(self, begun: _Begun | None, call: EngineCall) -> None:
-        """A backward has ended.
+        """Record the gradients of a backward that has ended.
 
         Raises:
-            Enough: the run need not go on.
+            Enough: The run need not go on.
         """
         if begun is None:
             return
@@ -127,8 +128,8 @@ class Recorder:
 
 _FREED = "unclobber freed"
 _STOPPED = "unclobber stopped"
-"""Under these keys of ``Node.metadata`` a node says that an earlier call has been through it, and that no
-gradient passes it any more. The nodes themselves are not held: graphs die when the program lets them."""
+"""Keys of ``Node.metadata`` that mark a node as run by an earlier call, and as stopped for gradients. The
+recorder holds no nodes, so that graphs die when the program drops them."""
 
 
 def _mark_freed(nodes: list[Any]) -> None:
@@ -155,6 +156,7 @@ def _copy(tensor: Any) -> torch.Tensor | None:
 
 
 def _key(leaf: torch.Tensor) -> Key:
+    """Return the key of a leaf: shape, dtype, and two sums of its current values."""
     with compat.unseen_by_torch():
         values = leaf.detach()
         if values.layout is not torch.strided or not values.numel():
@@ -164,7 +166,7 @@ def _key(leaf: torch.Tensor) -> Key:
 
 
 def _graph(outputs: Sequence[Any]) -> list[Any]:
-    """The nodes that backward may visit, each once."""
+    """Return the nodes that backward may visit, each once."""
     todo = [root for root in map(_node_of, outputs) if root is not None]
     seen: dict[int, Any] = {}
     while todo:
@@ -187,8 +189,8 @@ def _node_of(root: Any) -> Any:
 
 
 def compare(reference: list[BackwardRecord], candidate: list[BackwardRecord], until: int) -> Difference:
-    """Compare backward calls: all up to ``until``, which both must have reached, and those after it
-    which both have. ``why`` stays empty where they agree."""
+    """Compare backward calls: all up to ``until``, which both must have reached, and later ones that both
+    have. ``why`` stays empty if they agree."""
     found = Difference()
     if len(reference) < until or len(candidate) < until:
         found.why = f"backward call {until} was not reached"
@@ -211,10 +213,10 @@ def compare(reference: list[BackwardRecord], candidate: list[BackwardRecord], un
 def compare_joined(
     reference: list[BackwardRecord], candidate: list[BackwardRecord], until: int
 ) -> Difference:
-    """The same where a candidate may call backward once on the sum of two losses.
+    """Compare backward calls of a candidate that may call backward once on the sum of two losses.
 
-    Two calls of the reference that follow each other then count as one: the sum of their losses, and the
-    gradients that the later one leaves. ``compared`` counts the reference's calls.
+    Two consecutive calls of the reference then count as one: with the sum of their losses, and the gradients
+    that the later one leaves. ``compared`` counts the reference's calls.
     """
     groups: list[BackwardRecord] = []
     taken = 0
@@ -234,7 +236,7 @@ def compare_joined(
 
 
 def _is_begun(left: Sequence[BackwardRecord], joined: BackwardRecord) -> bool:
-    """Whether the reference may have been recorded up to the first of the two losses alone."""
+    """Return whether the reference may have been recorded up to the first of two joined losses alone."""
     return len(left) == 1 and bool(_compare_lists(left[0].roots, joined.roots, Difference(), "loss"))
 
 
@@ -256,17 +258,18 @@ def _compare_lists(one: Sequence[Any], other: Sequence[Any], found: Difference, 
 
 
 def _compare_leaves(one: BackwardRecord, other: BackwardRecord, found: Difference) -> str:
+    """Return the first difference of two calls' leaf gradients, in words; empty if they agree."""
     mine, theirs = _by_key(one), _by_key(other)
     leaves = gradients = 0
     for key in mine.keys() | theirs.keys():
         a, b = mine.get(key, []), theirs.get(key, [])
-        # A leaf that only one side reaches is fine as long as nothing has arrived there.
+        # A leaf that only one side reaches is no difference as long as its gradient is zero or None.
         a, b = [g for g in a if _counts(g)], [g for g in b if _counts(g)]
         if len(a) != len(b):
             return "another set of leaves with a gradient"
         leaves += max(len(mine.get(key, [])), len(theirs.get(key, [])))
         gradients += len(a)
-        # Leaves that began with equal values can't be told apart: any pairing that agrees will do.
+        # Leaves with equal first values are indistinguishable, so any pairing whose gradients agree will do.
         for gradient in a:
             partner = next((i for i, g in enumerate(b) if agree(gradient, g, found)), None)
             if partner is None:

@@ -1,4 +1,4 @@
-"""One run of the program in this process, and what it reports."""
+"""A run of the program in this process, and its result."""
 
 from __future__ import annotations
 
@@ -33,17 +33,18 @@ from ._recorder import Enough, Recorder, compare, compare_joined
 from .project import Project, root_of
 
 SEED = 0
-"""Put into every generator before the script starts; a script that sets seeds of its own overrides it."""
+"""Seed of every generator before the script starts; a script that sets seeds of its own overrides it."""
 
 
 class Run:
-    """One run of the program in this process, and what it is to report."""
+    """A run of the program in this process, with its comparison and its answer."""
 
     def __init__(self, job: Job) -> None:
+        """Load the reference, and prepare the session, the recorder and the audit hooks."""
         self.job = job
         self.reference: RunRecord | None = None
         self.problem = ""
-        """Why the reference can't be compared with."""
+        """The reason why there is no reference to compare with."""
         self._load()
         self.project = Project(root_of(os.path.join(job.folder, job.script)))
         self.libraries = frozenset(sources())
@@ -67,7 +68,7 @@ class Run:
         self.began = self.cpu_began = 0.0
 
     def perform(self) -> None:
-        """Run it, and write the answer."""
+        """Run the program, and write the answer."""
         job = self.job
         compiled = self._compiled()
         probed = frozenset(spot.path for spot in job.probes)
@@ -112,6 +113,7 @@ class Run:
         return compiled
 
     def _failed(self, failure: BaseException) -> None:
+        """Record how the program's exception ended the run."""
         if isinstance(failure, Enough):
             self.ending = "stopped"
         elif isinstance(failure, SystemExit):
@@ -124,7 +126,7 @@ class Run:
     # --- on the way ---------------------------------------------------------------------------------
 
     def _after_backward(self, nth: int) -> bool:
-        """Whether the run need not go on: it is not the reference's."""
+        """Return whether to end the run, because its gradients differ from the reference's."""
         if self.job.to_end:
             self.living.look(nth)
         mine, reference = self.recorder.records, self.reference
@@ -138,15 +140,16 @@ class Run:
         return False
 
     def _tell_so_far(self) -> None:
-        """What counts should the end not come in time."""
+        """Write an answer that counts if the end does not come in time."""
         self.ending = "stopped"
         self._record(None)
         self._answer(replace(self._ran(), comparison=self._comparison(), too_long=True), ".so-far")
         self.ending = "finished"
 
-    # --- what is told -------------------------------------------------------------------------------
+    # --- the result ---------------------------------------------------------------------------------
 
     def _ran(self) -> Ran:
+        """Return the result so far, without comparisons."""
         session, recorder = self.session, self.recorder
         own = () if self.finding is None or self.finding in session.findings else (self.finding,)
         return Ran(
@@ -177,12 +180,14 @@ class Run:
         return self.job.copy.here(os.path.abspath(path))
 
     def _answer(self, ran: Ran, suffix: str) -> None:
+        """Write the answer in one step, so that the driver never reads half of it."""
         part = f"{self.job.answer_to}.part"
         with open(part, "wb") as file:
             pickle.dump(ran, file)
         os.replace(part, f"{self.job.answer_to}{suffix}")
 
     def _ending_of(self, generators: dict[str, str]) -> EndState:
+        """Run the exit functions and return the end state."""
         job = self.job
         atexit._run_exitfuncs()
         _ending.flush()
@@ -198,21 +203,24 @@ class Run:
     # --- the reference ------------------------------------------------------------------------------
 
     def _load(self) -> None:
+        """Load the reference's records, if the job compares with one."""
         if self.job.compare_with is None:
             return
-        # Written a moment ago by this very code in another child.
+        # written a moment ago by this very code in another child
         if os.path.exists(self.job.compare_with):
             self.reference = torch.load(self.job.compare_with, weights_only=False)
         else:
             self.problem = "the reference could not be run"
 
     def _record(self, ending: EndState | None) -> None:
+        """Save the records, if the job names a file for them."""
         if self.job.record_to is not None:
             part = f"{self.job.record_to}.part"
             torch.save(RunRecord(self.recorder.records, ending), part)
             os.replace(part, self.job.record_to)
 
     def _compare(self, until: int, skipped: int = 0) -> Difference:
+        """Compare the recorded backward calls with the reference's from number ``skipped`` on."""
         assert self.reference is not None
         how = compare_joined if self.job.joins else compare
         try:
@@ -221,6 +229,7 @@ class Run:
             return Difference(f"gradients could not be compared: {problem}")
 
     def _comparison(self) -> Comparison | None:
+        """Return the comparison of all records; None if the job compares with no reference."""
         if self.job.compare_with is None:
             return None
         if self.reference is None:
@@ -237,6 +246,7 @@ class Run:
         )
 
     def _compared(self, ending: EndState, reference: EndState) -> tuple[Different, ...]:
+        """Return the differences of the end states, without those that the original has itself."""
         job = self.job
         try:
             found = compare_endings(reference, ending, unread=job.unread, detaches=job.detaches)
@@ -246,8 +256,8 @@ class Run:
 
 
 class _Events:
-    """What the program does that shows nowhere else: files outside of the copies that it opens for writing,
-    and whether it asks for input."""
+    """Audit hook for effects that show nowhere else: files outside of the copies that the program opens for
+    writing, and calls of ``input``."""
 
     def __init__(self, job: Job) -> None:
         self._copy = job.copy
@@ -258,6 +268,7 @@ class _Events:
         self.off = False
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Record an ``input`` call, or a file that is opened for writing."""
         if self.off:
             return
         if event == "builtins.input":
@@ -269,7 +280,7 @@ class _Events:
                     self._opened.add(os.path.abspath(os.fsdecode(arguments[0])))
 
     def written(self) -> list[str]:
-        """The files that are new or have changed; none of ours and no device."""
+        """Return the files that are new, changed or gone; no files of unclobber's and no devices."""
         new = [path for path in self._copy.files() if self._before.get(path) != _marks(path)]
         gone = [path for path in self._before if not os.path.exists(path)]
         outside = [
@@ -286,12 +297,13 @@ def _marks(path: str) -> tuple[int, int, int]:
 
 
 def _wait_for_threads() -> None:
-    """What the interpreter does at a program's end, which ``os._exit`` leaves out."""
+    """Join the program's non-daemon threads, because `os._exit` skips the interpreter's shutdown."""
     with contextlib.suppress(KeyboardInterrupt):
         threading._shutdown()  # type: ignore[attr-defined]
 
 
 def _seed() -> None:
+    """Seed every generator, so that two runs draw the same numbers."""
     random.seed(SEED)
     torch.manual_seed(SEED)
     with contextlib.suppress(ImportError):
@@ -301,6 +313,7 @@ def _seed() -> None:
 
 
 def _peak() -> int:
-    """Peak resident bytes of this process; kibibytes on Linux, bytes on macOS."""
+    """Return the peak resident bytes of this process; ``ru_maxrss`` is in kibibytes on Linux, in bytes on
+    macOS."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

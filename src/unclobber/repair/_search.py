@@ -1,10 +1,9 @@
-"""Find the best cure that can be proved: try candidates, those that hide no write first, then the smallest,
-and follow those that help.
+"""Search for the best edits that can be proved: candidates that hide no write first, then the smallest.
 
-A program may need several edits before the backward that failed gets through: each edit that turns
-one finding into another is kept and built upon. What counts is only the end: the last state runs
-clean under ``watch(strict=True)``, has the reference's gradients, and leaves at its end what the reference
-leaves. The reference is always the program as it is on disk, never a half-edited one.
+A program may need several edits before the failed backward succeeds, so each edit that turns one finding into
+another is kept and built upon. Only the last state counts: it runs clean under ``watch(strict=True)``, has
+the reference's gradients, and has the reference's end state. The reference is always the program as it is on
+disk, never a half-edited one.
 """
 
 from __future__ import annotations
@@ -28,37 +27,39 @@ from .project import Project, root_of
 from .proof import Runner
 
 BEYOND = 2
-"""Backward calls after the one that failed which are run and compared as well."""
+"""Number of backward calls after the failed one that are run and compared as well."""
 DEEPEST = 8
-"""Edits that one repair may consist of."""
+"""Limit of edits in one repair."""
 MOST_RUNS = 80
 MOST_PROVED = 5
 QUICK = 1.0
-"""Seconds: where the reference takes longer to its end, only what would be offered goes there, too."""
+"""Seconds: if the reference takes longer to its end, a candidate runs to its end only before it is
+offered."""
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A candidate: the project with some edits, and why they were made."""
+    """A state of the search: the project with some edits, and their reasons."""
 
     project: Project
     steps: tuple[Proposal, ...] = ()
     readings: frozenset[str] = frozenset()
     met: tuple[Any, ...] = ()
-    """What was found on the way here; meeting it again means going round in circles."""
+    """Findings seen on the way here; a repeated one means going round in circles."""
     lines: int = 0
     hides: tuple[str, ...] = ()
-    """Notes on those who no longer see a write."""
+    """Notes, one for each holder of the tensor that would no longer see the write."""
     unread: frozenset[str] = frozenset()
 
     @property
     def order(self) -> tuple[bool, bool, int]:
-        """Those that keep each gradient come first, then those that hide nothing, then the smallest."""
+        """Sort key: states that keep each gradient first, then those that hide no write, then the
+        smallest."""
         return self.drops, bool(self.hides), self.lines
 
     @property
     def drops(self) -> bool:
-        """Whether a write that looks like a part of the computation is taken out of the graph."""
+        """True if a write that looks like a part of the computation is taken out of the graph."""
         return any(step.late and step.reading == NOT_RECORDED for step in self.steps)
 
     @property
@@ -68,7 +69,7 @@ class _Candidate:
 
 @dataclass
 class _Reference:
-    """The original under one set of readings."""
+    """The original under one set of interpretations."""
 
     ran: Ran
     file: str
@@ -76,34 +77,34 @@ class _Reference:
 
 @dataclass
 class Search:
-    """One search for one finding; see ``repair`` for the arguments."""
+    """A search for one finding; see ``repair`` for the arguments."""
 
     script: str
     arguments: tuple[str, ...]
     runner: Runner
     first_only: bool = False
     seconds: float = 600.0
-    """Time for the whole search."""
+    """Time limit of the whole search, in seconds."""
     progress: Callable[[str], None] = lambda _: None
     _references: dict[frozenset[str], _Reference] = field(default_factory=dict)
     _failed_at: int = 1
     _tried: int = 0
     _since: int = 0
     _held: dict[Spot, HeldBy] = field(default_factory=dict)
-    """Who held what the first finding's statements wrote, in the program as it is."""
+    """The holders of the tensors that the first finding's statements write, in the program as it is."""
     _probes: tuple[Spot, ...] = ()
     _edited: bool = False
-    """Whether the search begins with edits that are decided on already."""
+    """Whether the search begins with edits that are already decided."""
     _not_to_end: str = ""
-    """Why no run can be compared at its end, as a clause."""
+    """The reason why no run can be compared at its end, as a clause."""
     _unsteady: frozenset[str] = frozenset()
     _proposed_first: list[Proposal] = field(default_factory=list)
-    """For the first finding."""
+    """The candidates for the first finding."""
     _rejected: list[str] = field(default_factory=list)
-    """Candidates with the right gradients that leave something else, each in words."""
+    """Candidates with the right gradients and another end state, each in words."""
 
     def run(self, project: Project) -> Outcome:
-        """Search from a project state, which may already hold edits."""
+        """Search from a project state, which may already contain edits."""
         began = time.monotonic()
         self._since = time.time_ns()
         self.progress("running the script as it is")
@@ -142,6 +143,8 @@ class Search:
     def _explore(
         self, start: _Candidate, finding: Finding, began: float
     ) -> tuple[list[Repair], list[Repair], str]:
+        """Try states from a queue, best first. Return proved and unproved repairs, and the reason if the
+        search stopped early."""
         proved: list[tuple[Repair, _Candidate]] = []
         unproved: list[Repair] = []
         stopped = ""
@@ -184,6 +187,7 @@ class Search:
         finding: Finding,
         proposed: list[Proposal] | None = None,
     ) -> None:
+        """Add a state's follow-ups to the queue, one for each new candidate of its finding."""
         if len(state.steps) >= DEEPEST:
             return
         met = state.met or (_place(finding),)
@@ -210,7 +214,8 @@ class Search:
             heapq.heappush(queue, (new.order, len(new.steps), next(order), new))
 
     def _held_in(self, state: _Candidate, finding: Finding) -> dict[Spot, HeldBy]:
-        """Who holds what a finding's statements write, in the program with a state's edits."""
+        """Return the holders of the tensors that a finding's statements write, in the program with a state's
+        edits."""
         if not state.project.overlay:
             return self._held
         readings = (state.readings | _readings(finding, None)) - {None}
@@ -220,16 +225,17 @@ class Search:
         return dict(ran.held)
 
     def _is_beyond(self, ran: Ran) -> bool:
-        """Whether a run got past all that is compared before it met its finding."""
+        """Return whether a run passed everything that is compared before its finding."""
         return (ran.failed_at or 0) > self._failed_at + BEYOND
 
     def _helps(self, state: _Candidate, ran: Ran) -> bool:
-        """Whether a candidate got past what it was meant to cure."""
+        """Return whether a candidate passed the finding that it was meant to fix, without a finding seen
+        before."""
         assert ran.finding is not None
         return (ran.failed_at or 0) >= self._failed_at and _place(ran.finding) not in state.met
 
     def _proved(self, state: _Candidate, ran: Ran) -> Repair | None:
-        """The state as a repair: without proof where none can be made, None where it is wrong."""
+        """Return the state as a repair: without proof if none can be made; None if the state is wrong."""
         if ran.ending not in ("finished", "stopped", "error", "finding"):
             return None
         if None in state.readings or not state.readings:
@@ -258,7 +264,7 @@ class Search:
         return _repair(state, proof)
 
     def _why_not_to_end(self, ran: Ran, reference: Ran) -> str:
-        """Why a run is no proof to the end; empty where it is one."""
+        """Return why a run is no proof to the end; empty if it is one."""
         if ran.ending == "finding":
             return "another finding follows"
         if self._not_to_end:
@@ -268,8 +274,10 @@ class Search:
         return "" if ran.at_end is not None else "it was not run to its end"
 
     def _confirmed(self, found: list[tuple[Repair, _Candidate]]) -> list[Repair]:
-        """The repairs, the best one first; where runs to the end are long, that one alone goes there, and the
-        next where it doesn't hold."""
+        """Return the repairs, the best one first.
+
+        If runs to the end are long, only the best one runs to its end, and the next one if that fails.
+        """
         ordered = sorted(found, key=lambda pair: _rank(pair[0]))
         proved = [repair for repair, _ in ordered]
         if self._not_to_end or self._goes_to_end():
@@ -282,8 +290,11 @@ class Search:
         return []
 
     def _beside(self, start: _Candidate, finding: Finding) -> list[Repair]:
-        """Cures that are shown whatever else is proved, if they run clean: proved ones that join two backward
-        calls, and those that change what is computed, which are nobody's choice but the user's."""
+        """Return edits that are shown in any case if they run clean.
+
+        These are proved ones that join two backward calls, and those that change the result, which only the
+        user can choose.
+        """
         if self.first_only:
             return []
         found: list[Repair] = []
@@ -316,6 +327,7 @@ class Search:
         state: _Candidate | None = None,
         to_end: bool | None = None,
     ) -> Ran:
+        """Run a project state under ``watch``, compared with the reference if it has one."""
         job = Job(
             self.script,
             self.arguments,
@@ -337,14 +349,14 @@ class Search:
         return self.runner.run(job)
 
     def _goes_to_end(self) -> bool:
-        """Whether each candidate goes to its end at once."""
+        """Return whether each candidate runs to its end at once."""
         return all(
             not reference.ran.too_long and reference.ran.seconds < QUICK
             for reference in self._references.values()
         )
 
     def _reference(self, readings: frozenset[str]) -> _Reference:
-        """The program on disk, guarded, under some readings; run once."""
+        """Return the guarded program on disk under some interpretations; run once."""
         if readings not in self._references:
             file = self.runner.file(f"reference-{len(self._references)}-{self._failed_at}")
             ran = self.runner.run(self._guarded(readings, record_to=file, to_end=True, probes=self._probes))
@@ -352,6 +364,7 @@ class Search:
         return self._references[readings]
 
     def _guarded(self, readings: frozenset[str], **more: Any) -> Job:
+        """Return a job that runs the program as it is under ``guard``, with some interpretations."""
         return Job(
             self.script,
             self.arguments,
@@ -363,10 +376,10 @@ class Search:
         )
 
     def _not_deterministic(self, finding: Finding, begun: int) -> str:
-        """Why no proof can be made, found by running the reference twice; empty where it can.
+        """Run the reference twice. Return why no proof can be made; empty if one can.
 
         Args:
-            begun: Backward calls that the very first run began.
+            begun: Number of backward calls that the very first run started.
         """
         readings = _readings(finding, None)
         if None in readings:
@@ -395,7 +408,8 @@ class Search:
         return ""
 
     def _look_at_ends(self, reference: Ran, again: Ran) -> None:
-        """Find out whether, and in what, two runs of the program as it is leave the same."""
+        """Find out whether two runs of the program as it is have equal end states, and in which entries they
+        differ."""
         steady = [one for one in again.at_end or () if not one.plain]
         if reference.too_long or again.too_long:
             self._not_to_end = f"it runs longer than {self.runner.seconds_to_end:g} seconds"
@@ -408,6 +422,7 @@ class Search:
         self._unsteady = frozenset(one.what for one in again.at_end or ())
 
     def _reason(self, finding: Finding, unproved: list[Repair], project: Project) -> str:
+        """Return the reason why nothing was proved, as a clause."""
         if self._rejected:
             only = "" if len(self._rejected) == 1 else f" (and {len(self._rejected) - 1} more like it)"
             return f"the script would not do the same to its end: {self._rejected[0]}{only}"
@@ -435,18 +450,18 @@ def repair(
     project: Project | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
-    """Run a script, and find and prove a cure for the first thing that is found.
+    """Run a script, and find and prove a fix for its first finding.
 
-    Nothing is written. The script is run many times, each time in a process of its own.
+    Nothing is written. The script runs many times, each time in a process of its own.
 
     Args:
         script: Path of the script, relative to the working directory.
         arguments: Its command line arguments.
-        timeout: Seconds for each run.
+        timeout: Time limit of each run, in seconds.
         first_only: Stop at the first proof, without looking for a better one.
         runner: A driver process to use and leave open.
-        project: The files with edits that are already decided on.
-        progress: Called with the title of each candidate before it is run.
+        project: The files, with edits that are already decided.
+        progress: Called with the title of each candidate before it runs.
     """
     project = project or Project(root_of(script))
     if runner is not None:
@@ -456,7 +471,8 @@ def repair(
 
 
 def _safely(search: Search, project: Project) -> Outcome:
-    """The runner never raises: a fault of ours ends as an outcome, too."""
+    """Return the outcome of the search; an internal error becomes one, too, so that the runner never
+    raises."""
     try:
         return search.run(project)
     except Exception as error:
@@ -477,6 +493,7 @@ def _readings(finding: Finding, proposal: Proposal | None) -> frozenset[Any]:
 
 
 def _repair(state: _Candidate, proof: Proof | None) -> Repair:
+    """Return a state as a repair."""
     return Repair(
         titles=tuple(step.title for step in state.steps),
         cures=tuple(step.cure for step in state.steps),
@@ -490,10 +507,13 @@ def _repair(state: _Candidate, proof: Proof | None) -> Repair:
 
 
 def _rank(repair: Repair) -> tuple[float, ...]:
-    """Those proved to the end first, then those that drop no gradient and hide no write; then fewest changed
-    lines, least extra memory, least extra time; the measured ones in steps coarser than their noise, so that
-    equal cures keep the order of the table. Time is the processor's: a machine that is busy elsewhere must
-    not decide what is offered."""
+    """Return the sort key of a proved repair.
+
+    Repairs proved to the end come first, then those that drop no gradient and hide no write. Then the key
+    compares changed lines, extra memory and extra time. Measured values are rounded to steps coarser than
+    their noise, so that equal edits keep the order of the table. Time is the processor's, because a busy
+    machine must not decide what is offered.
+    """
     assert repair.proof is not None
     memory = round(max(0, repair.proof.extra_bytes) / 16e6)
     return (
@@ -507,7 +527,8 @@ def _rank(repair: Repair) -> tuple[float, ...]:
 
 
 def _place(finding: Finding) -> Any:
-    """What a finding is about, in words that survive edits: of other lines, and copies in its own."""
+    """Return a key that still matches the finding after edits of other lines and after `.clone()`/`.detach()`
+    in its own."""
     saved = finding.saved
     return (
         finding.code,
@@ -523,4 +544,4 @@ def _words(site: Site | None) -> Any:
     return site.function, _COPY.sub("", site.statement), _COPY.sub("", site.source)
 
 
-_COPY = re.compile(r"\.(clone|detach)\(\)|[()]")  # and what stands in parentheses only to be copied
+_COPY = re.compile(r"\.(clone|detach)\(\)|[()]")  # and parentheses that a copy needed

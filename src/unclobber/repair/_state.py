@@ -1,7 +1,7 @@
 """The state of a program as a table of plain values and tensors that can be kept and compared.
 
-Each object is one row, however many ways lead to it; rows name their parts by row numbers, so that cycles
-and depth are no matter. Two tables are compared from their roots along equal labels.
+Each object is one row, however many paths lead to it. Rows refer to their parts by row numbers, so that
+cycles and depth do no harm. Two tables are compared from their roots along equal labels.
 """
 
 from __future__ import annotations
@@ -23,30 +23,32 @@ from ._job import Different
 
 _MOST_ROWS = 300_000
 _MOST_BYTES = 2**30
-"""Tensors that are copied; further ones are left out on both sides."""
+"""Limit of copied tensors, in bytes; further ones are left out on both sides."""
 _IDENTITY = 2**32
-"""Larger whole numbers are taken for ``id()``s, which no two programs share."""
+"""Size from which integers count as ``id()``s, which no two runs share."""
 
 
 @dataclass
 class Row:
-    """One object."""
+    """An object of the program."""
 
     kind: str
     value: Any = None
     """A plain value, or a copy of the tensor."""
     records: bool = False
-    """Of a tensor: whether it requires grad."""
+    """Whether a tensor requires grad."""
     parts: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
 class State:
+    """The table of one program's state."""
+
     rows: list[Row]
     roots: dict[str, int]
-    """``__main__`` and the program's other modules by name."""
+    """Rows of ``__main__`` and the program's other modules, by name."""
     others: list[int]
-    """Modules, optimizers and schedulers that none of them leads to."""
+    """Rows of modules, optimizers and schedulers that no root leads to."""
 
 
 _PLAIN = (
@@ -55,18 +57,20 @@ _PLAIN = (
 )  # fmt: skip
 _CODE = (types.FunctionType, types.MethodType, functools.partial, types.GeneratorType)
 _CLOSED = frozenset({"torch", "collections", "types", "functools", "argparse"})
-"""Libraries whose objects are looked into; of others only the class counts, and modules and optimizers."""
+"""Libraries whose objects are followed. Of other libraries only modules and optimizers are; else only the
+class counts."""
 _OPEN = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
 
 
 class Walk:
-    """Makes a table.
+    """Builder of a table.
 
     Args:
-        own: First names of the program's modules: objects of their classes are looked into.
+        own: First names of the program's modules, whose objects are followed.
     """
 
     def __init__(self, own: frozenset[str]) -> None:
+        """Start with an empty table."""
         self._own = own | {"__main__"}
         self._rows: list[Row] = []
         self._known: dict[int, int] = {}
@@ -75,7 +79,7 @@ class Walk:
         self._bytes = 0
 
     def walk(self, modules: Mapping[str, Mapping[str, Any]], others: Iterable[Any]) -> State:
-        """Follow all that the names of some modules hold, then further objects."""
+        """Return the table of all objects that the names of some modules lead to, then of further objects."""
         roots = {name: self._row(dict(names)) for name, names in modules.items()}
         self._finish()
         reached = len(self._rows)
@@ -86,12 +90,13 @@ class Walk:
         return State(self._rows, roots, [number for number in new if number not in inner] or new)
 
     def _row(self, one: Any) -> int:
+        """Return the row number of an object; a new row is filled later."""
         known = self._known.get(id(one))
         if known is not None:
             return known
         number = len(self._rows)
         self._known[id(one)] = number
-        self._alive.append(one)  # or its identity would be another's
+        self._alive.append(one)  # keep it alive, or its id would be reused
         kind = type(one)
         row = Row(f"{kind.__module__}.{kind.__qualname__}")
         self._rows.append(row)
@@ -99,6 +104,7 @@ class Walk:
         return number
 
     def _finish(self) -> None:
+        """Fill the waiting rows, up to the limit of rows."""
         with compat.unseen_by_torch():
             while self._todo and len(self._rows) < _MOST_ROWS:
                 row, one = self._todo.popleft()
@@ -110,7 +116,8 @@ class Walk:
                     row.parts = {label: self._row(part) for label, part in self._parts(row, one)}
 
     def _tensor(self, row: Row, tensor: torch.Tensor) -> None:
-        row.kind = "tensor"  # a parameter's place may be taken by a tensor of the same value
+        """Fill the row of a tensor: a copy of its values, and the gradient of a leaf."""
+        row.kind = "tensor"  # a fix may replace a parameter by a tensor of the same value
         row.records = tensor.requires_grad
         if tensor.is_nested or tensor.is_meta or compat.is_functorch_wrapper(tensor):
             return
@@ -121,7 +128,7 @@ class Walk:
             row.parts["grad"] = self._row(tensor.grad)
 
     def _parts(self, row: Row, one: Any) -> Iterable[tuple[str, Any]]:
-        """What an object holds, by labels; of a leaf, the value is noted."""
+        """Return an object's parts by labels; of an object without parts, record the value in its row."""
         kind = type(one)
         if isinstance(one, Mapping) and issubclass(kind, dict):
             return _items(one)
@@ -144,7 +151,7 @@ class Walk:
         return self._attributes(one) if self._is_looked_into(kind) else ()
 
     def _parts_of_code(self, one: Any) -> Iterable[tuple[str, Any]]:
-        """What a function, a class or a running generator holds, if it is the program's."""
+        """Return the parts of a function, a class or a running generator, if it is the program's."""
         kind = type(one)
         if kind is types.FunctionType:
             return self._function(one) if self._is_own(one.__module__) else ()
@@ -160,6 +167,7 @@ class Walk:
         return [(f".{name}", value) for name, value in own.items() if name[:2] != "__"]
 
     def _function(self, one: types.FunctionType) -> Iterator[tuple[str, Any]]:
+        """Yield the closure's variables, the defaults and the attributes of a function."""
         for name, cell in zip(one.__code__.co_freevars, one.__closure__ or (), strict=False):
             try:
                 yield f".{name}", cell.cell_contents
@@ -170,6 +178,7 @@ class Walk:
         yield from ((f".{name}", value) for name, value in vars(one).items())
 
     def _attributes(self, one: Any) -> Iterator[tuple[str, Any]]:
+        """Yield the attributes and slots of an object, without running its code."""
         try:
             names = dict(object.__getattribute__(one, "__dict__"))
         except AttributeError:
@@ -209,18 +218,18 @@ def differences(
     unread: frozenset[str] = frozenset(),
     detaches: bool = False,
 ) -> list[Different]:
-    """Where another run's state differs from the reference's.
+    """Return the differences of another run's state from the reference's.
 
     Args:
-        reference: The guarded original's.
-        other: The candidate's.
-        unread: Names in modules that nobody reads any more.
-        detaches: Whether a tensor may be off its graph that is on it in the reference.
+        reference: The guarded original's state.
+        other: The candidate's state.
+        unread: Names in modules that the program never reads again.
+        detaches: Whether a tensor of the reference's graph may be detached.
     """
     compared = _StateComparison(reference.rows, other.rows, detaches)
     for module, row in reference.roots.items():
         if module not in other.roots:
-            continue  # a module that only one side has loaded
+            continue  # only one side has loaded this module
         mine, theirs = reference.rows[row].parts, other.rows[other.roots[module]].parts
         for label, part in mine.items():
             name = label[2:-2]
@@ -244,6 +253,8 @@ def differences(
 
 
 class _StateComparison:
+    """The comparison of two tables."""
+
     def __init__(self, mine: list[Row], theirs: list[Row], detaches: bool) -> None:
         self._mine = mine
         self._theirs = theirs
@@ -255,7 +266,7 @@ class _StateComparison:
         self.found.append(Different(where, f"`{where}` {how}", plain))
 
     def trial(self, one: int, other: int, name: str) -> list[Different]:
-        """What ``compare`` would find, without keeping it."""
+        """Return the differences that ``compare`` would find, without recording them."""
         kept, met = self.found, set(self._met)
         self.found = []
         self.compare(one, other, name)
@@ -265,6 +276,7 @@ class _StateComparison:
         return found
 
     def compare(self, one: int, other: int, name: str) -> None:
+        """Record the differences of two rows and of all rows that they lead to."""
         todo = deque([(one, other, name)])
         while todo:
             one, other, name = todo.popleft()
@@ -284,13 +296,14 @@ class _StateComparison:
                 self.add(name, f"has {len(b.parts)} elements instead of {len(a.parts)}", plain=True)
             for label, part in a.parts.items():
                 if label == ".inplace" and a.kind.startswith("torch.nn."):
-                    continue  # how a module works, and what a cure may change; what it gives is compared
+                    continue  # A fix may change how a module works; its results are compared.
                 if label in b.parts:
                     todo.append((part, b.parts[label], f"{name}{label}"))
-                elif not sequence and a.kind != "builtins.function":  # a decorator may be taken away
+                elif not sequence and a.kind != "builtins.function":  # a fix may remove a decorator
                     self.add(f"{name}{label}", "is gone", plain=self._mine[part].kind != "tensor")
 
     def _problem(self, a: Row, b: Row) -> str:
+        """Return the difference of two rows of one kind, in words; empty if they agree."""
         if a.kind == "tensor":
             if (a.value is None) != (b.value is None):
                 return ""

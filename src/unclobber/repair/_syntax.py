@@ -1,8 +1,7 @@
 """A text as a syntax tree that can be edited without touching anything else.
 
-LibCST keeps every blank and comment, so a replaced node is the only thing that changes. Positions
-are 1-based lines and 0-based columns in characters, as LibCST counts them; ``Site`` columns are
-1-based.
+LibCST keeps every blank and comment, so only a replaced node changes. Positions are 1-based lines and 0-based
+columns in characters, as in LibCST; ``Site`` columns are 1-based.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ New = Any
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """One version of a text with its tree."""
+    """A version of a text, with its tree."""
 
     text: str
     module: cst.Module
@@ -35,16 +34,17 @@ class Source:
     # --- find -----------------------------------------------------------------------------------
 
     def statement(self, line: int, column: int | None = None) -> cst.BaseSmallStatement | None:
-        """The simple statement at a line (and 1-based column); None where it can't be told."""
+        """Return the simple statement at a line (and 1-based column); None if there isn't exactly one."""
         found = [node for node in self.smalls if _covers(self.positions[node], line, column)]
         return found[0] if len(found) == 1 else None
 
     def statement_of(self, site: Site) -> cst.BaseSmallStatement | None:
-        """The simple statement that holds a site."""
+        """Return the simple statement that contains a site, or None."""
         return self.statement(site.line, site.column) or self.statement(site.line)
 
     def in_header(self, line: int) -> cst.BaseExpression | None:
-        """What the header of an ``if``, ``while`` or ``for`` on a line computes; None without one."""
+        """Return the expression in the header of an ``if``, ``while`` or ``for`` on a line; None if there is
+        none."""
         for node, place in self.positions.items():
             if isinstance(node, (cst.If, cst.While, cst.For)) and place.start.line <= line:
                 value = node.iter if isinstance(node, cst.For) else node.test
@@ -53,7 +53,7 @@ class Source:
         return None
 
     def expressions(self, site: Site) -> list[cst.BaseExpression]:
-        """All expressions that lie inside a site's span, outermost first."""
+        """Return all expressions inside a site's span, outermost first."""
         start, end = (site.line, site.column - 1), (site.end_line, site.end_column - 1)
         found: list[tuple[tuple[int, int], tuple[int, int], int, cst.BaseExpression]] = []
         for node, place in self.positions.items():
@@ -64,18 +64,18 @@ class Source:
         return [node for *_, node in sorted(found, key=lambda item: item[:3])]
 
     def code(self, node: cst.CSTNode) -> str:
-        """The text of a node."""
+        """Return the text of a node."""
         return self.module.code_for_node(node)
 
     def above(self, node: cst.CSTNode, kind: type[N]) -> N | None:
-        """The nearest node of a kind around ``node``."""
+        """Return the nearest node of a kind around ``node``, or None."""
         at: cst.CSTNode | None = self.parents.get(node)
         while at is not None and not isinstance(at, kind):
             at = self.parents.get(at)
         return at
 
     def all_above(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-        """The nodes around ``node``, nearest first."""
+        """Yield the nodes around ``node``, nearest first."""
         at = self.parents.get(node)
         while at is not None:
             yield at
@@ -103,11 +103,11 @@ class Source:
         return {id(statement): self.code(statement) for statement in self.module.body}
 
     def with_statement(self, old: cst.CSTNode, code: cst.BaseSmallStatement) -> str:
-        """The text with one simple statement put for another."""
+        """Return the text with one simple statement replaced by another."""
         return self.replaced({old: code.with_changes(semicolon=getattr(old, "semicolon", None))})
 
     def own_line(self, small: cst.CSTNode) -> cst.SimpleStatementLine | None:
-        """The line that holds this statement alone; None where it shares its line."""
+        """Return the line with this statement alone; None if it shares its line."""
         line = self.parents[small]
         if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1:
             return line
@@ -116,8 +116,11 @@ class Source:
     def inserted(
         self, small: cst.CSTNode, before: Sequence[str] = (), after: Sequence[str] = ()
     ) -> str | None:
-        """The text with lines put directly before or after a statement; on the same line where it shares its
-        own, and None where they would not fit there or where it is part of a header."""
+        """Return the text with lines inserted directly before or after a statement.
+
+        If the statement shares its line, they go on that line. None if they don't fit there, or if it is part
+        of a header.
+        """
         if not isinstance(small, cst.BaseSmallStatement):
             return None
         line = self.own_line(small)
@@ -134,9 +137,9 @@ class Source:
         )
 
     def put_round(self, small: cst.CSTNode, make: Callable[[Any], Any]) -> Iterator[str]:
-        """Texts with a statement inside a block of its own.
+        """Yield texts with a statement inside a block of its own.
 
-        Where it shares its line, once with all of the line inside, then with the line taken apart.
+        If it shares its line, first with the whole line inside, then with the line taken apart.
 
         Args:
             make: Makes the block from the line that goes into it.
@@ -154,7 +157,8 @@ class Source:
     def surrounded(
         self, line: cst.SimpleStatementLine, before: Sequence[str] = (), after: Sequence[str] = ()
     ) -> New:
-        """The replacement of a line by itself and further lines; comments above stay above them all."""
+        """Return the replacement of a line by itself and further lines; comments above stay above
+        them all."""
         new = [self.parsed(code) for code in before]
         if new:
             new[0] = new[0].with_changes(leading_lines=line.leading_lines)
@@ -162,12 +166,12 @@ class Source:
         return cst.FlattenSentinel([*new, line, *(self.parsed(code) for code in after)])
 
     def parsed(self, code: str) -> Any:
-        """A statement from text, in the style of this module."""
+        """Return a statement from text, in the style of this module."""
         return cst.parse_statement(code, config=self.module.config_for_parsing)
 
     @cached_property
     def torch_name(self) -> str | None:
-        """What this text calls the torch package; None where it doesn't import it."""
+        """The text's name of the torch package; None if it doesn't import torch."""
         return _imported_as(self.module, "torch")
 
     @cached_property
@@ -177,12 +181,12 @@ class Source:
 
     @cached_property
     def names_from_torch(self) -> frozenset[str]:
-        """Those of them that are torch, a part of it or something in it: ``torch``, ``nn``, ``F``."""
+        """Imported names that are torch, a part of it or an object in it: ``torch``, ``nn``, ``F``."""
         return _imports(self.module, "torch")
 
 
 def parse(text: str) -> Source | None:
-    """The tree of a text; None where LibCST can't parse it or would not give it back as it is."""
+    """Return the tree of a text; None if LibCST can't parse it or would not reproduce it exactly."""
     try:
         module = cst.parse_module(text)
         if module.code != text:
@@ -197,7 +201,7 @@ def parse(text: str) -> Source | None:
 
 
 def why_not_parsed(text: str) -> str:
-    """Why ``parse`` gives no tree of a text that Python can run, as a clause."""
+    """Return why ``parse`` returns None for a text that Python can run, as a clause."""
     lines = text.split("\n")
     number = next((n for n, line in enumerate(lines, 1) if line.lstrip(" \t").startswith("\f")), None)
     if number is not None:
@@ -206,24 +210,25 @@ def why_not_parsed(text: str) -> str:
 
 
 def expression(code: str) -> cst.BaseExpression:
-    """An expression from text."""
+    """Return an expression from text."""
     return cst.parse_expression(code)
 
 
 def assignment(target: cst.BaseExpression, value: cst.BaseExpression) -> cst.Assign:
-    """``target = value``."""
+    """Return the statement ``target = value``."""
     return cst.Assign([cst.AssignTarget(target.deep_clone())], value)  # type: ignore[arg-type]
 
 
 def in_brackets(node: cst.BaseExpression) -> cst.BaseExpression:
-    """``node``, in brackets where something that follows a dot needs them."""
+    """Return ``node``, in brackets if a following dot needs them."""
     if node.lpar or isinstance(node, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)):
         return node
     return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
 
 
 def is_place(node: cst.CSTNode) -> bool:
-    """Whether ``node`` is a name or a dotted path of names: what can be assigned and read without effect."""
+    """Return whether ``node`` is a name or a dotted path of names, which can be assigned, and read without
+    effect."""
     while isinstance(node, cst.Attribute):
         if node.attr.value in ("data", "grad", "T", "mT", "H", "mH", "real", "imag"):
             return False
@@ -232,7 +237,8 @@ def is_place(node: cst.CSTNode) -> bool:
 
 
 def root_place(node: cst.BaseExpression) -> cst.BaseExpression | None:
-    """The place that holds the tensor which ``node`` is a part of: ``x`` of ``x[i].t()[0]``."""
+    """Return the name or path that holds the tensor which ``node`` is a part of: ``x`` of ``x[i].t()[0]``.
+    None if there is none."""
     while not is_place(node):
         if isinstance(node, (cst.Subscript, cst.Attribute)):
             node = node.value
@@ -244,21 +250,21 @@ def root_place(node: cst.BaseExpression) -> cst.BaseExpression | None:
 
 
 def root_name(node: cst.CSTNode) -> str | None:
-    """The first name of a dotted path."""
+    """Return the first name of a dotted path, or None."""
     while isinstance(node, cst.Attribute):
         node = node.value
     return node.value if isinstance(node, cst.Name) else None
 
 
 def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """A node and all below it, in source order."""
+    """Yield a node and all nodes below it, in source order."""
     yield node
     for child in node.children:
         yield from walk(child)
 
 
 def names_in(node: cst.CSTNode) -> set[str]:
-    """All names that are read or written in ``node``; attributes' own names are not among them."""
+    """Return all names that are read or written in ``node``, without attribute names."""
     found: set[str] = set()
     stack = [node]
     while stack:
@@ -277,9 +283,10 @@ def _framed(line: cst.SimpleStatementLine, block: Any) -> Any:
 
 
 def _apart(line: cst.SimpleStatementLine, at: int, make: Callable[[Any], Any]) -> New:
-    """A line of several statements as up to three: those before, a block of the one at ``at``, those after.
+    """Return a line of several statements as up to three parts: those before, a block of the one at ``at``,
+    those after.
 
-    The comment at its end stays with the last.
+    The comment at its end stays with the last part.
     """
     found: list[Any] = []
     for smalls in (line.body[:at], line.body[at : at + 1], line.body[at + 1 :]):
@@ -321,7 +328,7 @@ def _spread(children: Iterable[New]) -> Iterator[cst.CSTNode]:
 
 
 class _Late:
-    """A replacement made from the node as it is after its children were replaced."""
+    """A replacement made from the node after its children were replaced."""
 
     def __init__(self, make: Callable[[Any], New]) -> None:
         self._make = make
@@ -331,11 +338,12 @@ class _Late:
 
 
 def late(make: Callable[[Any], New]) -> New:
-    """For ``Source.replaced``: a change that builds on the changes below the node."""
+    """Return a change for ``Source.replaced`` that builds on the changes below the node."""
     return _Late(make)
 
 
 def _covers(place: CodeRange, line: int, column: int | None) -> bool:
+    """Return whether a range covers a 1-based line and column, or the line if ``column`` is None."""
     if not place.start.line <= line <= place.end.line:
         return False
     if column is None:
@@ -345,6 +353,7 @@ def _covers(place: CodeRange, line: int, column: int | None) -> bool:
 
 
 def _imported_as(module: cst.Module, package: str) -> str | None:
+    """Return the name under which a package is imported, or None."""
     for node in walk(module):
         if isinstance(node, cst.Import):
             for alias in node.names:
@@ -359,7 +368,7 @@ def _imported_as(module: cst.Module, package: str) -> str | None:
 
 
 def _imports(module: cst.Module, package: str = "") -> frozenset[str]:
-    """The names that imports bind; with a package only those of what lies in it."""
+    """Return the names that imports bind; with a package, only names from it."""
     found: set[str] = set()
     for node in walk(module):
         if isinstance(node, (cst.Import, cst.ImportFrom)) and not isinstance(node.names, cst.ImportStar):

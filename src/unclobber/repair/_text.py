@@ -10,24 +10,24 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A decoded file that remembers how it was encoded."""
+    """A decoded file with its encoding."""
 
     text: str
     encoding: str
     mark: bytes = b""
-    """The byte order mark, kept apart from the text."""
+    """The byte order mark, which is not part of the text."""
 
     def encode(self, text: str) -> bytes:
-        """``text`` as the file would hold it.
+        """Return the bytes of the file with this ``text``.
 
         Raises:
-            UnicodeEncodeError: the file's encoding can't hold a character of it.
+            UnicodeEncodeError: The file's encoding lacks a character of it.
         """
         return self.mark + text.encode(self.encoding)
 
 
 def decode(data: bytes) -> Encoded | None:
-    """The text of a Python file; None where its encoding is unknown or wrong.
+    """Return the text of a Python file; None if its encoding is unknown or wrong.
 
     Example:
         >>> decode(b"\\xef\\xbb\\xbfx = 1\\r\\n").text

@@ -1,4 +1,4 @@
-"""Write proved edits to the user's files: all of them or none, and only what was proved."""
+"""Write proved edits to the user's files: all of them or none, and nothing else."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class ApplyError(UnclobberError):
 
 
 def read(project: Project, paths: Mapping[str, str]) -> dict[str, bytes]:
-    """The files' bytes at the time of the proof, for ``write`` to compare with.
+    """Return the files' bytes at the time of the proof, with which ``write`` compares.
 
     Raises:
-        ApplyError: a file is outside the project or can't be read.
+        ApplyError: A file is outside the project or can't be read.
     """
     found = {}
     for path in paths:
@@ -37,17 +37,17 @@ def read(project: Project, paths: Mapping[str, str]) -> dict[str, bytes]:
 def write(project: Project, texts: Mapping[str, str], before: Mapping[str, bytes]) -> list[str]:
     """Write new texts.
 
-    Each file is written beside the old one and put in its place in one step; encoding, newlines,
-    byte order mark and permissions stay. A symbolic link stays a link.
+    Each file is written next to the old one and replaces it in one step; encoding, newlines, byte order mark
+    and permissions stay. A symbolic link stays a link.
 
     Args:
-        before: What the files held when the edits were proved.
+        before: The files' bytes when the edits were proved.
 
     Returns:
         The paths that were written.
 
     Raises:
-        ApplyError: a file has changed since, isn't the project's, or can't be written.
+        ApplyError: A file has changed since, isn't the project's, or can't be written.
     """
     ready: list[tuple[str, bytes]] = []
     for path, text in texts.items():
@@ -68,6 +68,7 @@ def write(project: Project, texts: Mapping[str, str], before: Mapping[str, bytes
 
 
 def _write_all(ready: list[tuple[str, bytes]]) -> list[str]:
+    """Stage all files first, then replace them, so that most errors come before any change."""
     staged: list[tuple[str, str]] = []
     written: list[str] = []
     try:
@@ -87,6 +88,7 @@ def _write_all(ready: list[tuple[str, bytes]]) -> list[str]:
 
 
 def _stage(path: str, data: bytes) -> str:
+    """Write a file's new content next to it, with its owner and permissions. Return the temporary path."""
     if not os.access(path, os.W_OK):
         raise PermissionError(13, f"{path} is read-only")
     folder, name = os.path.split(path)

@@ -1,7 +1,7 @@
-"""One edit that may be right for each of the first findings of a run, for its report.
+"""An unproved edit for each of the first findings of a run, for its report.
 
-Nothing is run: ``unclobber fix`` proves a candidate, or finds another. So one is shown only where no cure has
-doubts of its own about it, and where the files still hold what was run.
+Nothing is run: ``unclobber fix`` proves a candidate, or finds another. So a candidate is shown only if its
+fixer has no doubts about it, and if the files still hold the text that ran.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from .diff import unified
 from .project import Project, root_of
 
 SECONDS = 2.0
-"""After so long no further finding is looked at."""
+"""Time after which no further finding gets a candidate, in seconds."""
 MOST = 8
-"""Findings that are looked at."""
+"""Limit of findings that get a candidate."""
 LONGEST = 60_000
-"""Characters of a file that is parsed for a report: LibCST takes half a second for so many."""
+"""Size limit of a file that is parsed for a report, in characters: LibCST takes half a second for it."""
 _LONGEST_COMMAND = 60
 
 
 def with_candidates(
     report: Report, script: str | None = None, *, most: int | None = None, seconds: float | None = None
 ) -> Report:
-    """A report whose findings carry candidates, as far as they can be had in time. Never raises.
+    """Return the report with candidates in its findings, as far as time allows. Never raises.
 
     Args:
-        report: Of a run that has ended, or of sources.
+        report: The report of a run that has ended, or of sources.
         script: Absolute path of the script that ``report.command`` ran; None for a module.
-        most: Findings that are looked at; ``MOST`` if not given.
-        seconds: After so long no further finding is looked at; ``SECONDS`` if not given.
+        most: Limit of findings that get a candidate; ``MOST`` if None.
+        seconds: Time after which no further finding gets one, in seconds; ``SECONDS`` if None.
     """
     until = time.monotonic() + (SECONDS if seconds is None else seconds)
     command = None if script is None else _command(report.command)
@@ -63,7 +63,7 @@ def _command(words: tuple[str, ...]) -> str:
 
 
 def _candidate(finding: Finding, script: str | None) -> Fix | bool:
-    """The best candidate that is not in doubt; else whether ``fix`` would have any to try."""
+    """Return the best candidate without a doubt; if there is none, whether ``fix`` would have any to try."""
     sites = _sites(finding)
     own = [site.path for site in sites if not site.library]
     if not own:
@@ -80,13 +80,13 @@ def _candidate(finding: Finding, script: str | None) -> Fix | bool:
 
 
 def _cells(paths: list[str]) -> dict[str, str]:
-    """The texts of those that are cells of a notebook, which are in no file."""
+    """Return the texts of the paths that are notebook cells, which are in no file."""
     found = {os.path.realpath(path): text_of(path) for path in paths if cell_name(path) is not None}
     return {path: "".join(text.lines) for path, text in found.items() if text is not None}
 
 
 def _sites(finding: Finding) -> list[Site]:
-    """The places of a finding, the offending ones first."""
+    """Return the sites of a finding, the offending ones first."""
     facts = [*reversed(finding.writes), finding.saved, finding.needed, finding.made, finding.freed]
     return [fact.site for fact in facts if fact is not None and fact.site is not None]
 
@@ -97,7 +97,7 @@ def _may_be_parsed(project: Project, path: str) -> bool:
 
 
 def _is_as_it_ran(project: Project, site: Site) -> bool:
-    """Whether the file still holds the statement that ran."""
+    """Return whether the file still holds the statement that ran."""
     lines = (project.text(site.path) or "").split("\n")
     held = lines[site.statement_line - 1 : site.statement_end_line]
     ran = site.statement.split("\n")
@@ -105,10 +105,10 @@ def _is_as_it_ran(project: Project, site: Site) -> bool:
 
 
 def edits_of(project: Project, texts: Mapping[str, str]) -> tuple[Edit, ...]:
-    """New texts of files as edits of whole lines.
+    """Return new texts of files as edits of whole lines.
 
     Args:
-        project: Where the old texts are read.
+        project: The project with the old texts.
         texts: Absolute path to new text.
     """
     found: list[Edit] = []
@@ -118,7 +118,8 @@ def edits_of(project: Project, texts: Mapping[str, str]) -> tuple[Edit, ...]:
         for tag, a, b, c, d in codes:
             if tag == "equal":
                 continue
-            if a == b or c == d:  # lines are put in or taken out: the one beside them says where
+            # pure insertions and deletions include the neighbouring line, which locates them
+            if a == b or c == d:
                 a, c, b, d = (a - 1, c - 1, b, d) if a else (a, c, b + 1, d + 1)
             found.append(Edit(path, a + 1, _lines(old[a:b]), _lines(new[c:d])))
     return tuple(found)
@@ -129,7 +130,7 @@ def _lines(lines: list[str]) -> str:
 
 
 def _fix(proposal: Proposal, edits: tuple[Edit, ...], diff: str, offending: str) -> Fix:
-    """The candidate as a way out; its one line of code, where it is one."""
+    """Return the candidate as a fix, with its line of code if it is a single one."""
     first, code = edits[0], None
     where = f"line {first.line}"
     if os.path.realpath(first.path) != os.path.realpath(offending):
@@ -140,7 +141,7 @@ def _fix(proposal: Proposal, edits: tuple[Edit, ...], diff: str, offending: str)
 
 
 def _without_comment(line: str) -> str:
-    """A line of code without what is said behind it; as it is where it is a part of a statement."""
+    """Return a line of code without its comment; unchanged if it is a part of a statement."""
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(line).readline))
     except (tokenize.TokenError, SyntaxError):
@@ -150,8 +151,11 @@ def _without_comment(line: str) -> str:
 
 
 def _carrying(finding: Finding, candidate: Fix) -> Finding:
-    """The finding with the candidate among its ways out: with the words that say the same, in place of
-    general ones, or beside those that leave the user a choice."""
+    """Return the finding with the candidate among its fixes.
+
+    It takes the place of advice with the same code, or of general advice. Next to fixes among which the user
+    must choose, it is added.
+    """
     fixes = list(finding.fixes)
     same = next((at for at, fix in enumerate(fixes) if _is_same(fix, candidate)), None)
     if same is not None:
@@ -164,10 +168,10 @@ def _carrying(finding: Finding, candidate: Fix) -> Finding:
 
 
 def together(report: Report) -> str:
-    """The candidates of all findings as one diff; of two that change the same line the first.
+    """Return the candidates of all findings as one diff; if two change the same line, only the first.
 
     Args:
-        report: With candidates.
+        report: A report with candidates.
     """
     texts: dict[str, dict[str, str]] = {}
     taken: dict[str, list[Edit]] = {}
@@ -190,7 +194,7 @@ def _meet(one: Edit, other: Edit) -> bool:
 
 
 def _with(finding: Finding, fix: Fix) -> Finding:
-    """The finding with one more way out, before that of ``guard``."""
+    """Return the finding with one more fix, before the fix by ``guard``."""
     last = next((at for at, one in enumerate(finding.fixes) if one.guard), len(finding.fixes))
     return replace(finding, fixes=(*finding.fixes[:last], fix, *finding.fixes[last:]))
 

@@ -1,4 +1,4 @@
-"""Edits as a unified diff that ``patch -p0`` and ``git apply`` take."""
+"""Edits as a unified diff that ``patch -p0`` and ``git apply`` accept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from .project import Project
 
 
 def changed_lines(old: str, new: str) -> int:
-    """Lines that a reader of the diff has to look at: the longer side of each changed stretch.
+    """Return the number of lines that a reader of the diff must read: the longer side of each changed
+    stretch.
 
     Example:
         >>> changed_lines("a\\nb\\n", "a\\nB\\nc\\n")
@@ -22,14 +23,13 @@ def changed_lines(old: str, new: str) -> int:
 
 
 def unified(project: Project, texts: Mapping[str, str], *, relative_to: str | None = None) -> str:
-    """The diff from the files on disk to new texts.
+    """Return the diff from the files on disk to new texts.
 
     Args:
-        project: Where the files are read.
+        project: The project with the files.
         texts: Absolute path to new text.
-        relative_to: The folder in which the diff is meant to be applied; the working directory if
-            not given. ``git apply`` and ``patch -p0`` both take the paths without a prefix of
-            their own (``git apply -p0``).
+        relative_to: The folder in which the diff is to be applied; the working directory if None. ``git
+            apply`` and ``patch -p0`` both take the paths without a prefix of their own (``git apply -p0``).
     """
     folder = os.path.realpath(relative_to or os.getcwd())
     parts = []
@@ -44,6 +44,7 @@ def unified(project: Project, texts: Mapping[str, str], *, relative_to: str | No
 
 
 def _file_diff(old: str, new: str, name: str) -> list[str]:
+    """Return the diff of one file, with a note on a missing newline at its end."""
     lines = []
     for line in difflib.unified_diff(_lines(old), _lines(new), name, name):
         lines.append(line)
@@ -53,7 +54,7 @@ def _file_diff(old: str, new: str, name: str) -> list[str]:
 
 
 def _lines(text: str) -> list[str]:
-    # Not `splitlines`: form feeds and other separators that it knows are part of a line for patch. A
-    # lone carriage return is one, too.
+    # Not `splitlines`: to patch, form feeds and other separators that it splits at are part of a line, and so
+    # is a lone carriage return.
     lines = text.split("\n")
     return [f"{line}\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])

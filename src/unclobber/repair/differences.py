@@ -1,4 +1,4 @@
-"""How one proved way differs from the best one, in one clause: what it keeps, copies or moves."""
+"""The difference of one proved repair from the best one, in one clause: what it keeps, copies or moves."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ BY_CURE: dict[str, str] = {
     "recompute": "the forward runs once more",
     "move-step": "the step comes after the backward",
 }
-"""By the name of the cure."""
+"""Clauses by the name of the fixer."""
 _NOTABLE = 16_000_000
-"""Bytes at the peak of a run which are more than its noise."""
+"""Peak bytes of a run that exceed the measurement's noise."""
 
 
 def places(repair: Repair, project: Project) -> str:
-    """The lines that a repair changes, as ``in line 7``; empty where they are in several files."""
+    """Return the lines that a repair changes, as ``in line 7``; empty if they are in several files."""
     edits = edits_of(project, repair.texts)
     if len({edit.path for edit in edits}) != 1:
         return ""
@@ -45,16 +45,16 @@ def places(repair: Repair, project: Project) -> str:
 
 
 def _line(edit: Edit) -> int:
-    """The first line that is changed; of lines that are put in, the one before which they stand."""
+    """Return the first changed line; for inserted lines, the line before which they are inserted."""
     return edit.end_line + 1 if edit.new.startswith(f"{edit.old}\n") else edit.line
 
 
 def difference(other: Repair, best: Repair) -> str:
-    """What another proved way does unlike the best one; both have a proof.
+    """Return the difference of another proved repair from the best one, in one clause; both have a proof.
 
     Args:
-        other: A way that is not taken.
-        best: The one that is.
+        other: A repair that is not taken.
+        best: The repair that is taken.
     """
     assert other.proof is not None
     assert best.proof is not None

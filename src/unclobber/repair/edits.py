@@ -1,4 +1,4 @@
-"""The edits that may be right, put into a report where they can be had."""
+"""Candidate edits for a report, if LibCST is installed."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from ..model import Report
 
 
 def with_edits(report: Report, script: str | None = None) -> Report:
-    """The report with candidates in its findings; as it is where LibCST is missing.
+    """Return the report with candidates in its findings; unchanged if LibCST is missing.
 
     Args:
-        report: Of a run that has ended, or a part of one.
+        report: The report of a run that has ended, or a part of one.
         script: Absolute path of the script that ``report.command`` ran; None for anything else.
     """
     if all(finding.repaired for finding in report.findings):

@@ -1,7 +1,7 @@
-"""Edits that somebody else proposes, proved as a cure is: by the gradients of a run with them.
+"""Edits from outside this room, proved as a fixer's are: by the gradients of a run with them.
 
-What is compared is a program that is right already with one that is meant to compute the same; there is no
-finding, and the reference is the script as written.
+A correct program is compared with one that is meant to compute the same. There is no finding, and the
+reference is the script as written.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Place = tuple[int, int, int, int, str]
 
 
 def edited(project: Project, edits: Mapping[str, Sequence[Place]]) -> dict[str, str] | None:
-    """Whole new texts of the files, by their real paths.
+    """Return whole new texts of the files, by their real paths.
 
     Args:
-        project: Says which files may be edited.
-        edits: By file; places may not overlap.
+        project: Decides which files may be edited.
+        edits: By file; ranges may not overlap.
     Returns:
-        None where a file isn't the project's, or two edits overlap.
+        None if a file isn't the project's, or two edits overlap.
     """
     texts = {}
     for path, places in edits.items():
@@ -40,6 +40,7 @@ def edited(project: Project, edits: Mapping[str, Sequence[Place]]) -> dict[str, 
 
 
 def _with(text: str, places: Sequence[Place]) -> str | None:
+    """Return the text with the ranges replaced, last one first; None if two overlap."""
     starts = [0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
@@ -55,14 +56,14 @@ def _with(text: str, places: Sequence[Place]) -> str | None:
 
 
 class Prover:
-    """Compares edits with the script as written.
+    """Comparison of edits with the script as written.
 
     Args:
         script: Its path, from the working directory.
         arguments: Its command line.
-        runner: The process that runs it.
-        until: The backward call at which loss and gradients are compared last. Later ones are not: an
-            optimizer makes much of a difference that is only rounding.
+        runner: The driver process.
+        until: The last backward call at which loss and gradients are compared. Later ones are not, because an
+            optimizer amplifies rounding differences.
     """
 
     def __init__(self, script: str, arguments: tuple[str, ...], runner: Runner, until: int = 1) -> None:
@@ -77,7 +78,7 @@ class Prover:
         """Run the script with new texts of its files.
 
         Returns:
-            The proof; else why there is none, as a clause.
+            The proof; else the reason why there is none, as a clause.
         """
         reference = self._reference
         if reference.backwards < self._until:
@@ -103,6 +104,7 @@ class Prover:
         )
 
     def _job(self, texts: Mapping[str, str], policy: str, **more: str) -> Job:
+        """Return a job that compares up to the last backward call."""
         return Job(
             self._script,
             self._arguments,

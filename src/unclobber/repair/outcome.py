@@ -1,4 +1,4 @@
-"""How an attempt at a repair ends: a few named outcomes, all picklable. The runner never raises."""
+"""The outcomes of an attempt at a repair, all picklable. The runner never raises."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ from ..model import Finding
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What running a candidate beside the reference has shown."""
+    """The result of comparing a candidate's run with the reference's."""
 
     reading: str
-    """What the reference takes the program to mean, as a phrase: ``as written``."""
+    """The reference's interpretation of the program, as a phrase: ``as written``."""
     backward: int
-    """The backward call, from 1, at which gradients were compared last."""
+    """The last backward call at which gradients were compared, 1-based."""
     leaves: int
     """Leaves whose gradients were compared there."""
     largest_difference: float = 0.0
     """Largest difference relative to the largest gradient element of its tensor; 0 if bit-equal."""
     seconds: float = 0.0
-    """Wall time of the candidate's run minus that of the reference."""
+    """Wall time of the candidate's run minus that of the reference, in seconds."""
     cpu_seconds: float = 0.0
-    """The same of processor time, all threads: what else the machine does is not in it."""
+    """Processor time of the candidate's run minus that of the reference, in seconds over all threads; other
+    work of the machine is not in it."""
     extra_bytes: int = 0
-    """Peak memory of the candidate's process minus that of the reference's."""
+    """Peak memory of the candidate's process minus that of the reference's, in bytes."""
     to_end: bool = True
-    """Whether both ran to their ends and left the same: output, files, state, random generators."""
+    """Whether both ran to their ends with equal end states: output, files, state, random generators."""
     why_not_to_end: str = ""
-    """A clause that says why not."""
+    """A clause that says why not; empty if ``to_end``."""
 
     @property
     def verified(self) -> str:
-        """As reports say it: ``whole-run``, or ``backward-3``."""
+        """The proof in the words of reports: ``whole-run``, or ``backward-3``."""
         return "whole-run" if self.to_end else f"backward-{self.backward}"
 
     @property
@@ -43,23 +44,24 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """Edits that belong together, with their proof where there is one."""
+    """Edits that belong together, with their proof if there is one."""
 
     titles: tuple[str, ...]
-    """One phrase for each edit, in the order in which they were found."""
+    """The edits' phrases, in the order in which they were found."""
     cures: tuple[str, ...]
     texts: Mapping[str, str]
     """Absolute path to the whole new text."""
     changed_lines: int
     proof: Proof | None = None
     notes: tuple[str, ...] = ()
-    """What the user must know: what the cure changes, or which reading was taken."""
+    """Warnings for the user: side effects of the edits, or the interpretation."""
     hides: bool = False
-    """Whether somebody may no longer see a write, which no comparison of gradients need show."""
+    """Whether a holder of the tensor may no longer see a write, which a comparison of gradients need not
+    show."""
     drops: bool = False
     """Whether it takes a write out of the graph that looks like a part of the computation."""
     applicable: bool = True
-    """False for a cure that changes what is computed: it is shown, never written."""
+    """False for edits that change the result: they are shown, never written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class Proved:
     repairs: tuple[Repair, ...]
     offered: tuple[Repair, ...] = ()
     tried: int = 0
-    """Candidates that were run."""
+    """Number of candidates that were run."""
 
     @property
     def best(self) -> Repair:
@@ -83,7 +85,7 @@ class Unproved:
 
     finding: Finding
     reason: str
-    """One sentence without a trailing full stop."""
+    """The reason in one sentence, without a trailing full stop."""
     offered: tuple[Repair, ...] = ()
     tried: int = 0
 

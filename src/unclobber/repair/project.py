@@ -1,4 +1,4 @@
-"""The user's files: which may be edited, their texts, and edits not yet written."""
+"""The user's files: the editable ones, their texts, and edits not yet written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OURS = os.path.realpath(PACKAGE)
 
 
 def root_of(script: str) -> str:
-    """The folder below which files may be edited: the nearest one that looks like a project's, else
+    """Return the folder below which files may be edited: the nearest one that looks like a project's, else
     the script's own."""
     folder = start = os.path.dirname(os.path.realpath(script))
     while True:
@@ -47,17 +47,17 @@ class Project:
     loaded: tuple[str, ...] = ()
     """Files of the project that the program has loaded."""
     originals: dict[str, bytes] = field(default_factory=dict, compare=False)
-    """What each file held when it was first read: edits are made and proved for that."""
+    """The content of each file when it was first read, for which edits are made and proved."""
 
     def owns(self, path: str) -> bool:
-        """Whether ``path`` is a file of the project itself, so that it may be edited."""
+        """Return whether ``path`` is a file of the project itself, so that it may be edited."""
         real = os.path.realpath(path)
         relative = os.path.relpath(real, self.root).split(os.sep)
         installed = any(part in _INSTALLED for part in relative) or _within(real, _OURS)
         return _within(real, self.root) and not installed and os.path.isfile(real)
 
     def encoded(self, path: str) -> Encoded | None:
-        """The file on disk; None where it may not be edited or can't be read as Python."""
+        """Return the file on disk; None if it may not be edited or can't be decoded as Python."""
         if not self.owns(path):
             return None
         real = os.path.realpath(path)
@@ -70,7 +70,7 @@ class Project:
         return decode(self.originals[real])
 
     def text(self, path: str) -> str | None:
-        """The file with the overlay's edits."""
+        """Return the file's text with the overlay's edits, or None."""
         path = os.path.realpath(path)
         if path in self.overlay:
             return self.overlay[path]
@@ -78,12 +78,12 @@ class Project:
         return None if encoded is None else encoded.text
 
     def source(self, path: str) -> Source | None:
-        """The parsed text; None where it may not be edited or isn't Python that we can rewrite."""
+        """Return the parsed text; None if the file may not be edited or LibCST can't rewrite it."""
         text = self.text(path)
         return None if text is None else _parsed(text)
 
     def not_edited(self, paths: Iterable[str]) -> str:
-        """Why one of the project's files can't be edited, as a clause; empty where all can."""
+        """Return why one of the project's files can't be edited, as a clause; empty if all can."""
         for path in dict.fromkeys(paths):
             text = self.text(path)
             if text is not None and self.source(path) is None:
@@ -91,16 +91,17 @@ class Project:
         return ""
 
     def sources(self, near: Iterable[str], word: str) -> Iterator[tuple[str, Source]]:
-        """The files that hold a word: those of the paths first, then all others that the program has loaded.
+        """Yield the files that contain a word: those of the paths first, then all others that the program has
+        loaded.
 
-        They are parsed one by one, as they are needed: that takes up to a second each, and a program
-        may load hundreds.
+        They are parsed one by one as they are needed, because each takes up to a second and a program may
+        load hundreds.
         """
         for path in dict.fromkeys(os.path.realpath(path) for path in (*near, *self.loaded)):
             if word in (self.text(path) or "") and (source := self.source(path)) is not None:
                 yield path, source
 
     def with_texts(self, texts: Mapping[str, str]) -> Project:
-        """This project with further edits."""
+        """Return this project with further edits."""
         new = {os.path.realpath(path): text for path, text in texts.items()}
         return replace(self, overlay={**self.overlay, **new})

@@ -24,23 +24,24 @@ class Runner:
     """A driver process, started on the first run.
 
     Args:
-        timeout: Seconds that one run may take.
-        seconds_to_end: Seconds that a run may take which goes on to its end.
+        timeout: Time limit of one run, in seconds.
+        seconds_to_end: Time limit of a run that goes on to its end, in seconds.
     """
 
     def __init__(self, timeout: float = 120.0, seconds_to_end: float = 60.0) -> None:
+        """Start without a process; the ``with`` statement makes the folder and starts it."""
         self.timeout = timeout
         self.seconds_to_end = seconds_to_end
         self.runs = 0
         self.copy: Copy | None = None
-        """Where the program's folder lies while it runs, once there was a run."""
+        """The copy of the program's folder; None before the first run."""
         self._copied_for = ("", "")
         self._process: subprocess.Popen[str] | None = None
         self._folder: str | None = None
 
     def __enter__(self) -> Runner:
         self._folder = os.path.realpath(tempfile.mkdtemp(prefix="unclobber-fix-"))
-        self._driver()  # it imports torch while we parse
+        self._driver()  # so that it imports torch while this process parses
         return self
 
     def __exit__(
@@ -51,7 +52,7 @@ class Runner:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _end(self, *, in_the_middle: bool) -> None:
-        """End the process that runs the jobs, if there is one; the next run starts another.
+        """End the driver process, if there is one; the next run starts another.
 
         Args:
             in_the_middle: Whether it may still run a job.
@@ -62,7 +63,7 @@ class Runner:
         assert process.stdin is not None
         process.stdin.close()
         if in_the_middle:
-            process.send_signal(signal.SIGINT)  # it ends the child that it waits for
+            process.send_signal(signal.SIGINT)  # the driver kills the child that it waits for
         try:
             process.wait(5)
         except subprocess.TimeoutExpired:
@@ -72,18 +73,18 @@ class Runner:
             process.stdout.close()
 
     def file(self, name: str) -> str:
-        """A path in the runner's own folder, gone when it is closed."""
+        """Return a path in the runner's own folder, which is removed when the runner is closed."""
         assert self._folder is not None, "use the runner in a with statement"
         return os.path.join(self._folder, name)
 
     def run(self, job: Job) -> Ran:
-        """One run. Never raises for what the program does.
+        """Run one job. Never raises because of the program.
 
         Returns:
-            How it went; ``ending`` is ``timeout`` or ``died`` where there is no more to say.
+            The result; ``ending`` is ``timeout`` or ``died`` if nothing more is known.
 
         Raises:
-            KeyboardInterrupt: The process that runs it was interrupted before it could run anything.
+            KeyboardInterrupt: The driver process was interrupted before it could run anything.
         """
         self.runs += 1
         answer = self.file(f"answer-{self.runs}")
@@ -106,7 +107,7 @@ class Runner:
         except BrokenPipeError:
             line = ""
         except BaseException:
-            self._end(in_the_middle=True)  # or its answer would be taken for that of the next run
+            self._end(in_the_middle=True)  # otherwise its answer would be taken for the next run's
             raise
         so_far = f"{answer}.so-far"
         if line == "timeout" and os.path.exists(so_far):
@@ -115,7 +116,7 @@ class Runner:
             return Ran("timeout", error=f"no end after {self.timeout:g} seconds", seconds=self.timeout)
         if not line:
             self._process = None
-            process.communicate()  # ends and closes what there is between us
+            process.communicate()  # wait for its end and close the pipes
             if process.returncode == INTERRUPTED:
                 raise KeyboardInterrupt
             return Ran("died", error="the process that runs it ended before it began (can it import torch?)")
@@ -128,6 +129,7 @@ class Runner:
         return ran
 
     def _driver(self) -> subprocess.Popen[str]:
+        """Return the driver process, started if there is none."""
         if self._process is None:
             environment = dict(os.environ)
             environment.setdefault("PYTHONHASHSEED", "0")
@@ -146,8 +148,11 @@ class Runner:
 
 @contextlib.contextmanager
 def _interrupts_wait() -> Iterator[None]:
-    """Ctrl-C waits to the end of the block, and in a process that is started in it until that lets it in: by
-    then it can end without a traceback."""
+    """Block Ctrl-C to the end of the block, and in a process started inside it until that process unblocks
+    it.
+
+    By then that process can end without a traceback.
+    """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

@@ -1,4 +1,4 @@
-"""One repair, or one after another until the script is clean."""
+"""Rounds of repair: a single one, or one after another until the script is clean."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ MOST_ROUNDS = 20
 
 @dataclass(frozen=True)
 class Rounds:
-    """What happened, round by round, and the project with all proved edits."""
+    """The outcomes, round by round, and the project with all proved edits."""
 
     outcomes: tuple[Outcome, ...]
     project: Project
     runs: int = 0
-    """How often the script was run."""
+    """Number of runs of the script."""
     in_place: bool = False
-    """Whether it ran in its own folder, which is too large for copies."""
+    """Whether it ran in its own folder, because that is too large to copy."""
 
     @property
     def last(self) -> Outcome:
@@ -50,21 +50,21 @@ def run(
 ) -> Rounds:
     """Repair a script once, or with ``everything`` until it is clean or a round proves nothing.
 
-    Nothing is written. Each round builds on the edits before it, and is compared with the program on
-    disk, under guard: errors can't add up.
+    Nothing is written. Each round builds on the edits before it, but is compared with the program on disk
+    under guard, so errors can't add up.
 
     Args:
         script: Its path, from the working directory.
         arguments: Its command line.
-        timeout: Seconds for each run.
-        seconds_to_end: Seconds that a run may take which goes on to its end.
+        timeout: Time limit of each run, in seconds.
+        seconds_to_end: Time limit of a run that goes on to its end, in seconds.
         everything: Go on until the script is clean or nothing more is proved.
         first_only: Stop each round at its first proof.
-        progress: Notified of each step.
-        runner: A driver process to use and leave open; its own times count then.
+        progress: Called with each step.
+        runner: A driver process to use and leave open; its own time limits apply then.
     """
     project = Project(root_of(script))
-    project.encoded(script)  # the script is what it was before the first run
+    project.encoded(script)  # remember the script's content before the first run
     outcomes: list[Outcome] = []
     with contextlib.nullcontext(runner) if runner else Runner(timeout, seconds_to_end) as used:
         runs = used.runs
@@ -89,13 +89,14 @@ def run(
 
 
 def with_fixes(outcome: Proved | Unproved, project: Project) -> Finding:
-    """The finding with the repairs as its fixes, proved ones first."""
+    """Return the finding with the repairs as its fixes, proved ones first."""
     repairs = (*(outcome.repairs if isinstance(outcome, Proved) else ()), *outcome.offered)
     fixes = tuple(_fix(repair, project) for repair in repairs)
     return replace(outcome.finding, fixes=fixes)
 
 
 def _fix(repair: Repair, project: Project) -> Fix:
+    """Return a repair as a fix."""
     title = ", then ".join(dict.fromkeys(repair.titles))
     if repair.notes:
         title = f"{title} ({'; '.join(repair.notes)})"
