@@ -207,8 +207,10 @@ def _set_by_statement(note: freed.Note | None, levels: Sequence[Level]) -> Hidde
 
 
 def _set_by_loop(call: BackwardCall | None, levels: Sequence[Level]) -> HiddenState:
-    """Return the one variable of the loop around ``loss.backward()`` that is made from its own last value, if
-    its tensor (or one of a tuple) belongs to the graph."""
+    """Return the one variable of the loop around ``loss.backward()`` that is made from its own last value.
+
+    Only if its tensor, or one of a tuple, belongs to the graph.
+    """
     depth = user_depth(levels)
     graph = None if call is None else reachable(call)
     if depth is None or graph is None:

@@ -140,8 +140,8 @@ def unpacked(node: Any, role: str | None) -> torch.Tensor | None:
 def is_result(unpacked: torch.Tensor, node: Any, role: str | None) -> bool:
     """Return whether the node's own operation made the tensor.
 
-    If the operation wrote in place to a view, the result's history begins with a node that leads from the
-    base to the view, as long as that view is alive.
+    If the operation wrote in place to a view, the result's history begins with another node. That node leads
+    from the base to the view, as long as the view is alive.
     """
     producer = compat.grad_fn(unpacked)
     if producer is None:

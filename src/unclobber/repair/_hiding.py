@@ -32,7 +32,7 @@ class Hidden:
     """The holders that no longer see a write after an edit."""
 
     note: str = ""
-    """A sentence for the user; empty where everybody still sees it."""
+    """A sentence for the user; empty if every holder still sees the write."""
     unread: frozenset[str] = frozenset()
     """Global names that keep the old value and that the program never reads again."""
 

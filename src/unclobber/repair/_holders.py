@@ -28,6 +28,8 @@ _MOST_WORDS = 3
 
 @dataclass
 class _Seen:
+    """The holders at one statement, over all its runs."""
+
     times: int = 0
     names: set[str] | None = None
     others: tuple[str, ...] = ()

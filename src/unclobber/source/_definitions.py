@@ -1,7 +1,7 @@
 """The one definition that can have given a variable its value at a use, or None.
 
-Only what holds on every path counts. If a variable is set in one branch of an ``if``, in a loop that may not
-run, in a ``try``, or through ``nonlocal`` or ``global``, then no single statement is certain.
+Only what holds on every path counts. No single statement is certain if a variable is set in one branch of an
+``if``, in a loop that may not run or in a ``try``. The same holds for ``nonlocal`` and ``global``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """UC104 gradient-overwritten: a gradient was changed while another consumer still waits for it.
 
 Operations such as ``a + b`` pass one gradient tensor to several operands. If a hook or a custom backward
-writes to it in place, the other operands may get the changed gradient, depending on the order in which they
-run.
+writes to it in place, the other operands may get the changed gradient. That depends on the order in which
+they run.
 """
 
 from __future__ import annotations
