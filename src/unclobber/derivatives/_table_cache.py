@@ -35,7 +35,7 @@ def read_through(sources: Iterable[Path], make: Callable[[], tuple[Rule, ...]]) 
     path = _path(sources)
     if path is None:
         return make()
-    # A broken file is ignored, because it is only a copy.
+    # A broken file is ignored, because it is only a copy (tests/unit/derivatives/test_table_cache.py).
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         return tuple(_rule(entry) for entry in json.loads(path.read_text("utf-8")))
     rules = make()

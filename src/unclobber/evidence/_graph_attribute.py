@@ -68,6 +68,8 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> GraphAttribute | No
             nodes = {id(compat.grad_fn(tensor)) for tensor in tensors(value)} - roots
             if nodes & entered:
                 freed.append((owner, name))
+            # An attribute that is only set, and never read, ties nothing:
+            # tests/programs/UC301/tied_what_nobody_reads_again_is_none.py.
             elif nodes & (graph.keys() - old) and _is_read(owner, name, frames):
                 read_before.append((owner, name))
     found = freed or read_before

@@ -244,7 +244,8 @@ def _set_by_method(
     """Return the attributes that a method's statement both reads and sets, if it made both the freed node and
     the node that references it.
 
-    ``net.hidden`` for ``out, self.hidden = self.lstm(x, self.hidden)``, as in tests/programs/UC301.
+    ``net.hidden`` for ``out, self.hidden = self.lstm(x, self.hidden)``, as in
+    tests/programs/UC301/tied_an_lstm_s_state_on_its_module.py.
     """
     place = None if joined is None else sites.user_frame(joined.stack)
     if place is None or of_freed is None or place != sites.user_frame(of_freed.stack):
@@ -284,7 +285,8 @@ def _cut(name: str, value: Any) -> str | None:
 
 
 _CUTS = frozenset({"detach", "data"})
-"""Attributes that return a tensor without its graph."""
+"""Attributes that return a tensor without its graph:
+tests/programs/UC301/tied_one_of_two_the_other_is_cut_already.py."""
 
 
 def _read_and_set(statement: ast.stmt) -> tuple[str, ...]:

@@ -200,7 +200,8 @@ def _was_freed(node: Any, call: BackwardCall) -> bool | None:
         return note.mark.nth != call.nth and not note.mark.keeps_graph and _is_released(node) is not False
     if _is_released(node) is False:
         return False
-    # It saved only a Python number, for which no hook is called, or before watching began.
+    # It saved only a Python number, for which no hook is called, or before watching began:
+    # tests/programs/UC301/a_number_before_two_losses.py and one_of_several_numbers.py.
     return False if call.fresh_from is not None and compat.sequence_number(node) >= call.fresh_from else None
 
 
@@ -209,7 +210,7 @@ def _is_released(node: Any) -> bool | None:
     if isinstance(node, torch.autograd.function.BackwardCFunction):
         return False  # it fails in its own backward, if that reads a saved tensor
     if node.name().endswith("CopySlices"):
-        return None  # the wrapped node can't be reached
+        return None  # the wrapped node can't be reached: tests/programs/UC301/copyslices.py
     return any(compat.is_freed(node, name) for name in compat.raw_attributes(node))
 
 

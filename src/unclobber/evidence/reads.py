@@ -50,7 +50,8 @@ _READ_FOR = {
     ("NativeBatchNormBackward0", "weight"): 0,
 }
 """By node and role, the index of the one input whose gradient is computed from the tensor. The node saves it
-even if that gradient isn't needed."""
+even if that gradient isn't needed:
+tests/programs/allowed/weights_that_only_an_input_s_gradient_would_be_computed_from.py."""
 
 
 def never_read(saved: SavedTensor, ledger: Ledger, node: Any = None) -> bool:
@@ -61,8 +62,8 @@ def never_read(saved: SavedTensor, ledger: Ledger, node: Any = None) -> bool:
     and an input that is kept for its shape.
 
     Batch norm's kernel updates its running statistics after they were saved, and its backward reads them only
-    in evaluation (torch_facts/test_version_check.py). The kernel writes nothing else, so its writes identify
-    them if inner hooks hide the node's name for the tensor.
+    in evaluation (tests/torch_facts/test_version_check.py). The kernel writes nothing else, so its writes
+    identify them if inner hooks hide the node's name for the tensor.
     """
     node = compat.current_node() if node is None else node
     role = role_of(node, saved)
@@ -73,6 +74,7 @@ def never_read(saved: SavedTensor, ledger: Ledger, node: Any = None) -> bool:
         reader = _READ_FOR.get((name, role))
         if reader is not None:
             return node.next_functions[reader][0] is None
+    # In training, batch norm updates its statistics itself: tests/programs/allowed/batch_norm_trains.py.
     if not compat.trains(node):
         return False
     if role is not None:

@@ -251,6 +251,8 @@ class _Refused:
         is about to give it its next value."""
         if not isinstance(target, ast.Name):
             return False
+        # `b.neg_()` of a global, and `c += 1` in `for c in …`: written_global_of_a_function.py,
+        # written_a_loop_s_variable.py and written_a_loop_s_which_reads_it.py in tests/programs/UC203.
         return not self._is_own(target.id) or any(
             target.id in {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)}
             and loop.lineno <= statement.lineno <= (loop.end_lineno or loop.lineno)

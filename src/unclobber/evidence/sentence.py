@@ -110,8 +110,7 @@ def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTenso
     again.
 
     torch unpacks the very input that it keeps. unclobber's hook returns another tensor with the history of
-    the save, which stays as it is when the input is written to. Held by
-    test_what_backward_saves_again_is_told_as_the_tensor_itself.
+    the save, which stays as it is when the input is written to. Held by tests/unit/test_sentence.py.
     """
     log = None if saved.entry is None else saved.entry.log
     if unpacked is None or log is None or not frames.ran_below(saved.stack):
@@ -205,7 +204,7 @@ def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str 
     if unpacked is None or producer is None:
         if unpacked is not None and saved.requires_grad:
             raise _AnotherError(f"A view was {compat.NO_GRAD_VIEW_SENTENCE}")
-        # a leaf may itself be a view, of a tensor without history
+        # A leaf may itself be a view of a tensor without history (tests/unit/test_sentence.py).
         base = None if saved.base is None else saved.base()
         follows = saved.requires_grad or (base is not None and base.requires_grad)
         return _strided() if follows else None

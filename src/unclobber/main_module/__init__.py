@@ -55,7 +55,7 @@ def run_as_main(
         names["__annotations__"] = {}
     sys.modules["__main__"] = module
     # `multiprocessing` makes this second name for `__main__` when it is imported, which torch has done
-    # already. It looks up a spawned child's results by this name.
+    # already. It looks up a spawned child's results by this name (tests/processes/test_as_without_us.py).
     if "__mp_main__" in sys.modules:
         sys.modules["__mp_main__"] = module
     exec(code, names)

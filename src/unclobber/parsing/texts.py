@@ -69,7 +69,8 @@ def _alone(work: Callable[[], T]) -> T:
         try:
             with _lock:
                 return work()
-        except SystemError as error:  # another thread of the program was parsing, too
+        # another thread of the program was parsing, too: tests/telling/test_telling_in_threads.py
+        except SystemError as error:
             reason = str(error)
         except (RecursionError, MemoryError) as error:
             raise NotParsedError(str(error)) from None
@@ -100,7 +101,8 @@ def text_of(path: str, *, anew: bool = False) -> Text | None:
                     linecache.checkcache(path)
                 lines = linecache.getlines(path)
                 entry = linecache.cache.get(path)
-        except KeyError:  # another thread has dropped the entry meanwhile
+        # another thread has dropped the entry meanwhile: tests/telling/test_telling_in_threads.py
+        except KeyError:
             continue
         if not lines:
             return None

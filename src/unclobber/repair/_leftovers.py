@@ -1,8 +1,8 @@
 """Files that a run reads although an earlier run of the same search has written them.
 
 Every run starts the program afresh, but in the same folder. A program that resumes from its own checkpoint
-does not do the same thing twice, and no seed would change that. Python's audit events show reads; a library's
-reads below Python stay unseen.
+does not do the same thing twice, and no seed would change that. tests/repair/test_fix.py has such a script.
+Python's audit events show reads; a library's reads below Python stay unseen.
 """
 
 from __future__ import annotations

@@ -263,13 +263,15 @@ def _compare_leaves(one: BackwardRecord, other: BackwardRecord, found: Differenc
     leaves = gradients = 0
     for key in mine.keys() | theirs.keys():
         a, b = mine.get(key, []), theirs.get(key, [])
-        # A leaf that only one side reaches is no difference as long as its gradient is zero or None.
+        # A leaf that only one side reaches is no difference as long as its gradient is zero or None
+        # (tests/unit/repair/test_recorder.py).
         a, b = [g for g in a if _counts(g)], [g for g in b if _counts(g)]
         if len(a) != len(b):
             return "another set of leaves with a gradient"
         leaves += max(len(mine.get(key, [])), len(theirs.get(key, [])))
         gradients += len(a)
-        # Leaves with equal first values are indistinguishable, so any pairing whose gradients agree will do.
+        # Leaves with equal first values are indistinguishable, so any pairing whose gradients agree will do
+        # (tests/unit/repair/test_recorder.py).
         for gradient in a:
             partner = next((i for i, g in enumerate(b) if agree(gradient, g, found)), None)
             if partner is None:

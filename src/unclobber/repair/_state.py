@@ -117,7 +117,8 @@ class Walk:
 
     def _tensor(self, row: Row, tensor: torch.Tensor) -> None:
         """Fill the row of a tensor: a copy of its values, and the gradient of a leaf."""
-        row.kind = "tensor"  # a fix may replace a parameter by a tensor of the same value
+        # a fix may replace a parameter by a tensor of the same value (tests/unit/repair/test_state.py)
+        row.kind = "tensor"
         row.records = tensor.requires_grad
         if tensor.is_nested or tensor.is_meta or compat.is_functorch_wrapper(tensor):
             return
@@ -296,10 +297,13 @@ class _StateComparison:
                 self.add(name, f"has {len(b.parts)} elements instead of {len(a.parts)}", plain=True)
             for label, part in a.parts.items():
                 if label == ".inplace" and a.kind.startswith("torch.nn."):
-                    continue  # A fix may change how a module works; its results are compared.
+                    # A fix may change how a module works; its results are compared
+                    # (tests/unit/repair/test_state.py).
+                    continue
                 if label in b.parts:
                     todo.append((part, b.parts[label], f"{name}{label}"))
-                elif not sequence and a.kind != "builtins.function":  # a fix may remove a decorator
+                # a fix may remove a decorator (tests/unit/repair/test_state.py)
+                elif not sequence and a.kind != "builtins.function":
                     self.add(f"{name}{label}", "is gone", plain=self._mine[part].kind != "tensor")
 
     def _problem(self, a: Row, b: Row) -> str:

@@ -55,6 +55,6 @@ def _file_diff(old: str, new: str, name: str) -> list[str]:
 
 def _lines(text: str) -> list[str]:
     # Not `splitlines`: to patch, form feeds and other separators that it splits at are part of a line, and so
-    # is a lone carriage return.
+    # is a lone carriage return (tests/unit/repair/test_apply.py).
     lines = text.split("\n")
     return [f"{line}\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])

@@ -107,7 +107,8 @@ class Runner:
         except BrokenPipeError:
             line = ""
         except BaseException:
-            self._end(in_the_middle=True)  # otherwise its answer would be taken for the next run's
+            # Otherwise its answer would be taken for the next run's (tests/repair/test_how_far.py).
+            self._end(in_the_middle=True)
             raise
         so_far = f"{answer}.so-far"
         if line == "timeout" and os.path.exists(so_far):

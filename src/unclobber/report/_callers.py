@@ -66,7 +66,7 @@ def _call(site: Site | None) -> tuple[str, Frame] | None:
             if sum(_calls(path)[one] for path in {home, caller.path}) > 1:
                 return one, caller
         # The source calls the function by another name: a decorator has replaced it, so look for the
-        # decorator's name.
+        # decorator's name (tests/unit/report/test_report_callers.py).
         decorated = [] if called else names
     return None
 

@@ -44,14 +44,17 @@ def _annotation(finding: Finding) -> str:
 def _position(place: FindingPlace | None) -> dict[str, str]:
     """Return the properties of an annotation's location; empty if its line is unknown or in no file."""
     if place is None or not os.path.isabs(place.site.path):
-        return {}  # the line is unknown or in no file, so the annotation is the job's
+        # The line is unknown or in no file, so the annotation is the job's
+        # (tests/unit/report/test_report_github.py).
+        return {}
     span = place.span
     found = {
         "file": _path(place.site.path),
         "line": str(span.line),
         "endLine": str(span.end_line),
     }
-    if span.end_line == span.line:  # GitHub takes columns only within one line
+    # GitHub takes columns only within one line (tests/unit/report/test_report_github.py).
+    if span.end_line == span.line:
         found |= {"col": str(span.column), "endColumn": str(span.end_column)}
     return found
 

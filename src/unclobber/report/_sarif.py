@@ -122,7 +122,8 @@ def _result(finding: Finding, codes: list[str], root: str, suppressed: Suppresse
         "ruleIndex": codes.index(finding.code),
         "level": "note" if finding.repaired else finding.severity,
         "message": {"text": _message(finding)},
-        # If the line is not known there is no location, because SARIF forbids invented ones.
+        # If the line is not known there is no location, because SARIF forbids invented ones
+        # (tests/unit/report/test_report_sarif.py).
         "locations": [] if main is None else [_location(main, sources, root)],
         "partialFingerprints": {"unclobberPlaces/v1": _fingerprint(finding, root)},
         "properties": {"harmless": finding.harmless, "repaired": finding.repaired},
@@ -288,7 +289,8 @@ def _uri(path: str) -> str:
 
 
 def _quoted(path: str) -> str:
-    # A relative reference must not look like one with a scheme: `a:b.py` becomes `a%3Ab.py`.
+    # A relative reference must not look like one with a scheme: `a:b.py` becomes `a%3Ab.py`
+    # (tests/unit/report/test_report_sarif.py).
     return quote(os.fsencode(path), safe="/~")
 
 

@@ -84,7 +84,8 @@ def path(absolute: str) -> str:
         return absolute
     try:
         relative = os.path.relpath(absolute)
-    except (OSError, ValueError):  # the working directory is gone, or on another drive
+    # The working directory is gone, or on another drive (tests/unit/report/test_report_words.py).
+    except (OSError, ValueError):
         return absolute
     return absolute if relative.startswith(os.pardir) else relative
 

@@ -125,7 +125,8 @@ def _binary(
     if isinstance(operator, ast.MatMult):
         return _matmul(left, right, rule, edges)
     operation, second = _BINARY.get(type(operator), ("", ""))
-    # `2 ** x` runs `__rpow__`. Without that frame in the stack the left operand is the tensor.
+    # `2 ** x` runs `__rpow__`. Without that frame in the stack the left operand is the tensor
+    # (tests/unit/source/test_spelling.py).
     if operation != rule.operation or (rule.operation == "pow" and rule.overload == "Scalar"):
         return NOTHING
     if isinstance(left, ast.Constant) and isinstance(operator, (ast.Mult, ast.Add)):
@@ -147,7 +148,8 @@ def _reflected(node: ast.BinOp, names: Sequence[str], rule: Rule, edges: Edges |
 def _augmented(node: ast.AugAssign, rule: Rule, edges: Edges | None) -> Operands:
     """Match ``target op= value``. Except for ``@=``, the target is also the result."""
     if isinstance(node.op, ast.MatMult):
-        # `a @= b` rebinds `a`: the name no longer means the tensor that was kept.
+        # `a @= b` rebinds `a`: the name no longer means the saved tensor
+        # (tests/unit/source/test_spelling.py).
         found = _matmul(node.target, node.value, rule, edges)
         return Operands({k: v for k, v in found.arguments.items() if v is not node.target})
     found = _binary(node.op, node.target, node.value, rule, edges)
@@ -163,7 +165,7 @@ def _subscript(node: ast.Subscript, rule: Rule) -> Operands:
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     arguments: dict[str, ast.expr] = {"self": node.value}
     # Slices, None and integers shift the positions, and a mask becomes several indices. So match plain names
-    # only.
+    # only: `x[:, mask]` and `w[mask]` in tests/unit/source/test_spelling.py.
     if all(isinstance(part, (ast.Name, ast.Attribute)) for part in parts):
         arguments.update((f"indices[{i}]", part) for i, part in enumerate(parts))
     return Operands(arguments)
@@ -185,7 +187,7 @@ def _in_order(rule: Rule, right: ast.expr, edges: Edges | None) -> bool:
     """Return whether the operands were not swapped. ``W @ x`` with a three-dimensional x swaps them.
 
     That runs mm on a folded x and ``W.t()``, so the gradient of ``mat2`` leads to a TBackward0. ``u @ x``
-    with a vector u runs mv on a folded x. See test_matmul_never_names_the_wrong_operand.
+    with a vector u runs mv on a folded x. Held by tests/unit/source/test_spelling.py.
     """
     if rule.operation in ("bmm", "dot", "matmul"):
         return True

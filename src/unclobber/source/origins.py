@@ -148,6 +148,8 @@ def _of_name(finder: Finder, name: str, place: Place, element: tuple[int, ...]) 
     """
     if element and not _keeps_elements(finder, name, place):
         return None
+    # A comprehension's variable may share its name with another variable of the function:
+    # tests/programs/UC203/comprehension_s_variable_and_another_of_the_same_name.py.
     if name in place.inner:
         live = place.depth is not None and place == finder.place(place.depth)
         return _of_comprehension(finder, name, place, place) if live else None
@@ -240,7 +242,11 @@ def _of_comprehended(finder: Finder, node: _Comprehension, place: Place, element
 
 
 def _keeps_elements(finder: Finder, name: str, place: Place) -> bool:
-    """Return whether the variable's container still holds its first elements."""
+    """Return whether the variable's container still holds its first elements.
+
+    False for the lists in tests/programs/UC204/nograd_comprehension_grown_later.py and
+    nograd_comprehension_changed_under_another_name.py.
+    """
     now = finder.value(ast.Name(name, ast.Load()), place)
     return type(now) is tuple or isinstance(now, torch.Tensor) or only_read(name, place)
 
@@ -297,7 +303,8 @@ def _of_enclosing(finder: Finder, name: str, place: Place, element: tuple[int, .
         level = finder.levels[depth]
         if name not in level.frame.f_code.co_cellvars:
             continue
-        # skip another function's variable of this name, and an earlier call of the same function
+        # Skip another function's variable of this name, and an earlier call of the same function:
+        # tests/programs/UC203/closure_of_an_earlier_call.py.
         if value_of(ast.Name(name, ast.Load()), level.frame) is mine:
             outer = finder.place(depth)
             return None if outer is None else _of_name(finder, name, outer, element)
@@ -366,6 +373,7 @@ def _of_call(finder: Finder, node: ast.Call, place: Place, element: tuple[int, .
     """
     if isinstance(node.func, ast.Attribute) and is_in_place(node.func.attr):
         return At(node.func.value, place, element)
+    # The name may mean another function by now: tests/programs/UC205/function_renamed_since.py.
     if isinstance(node.func, ast.Name) and not finder.still_is(node.func.id, place):
         return None
     function = function_of(finder.named(node.func, place))
@@ -390,6 +398,7 @@ def _owned(finder: Finder, owner: Any, node: ast.Attribute, place: Place) -> Ste
     candidates = list(assignments(type(owner), node.attr))
     if len(candidates) == 1:
         value, statement, code, source = candidates[0]
+        # Code outside the class may have set it: tests/programs/UC203/attribute_that_an_outsider_has_set.py.
         if finder.set_by_others(node.attr, code):
             return None
         return At(value, Place(code, source, statement))

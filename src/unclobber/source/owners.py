@@ -174,7 +174,7 @@ def _live_modules() -> dict[int, torch.nn.Module]:
     The collector's list of all objects holds tuples that other threads are still filling, and
     ``tuple(generator)`` ends in a SystemError if another reference to its tuple exists. So one call into C,
     which no thread can interrupt, takes, filters and drops the list. Held by
-    test_other_threads_may_build_tuples.
+    tests/unit/source/test_live_modules.py.
     """
     with _looking:  # one at a time: the end of one call would enable the collector during another thread's
         collecting = gc.isenabled()
@@ -212,8 +212,7 @@ def _sifted(generation: int, classes: set[type]) -> list[Any]:
     the lists hold these very iterators, and such a cycle would stay until the next collection. The second
     list has a few objects more, made while the first one was read, so the first is padded. If the program
     collects in between, the second has fewer, so both are read to their ends. Types are compared by identity,
-    because ``isinstance`` would run a proxied object's code. Held by
-    test_a_collection_in_the_midst_of_a_look_leaves_nothing_alive.
+    because ``isinstance`` would run a proxied object's code. Held by tests/unit/source/test_owners.py.
     """
 
     def listed() -> Iterator[Any]:
@@ -466,7 +465,7 @@ def variables_of(frame: FrameType) -> dict[str, Any]:
     found = _plain(local)
     # Before Python 3.13 reading `f_locals` leaves a dict in the frame, which would keep tensors alive that
     # the function deletes. At most three references (the frame's, this one and the call's) mean that the
-    # program doesn't hold the dict itself from `locals()`: test_the_programs_own_locals_dict_is_left_alone.
+    # program doesn't hold the dict itself from `locals()`: tests/unit/source/test_owners.py.
     if type(local) is dict and sys.getrefcount(local) <= 3:
         local.clear()
     return found

@@ -82,9 +82,12 @@ class LiveValues:
         if scope is None or reaching(node.id, scope, place.at) != Definition("parameter"):
             return False
         call, caller = place.called
+        # An element of a list is no view: tests/programs/UC204/nograd_decorated_given_a_list.py.
         passed = (bind_code(call, place.code) or {}).get(node.id)
         if passed is None or not self.is_tensor(passed, caller):
             return False
+        # The caller's name may hold another value by now:
+        # tests/programs/UC204/nograd_decorated_with_another_argument_by_then.py.
         return not isinstance(passed, ast.Name) or self.still_is(passed.id, caller)
 
     def still_is(self, name: str, place: Place) -> bool:

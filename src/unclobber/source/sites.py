@@ -38,7 +38,7 @@ from .syntax import (
 )
 
 # Packages of another interpreter (a zip, a second venv on PYTHONPATH) have this path shape too. A plain
-# folder called site-packages does not make a user's project a library: test_whose_code.
+# folder called site-packages does not make a user's project a library: tests/unit/source/test_sites.py.
 _INSTALLED = re.compile(
     r"[\\/]lib(32|64)?[\\/](python[\d.]*t?[\\/])?(site|dist)-packages[\\/]", re.IGNORECASE
 )
@@ -152,7 +152,8 @@ def innermost_user(stack: Stack) -> int | None:
     for index, code in enumerate(stack[::2]):
         if is_library(code):
             if starts_program(code):
-                # frames further out are of a forked child's parent, or of the `python -c` that starts it
+                # Frames further out are of a forked child's parent, or of the `python -c` that starts it:
+                # tests/unit/source/test_sites.py.
                 break
             continue
         if code.co_name in _RELAYS and _passes_on(code, stack[2 * index + 1]):
@@ -254,7 +255,7 @@ def path_of(code: CodeType) -> str:
     absolute = name if name.startswith("<") else os.path.abspath(name)
     if absolute == name:
         return name
-    try:  # `abspath` resolves `link/..` wrongly: test_a_path_without_detours
+    try:  # `abspath` resolves `link/..` wrongly: tests/unit/source/test_sites.py
         same = os.path.samefile(absolute, name)
     except OSError:
         same = False

@@ -172,7 +172,8 @@ def _names(rule: Rule, role: str, stack: Stack, edges: Edges | None, shape: Sequ
             texts[key] = f"{text_of(called, found.source)}{attribute}"
     results = _result_texts(rule, matched, found)
     if matched.target is None:
-        # `h = F.relu(h)` gives two tensors one name: keep it for the tensor that `role` names.
+        # `h = F.relu(h)` gives two tensors one name: keep it for the tensor that `role` names
+        # (tests/unit/source/test_spelling.py).
         kept = rule.keeps(role)
         if kept is not None and kept.output:
             texts = {key: text for key, text in texts.items() if text not in results.values()}
@@ -205,7 +206,8 @@ def _result_texts(rule: Rule, matched: Operands, found: Located) -> dict[str, st
     expression.
     """
     texts: dict[str, str] = {}
-    # `x.div_(2).tanh_()` wrote `x.div_(2)`, but that is no name for the tensor.
+    # `x.div_(2).tanh_()` wrote `x.div_(2)`, but that is no name for the tensor
+    # (tests/unit/source/test_spelling.py).
     if isinstance(matched.target, (ast.Name, ast.Attribute, ast.Subscript)):
         text = _text(matched.target, found.source)
         return {} if text is None else dict.fromkeys(matched.results, text)
@@ -245,7 +247,8 @@ def _assigned_to(statement: ast.stmt, node: ast.AST) -> ast.expr | None:
             and len(target.elts) == len(value.elts)
         ):
             targets += list(zip(target.elts, value.elts, strict=True))
-        # `buffer[i] = x.exp()` copies: the result is another tensor than the buffer's row.
+        # `buffer[i] = x.exp()` copies: the result is another tensor than the buffer's row
+        # (tests/unit/source/test_spelling.py).
         elif value is node and isinstance(target, (ast.Name, ast.Attribute)):
             return target
     return None
@@ -304,7 +307,8 @@ def spell_write(site: Site | None, operation: str, stack: Stack) -> str | None:
     target = _written(found, between, operation)
     if isinstance(target, str):
         return target
-    # A list of tensors is written one by one, so the written one isn't known.
+    # `torch._foreach_add_([x, y], 1)` writes a list one by one, so the written tensor isn't known
+    # (tests/unit/source/test_written.py).
     if target is None or isinstance(target, (ast.List, ast.Tuple)):
         return None
     return _text(target, found.source)

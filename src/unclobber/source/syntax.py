@@ -308,7 +308,8 @@ def _around(tree: ast.AST, line: int, end_line: int) -> Iterator[tuple[ast.expr 
         for child in ast.iter_child_nodes(node):
             inner = child if isinstance(child, ast.stmt) else statement
             if isinstance(child, (ast.expr, ast.stmt)):
-                # `lineno` of a decorated definition is its `def`; its decorators are above.
+                # `lineno` of a decorated definition is its `def`; its decorators are above
+                # (tests/unit/source/test_sites.py).
                 first = min([child.lineno, *(d.lineno for d in getattr(child, "decorator_list", []))])
                 if not first <= end_line or not line <= (child.end_lineno or child.lineno):
                     continue
@@ -333,7 +334,8 @@ def _matches(node: ast.expr | ast.stmt, span: Span) -> bool:
 
 
 def _text_is_node(source: ParsedSource, span: Span, node: ast.expr | ast.stmt) -> bool:
-    """Return whether the text at the node's place really is the node; inside f-strings it may not be."""
+    """Return whether the text at the node's place really is the node; inside f-strings it may not be
+    (tests/unit/source/test_sites.py)."""
     assert node.end_lineno is not None
     assert node.end_col_offset is not None
     place = Span(node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)

@@ -96,6 +96,7 @@ def attribute_of(value: Any, name: str) -> Any:
         return vars(value).get(name, UNKNOWN)
     if is_a(value, type):
         return of_class(value, name)
+    # Reading `.grad` of a tensor that is no leaf would warn: tests/unit/source/test_lookup.py.
     if name == "grad" and is_a(value, torch.Tensor) and (value.retains_grad or not compat.has_history(value)):
         return value.grad
     own = contents(value)
@@ -142,6 +143,7 @@ def _element(value: Any, key: Any) -> Any:
         return UNKNOWN
     if is_a(value, _CONTAINERS):
         value, key = value._modules, str(key)
+        # `net[-1]`: tests/unit/source/test_lookup.py.
         if key.startswith("-") and key[1:].isdigit():
             key = str(len(value) + int(key))
     if type(value) not in (list, tuple, dict) and not is_a(value, dict):

@@ -66,7 +66,7 @@ class Methods(TensorWrites):
         if receiver.kind == "optimizer":
             if receiver.owners:
                 # A fused optimizer changes no version counter, so torch does not notice
-                # (torch_facts/test_version_check.py).
+                # (tests/torch_facts/test_version_check.py).
                 fused = receiver.data == "fused"
                 self.step(state, receiver.owners, node, "data" if fused else "step", HIGH - fused)
             return True

@@ -90,7 +90,8 @@ class Modules(Operations):
         first = arguments[0]
         if first.may_be_tensor:
             state.sure |= first.places
-        # The gradient of a frozen product's input reads only the weight, so the input isn't saved.
+        # The gradient of a frozen product's input reads only the weight, so the input isn't saved:
+        # tests/programs/allowed/frozen_layer_input_overwritten.py.
         keeps_input = bool(facts.input) and not (facts.parameters and not trained and _is_product(data.kind))
         bit = self.new_node() if (keeps_input or facts.result) and grad else 0
         spot = self.spot(node)

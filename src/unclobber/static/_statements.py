@@ -306,7 +306,9 @@ class Statements(Calls):
             elif "allow_mutation_on_saved" in ast.unparse(item.context_expr) or "guard" in ast.unparse(
                 item.context_expr
             ):
-                state.mode = 1  # these contexts keep overwritten values, so a write does no harm
+                # These contexts keep overwritten values, so a write does no harm:
+                # tests/programs/allowed/mutation_allowed_by_context.py.
+                state.mode = 1
             value = self.evaluate(item.context_expr, state)
             if item.optional_vars is not None:
                 self.bind(item.optional_vars, value, state)

@@ -100,6 +100,7 @@ def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
         fixes.extend(theirs)
     elif last is not None and last.optimizer:
         fixes.append(after_backward(last.optimizer, in_loop=evidence.went_before))
+    # `nn.Embedding(max_norm=…)` writes its weight at each lookup: tests/guard/test_guard_writes.py.
     elif last is not None and last.operation == "embedding_renorm_":
         fixes.append(Fix("look up without max_norm, and bound the norms after the backward"))
     elif last is not None and last.module and _takes_inplace(last.module):
