@@ -248,6 +248,8 @@ def _set_by_method(
     tests/programs/UC301/tied_an_lstm_s_state_on_its_module.py.
     """
     place = None if joined is None else sites.user_frame(joined.stack)
+    # An input computed once may be the link instead, on another line:
+    # tests/programs/UC301/tied_an_input_that_was_computed_once.py.
     if place is None or of_freed is None or place != sites.user_frame(of_freed.stack):
         return {}
     code, located = place[0], syntax.locate(*place)

@@ -91,7 +91,8 @@ def _from_outside(levels: Sequence[Level], depth: int, inner: WriteTarget | None
             return WriteTarget(
                 inner.operation, depth, node, text, inner.tensor, None if inner.made_here else node
             )
-    # A module that runs others (Sequential) passes on tensors that it computed itself.
+    # A module that runs others passes on tensors that it computed itself: nn.Sequential in
+    # tests/programs/UC205/fn_in_sequential.py.
     runs = [one for one in levels[:depth] if one.frame.f_code.co_qualname.endswith(".forward")]
     passes_on = len(runs) < 2 and all(is_library(one.frame.f_code) for one in levels[:depth])
     first = located.node.args[0] if located.node.args else None
@@ -118,7 +119,8 @@ def _written(located: Located, level: Level) -> WriteTarget | None:
     node = located.node
     stored = node.target if isinstance(node, ast.AugAssign) else node
     if isinstance(stored, ast.Subscript) and _stores_by_tensor(stored, level):
-        # Indexing by a tensor makes no view, so all of the tensor is the target.
+        # Indexing by a tensor makes no view, so all of the tensor is the target:
+        # tests/programs/UC203/written_by_a_mask.py.
         return _as_view(stored.value, located, level, "index_put_")
     if isinstance(node, ast.AugAssign):
         return _as_view(node.target, located, level, _AUGMENTED.get(type(node.op), "copy_"))

@@ -77,6 +77,7 @@ def first_freed(call: BackwardCall, tensors: Iterable[torch.Tensor] = ()) -> Fre
     every = reachable_from(starts)
     if every is None:
         return None
+    # `autograd.grad(y, v)` runs only nodes on the way to `v`: tests/programs/UC301/grad_inputs.py.
     chosen = needed(every, call.inputs) if call.inputs else every
     order = _EngineOrder(starts, every)
     doubtful: list[Any] = []
@@ -169,7 +170,7 @@ def freed_below(node: Any, call: BackwardCall) -> BackwardMark | None:
 
 def freed_function(ctx: Any, roots: Sequence[Any]) -> FreedNode:
     """Return the custom Function whose own ``backward`` failed to read ``ctx.saved_tensors``, as a freed
-    node."""
+    node: tests/programs/UC301/custom_function.py."""
     starts = [node for node in map(node_of, roots) if node is not None]
     came_from: dict[int, Any] = {}
     todo = list(starts)

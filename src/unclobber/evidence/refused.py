@@ -72,6 +72,7 @@ class _Refused:
     def evidence(self) -> RefusalEvidence:
         """Return the evidence: the refused operation, the tensor's origin, and statements that torch would
         allow."""
+        # The line only reads a view: tests/programs/UC203/views_used_after_a_write_to_another.py.
         if _WRITTEN_BEFORE in str(self.error):
             return self._use()
         target = self._target()
@@ -86,6 +87,7 @@ class _Refused:
         if self.kind.subject == "view of a Function":
             tensor = self._written_by_library() if tensor is None else tensor
             call = None if tensor is None else module_hooks.of(tensor)
+            # A module's full backward hooks add a Function of torch's: tests/programs/UC205/hooked_conv.py.
             if call is not None or compat.MODULE_HOOK in str(self.error):
                 module_hook = self._module_hook(call)
                 made = None if call is None else self._made(call.stack, None, None, tensor)
@@ -280,6 +282,7 @@ class _Refused:
         if self.kind.subject is None:
             return None
         accepts = makers.leaf if leaf_shown else _ACCEPTED[self.kind.subject]
+        # `v[0] = 1` for a view `v` made under no_grad: tests/programs/UC204/view_of_nograd_view.py.
         of_a_view = "a view of a view" in str(self.error)
         finder = Finder(self.levels, accepts, through_views=self.kind.subject in _THROUGH_VIEWS or of_a_view)
         place = finder.place(target.depth)

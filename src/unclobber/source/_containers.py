@@ -35,8 +35,10 @@ def _leaves_as_it_is(parent: ast.AST, node: ast.Name) -> bool:
 
 
 def taken_from(node: ast.expr, position: tuple[int, ...]) -> tuple[ast.expr, tuple[int, ...]]:
-    """Return the container and position that a loop variable is an element of, through ``enumerate`` and
-    ``zip``.
+    """Return the container and position that a loop variable is an element of.
+
+    Looks through ``enumerate`` and ``zip``: for ``for s, part in zip((1., 2.), h.split(2, 1))`` it is the
+    split (tests/programs/UC203/zip_chunks.py).
     """
     while True:
         match node:

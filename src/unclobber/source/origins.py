@@ -158,6 +158,8 @@ def _of_name(finder: Finder, name: str, place: Place, element: tuple[int, ...]) 
         inside = place.depth is not None and place.code.co_name in COMPREHENSIONS
         outer = finder.place(place.depth + 1) if inside and place.depth is not None else None
         return None if outer is None else _of_comprehension(finder, name, place, outer)
+    # A closure's variable comes before a global of the same name:
+    # tests/programs/UC203/closure_s_variable_and_a_global_of_the_same_name.py.
     if name in place.code.co_freevars:
         return _of_enclosing(finder, name, place, element)
     if not is_local(name, scope):
@@ -235,6 +237,7 @@ def _comprehension(
 def _of_comprehended(finder: Finder, node: _Comprehension, place: Place, element: tuple[int, ...]) -> Step:
     """Return the expression that made each element of a comprehension."""
     made = node.value if isinstance(node, ast.DictComp) else node.elt
+    # `pairs = [(h[i], h[:, i]) for i in range(2)]`: tests/programs/UC204/nograd_comprehension_of_pairs.py.
     if element and not isinstance(made, ast.Tuple):
         return None
     names = {one.id for part in node.generators for one in ast.walk(part.target) if isinstance(one, ast.Name)}
@@ -352,15 +355,18 @@ def _of_element(finder: Finder, node: ast.Subscript, place: Place) -> Step:
     """Return the step before an element: of several views, a tuple, a ``Sequential`` or a comprehension's
     container.
     """
+    # `h.chunk(2)[0]`; an index of a variable that holds the chunks is a tuple's, below.
     if multi_view_name(node.value) is not None:
         return At(node.value, place, (0,))
     container = finder.value(node.value, place)
     index = finder.value(node.slice, place)
     if type(container) is tuple and type(index) is int and index >= 0:
-        # a tuple's elements can't have been replaced
+        # A tuple's elements can't have been replaced: tests/programs/UC203/index_of_chunk.py. A list's can.
         return At(node.value, place, (index,))
     if isinstance(container, torch.nn.Sequential):
         return At(node.value, place)
+    # A list or dictionary still has the elements of its comprehension if nothing changes it:
+    # tests/programs/UC204/nograd_comprehension_by_index.py and nograd_dict_comprehension.py.
     kind = _MADE_BY.get(type(container))
     made_by = None if kind is None else _comprehension(finder, node.value, place, kind)
     return None if made_by is None else _of_comprehended(finder, made_by, place, ())

@@ -176,7 +176,6 @@ def function_of(value: Any) -> types.FunctionType | None:
 
 
 def _is_grad_mode_wrapper(function: Callable[..., Any]) -> bool:
-    """Return whether the wrapper is ``@torch.no_grad()`` or the like, which returns what the function
-    returns.
-    """
+    """Return whether the wrapper is ``@torch.no_grad()`` or the like, which returns the function's own
+    result: tests/programs/UC204/nograd_decorated.py."""
     return hasattr(function, "__wrapped__") and function.__code__.co_filename.endswith("_contextlib.py")
