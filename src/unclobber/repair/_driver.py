@@ -44,6 +44,7 @@ def main(argv: list[str]) -> int:
         job = _decode(line.strip())
         if "optim" in _head(job):
             _make_optimizer()
+        _enter_session()  # again, because the last child's imports may have registered operators of torch's
         gc.freeze()  # the driver's objects aren't the program's, so a child's collector need not visit them
         outcome = _run(job, line.strip(), _threads() <= threads)
         names = _what_it_imported(job)
@@ -71,15 +72,20 @@ def _interruptible() -> Iterator[None]:
 
 
 def _warm_up() -> None:
-    """Import the modules of every run and enter a session, which registers the kernels, before the first
-    fork."""
-    import torch
-
+    """Import the modules of every run and enter a session before the first fork."""
     from ..derivatives import table
-    from ..session.session import Session
     from . import _run  # noqa: F401
 
     table()
+    _enter_session()
+
+
+def _enter_session() -> None:
+    """Enter a session, which registers the kernels of all operators that have none yet."""
+    import torch
+
+    from ..session.session import Session
+
     if not torch.cuda.is_available():  # a CUDA context does not survive a fork
         with Session("guard", warn=False):
             pass

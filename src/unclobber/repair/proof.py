@@ -16,7 +16,7 @@ from dataclasses import replace
 from types import TracebackType
 
 from ..model import PACKAGE
-from ._copies import Copy, copy_for
+from ._copies import Copy, Filler, copy_for
 from ._job import INTERRUPTED, Job, Ran
 
 
@@ -36,6 +36,7 @@ class Runner:
         self.copy: Copy | None = None
         """The copy of the program's folder; None before the first run."""
         self._copied_for = ("", "")
+        self._filler: Filler | None = None
         self._process: subprocess.Popen[str] | None = None
         self._folder: str | None = None
 
@@ -91,8 +92,9 @@ class Runner:
         asked = (os.path.realpath(job.script), os.getcwd())
         if self._copied_for != asked:
             self._copied_for, self.copy = asked, copy_for(job.script, self.file("copies"))
-        assert self.copy is not None
-        self.copy.fill(job.overlay)
+            self._filler = Filler(self.copy)
+        assert self._filler is not None
+        self._filler.fill(job.overlay)
         job = replace(
             job, answer_to=answer, timeout=self.timeout, seconds_to_end=self.seconds_to_end,
             copy=self.copy, folder=os.getcwd(),
