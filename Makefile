@@ -51,12 +51,16 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PY) -m unclobber build-native || echo "make: goes on without the native core"
 	@touch $@
 
+# Each worker begins with half of the files, so that what the tests of one file share is made once, and then takes over
+# what the other has not come to.
+SPREAD := -n $(WORKERS) --dist worksteal
+
 # Both cores: all tests on the native one, where `make setup` could build it, and those next to it in Python.
 IN_PYTHON := tests/unit/hooks tests/unit/record tests/native
 
 test: lint  ## Lint, then run the tests
-	$(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)
-	@$(if $(PYTEST_ARGS),:,UNCLOBBER_NATIVE=0 $(PY) -m pytest -q -n $(WORKERS) $(IN_PYTHON))
+	$(PY) -m pytest $(SPREAD) --durations=25 $(PYTEST_ARGS)
+	@$(if $(PYTEST_ARGS),:,UNCLOBBER_NATIVE=0 $(PY) -m pytest -q $(SPREAD) $(IN_PYTHON))
 
 # PYTHON is a version (3.12) or a path, ENV an environment that is there. A part (PYTEST_ARGS) is not written down.
 compat:  ## Run the tests on another torch, TORCH=2.15.0; writes a row of docs/compatibility.md
@@ -81,9 +85,6 @@ bench: $(STAMP)  ## Measure what watching costs; writes benchmarks/RESULTS.md
 
 # `check` runs nothing, on no core.
 WITHOUT_CORE := tests/check tests/sweeps/test_check_reads_everything.py
-# Long tests of one file would otherwise wait for one worker while the others have ended.
-SPREAD := -n $(WORKERS) --dist worksteal
-
 sweep: $(STAMP)  ## Run torch's whole databases, random programs, sanitizers, on both cores (long)
 	UNCLOBBER_NATIVE=1 $(PY) -m pytest $(SPREAD) -m sweep $(PYTEST_ARGS)
 	UNCLOBBER_NATIVE=0 $(PY) -m pytest $(SPREAD) -m "sweep or not sweep" \

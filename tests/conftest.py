@@ -40,8 +40,11 @@ def pytest_configure(config):
         config.addinivalue_line("filterwarnings", line)
 
 
-def pytest_terminal_summary(terminalreporter):
-    """One table for the programs of a sweep, whose parts ran in several processes."""
+def pytest_terminal_summary(terminalreporter, config):
+    """Print tables of what ran in several processes: seconds by folder, if durations are asked for, and the
+    programs of a sweep."""
+    if config.getoption("durations") is not None:
+        _seconds_by_folder(terminalreporter)
     counts: dict[str, Counter] = defaultdict(Counter)
     scripts: Counter = Counter()
     for report in (*terminalreporter.stats.get("passed", ()), *terminalreporter.stats.get("failed", ())):
@@ -61,3 +64,19 @@ def pytest_terminal_summary(terminalreporter):
 
         terminalreporter.section("random scripts")
         terminalreporter.write_line(tally_table(scripts))
+
+
+def _seconds_by_folder(terminalreporter):
+    """Print the tests of each folder and their seconds, set-up included, as the rows of ``README.md``."""
+    seconds: Counter = Counter()
+    tests: Counter = Counter()
+    reports = [report for group in terminalreporter.stats.values() for report in group]
+    for report in reports:
+        if getattr(report, "when", None) is not None:
+            folder = report.nodeid.removeprefix("tests/").partition("/")[0]
+            seconds[folder] += report.duration
+            tests[folder] += report.when == "call"
+    terminalreporter.section("seconds by folder")
+    for folder, spent in seconds.most_common():
+        terminalreporter.write_line(f"| `{folder}` | {tests[folder]} | {spent:.0f} |")
+    terminalreporter.write_line(f"| all | {tests.total()} | {seconds.total():.0f} |")
