@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import warm
+
 LIMIT = 60
 """Seconds. Importing torch takes two of them, on a busy machine many more."""
 
@@ -21,6 +23,8 @@ class Shell:
     """A directory with programs in it, and ways to run them there."""
 
     directory: Path
+    warm: bool = False
+    """Whether our command runs in a fork of a Python that has imported torch."""
 
     def write(self, name: str, text: str) -> Path:
         """Write a program's text, dedented, and give its path."""
@@ -35,6 +39,8 @@ class Shell:
 
     def unclobber(self, *words: str, **options: object) -> subprocess.CompletedProcess[str]:
         """Our command."""
+        if self.warm and not options:
+            return warm.python("-m", "unclobber", *words, cwd=self.directory, timeout=LIMIT)
         return self._start([sys.executable, "-m", "unclobber", *words], **options)
 
     def _start(
@@ -59,9 +65,10 @@ class Shell:
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    """An empty directory to run programs in."""
-    return Shell(tmp_path)
+def shell(tmp_path: Path, request: pytest.FixtureRequest) -> Shell:
+    """An empty directory to run programs in; with ``WARM`` in a file of tests, in a warm process: there it is
+    the findings that are tested, not how a process begins."""
+    return Shell(tmp_path, getattr(request.module, "WARM", False))
 
 
 Same = Callable[..., subprocess.CompletedProcess[str]]

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+WARM = True
+
 BROKEN = """\
     import torch
     w = torch.ones(3, requires_grad=True)
