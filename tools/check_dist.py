@@ -3,8 +3,9 @@
     python tools/check_dist.py dist
 
 The contents of sdist and wheel are compared, the wheel is installed with its declared dependencies
-alone, and the sdist's tests, demo and examples run against it with ``src`` taken away. pip needs
-an index; ``constraints.txt`` pins torch here as everywhere.
+alone, which fetch no torch, then beside a torch, which does not move, and the sdist's tests, demo and
+examples run against it with ``src`` taken away. pip needs an index; ``constraints.txt`` pins torch here as
+everywhere.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import tempfile
 import tomllib
 import venv
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 PACKAGE = "unclobber"
@@ -47,6 +48,8 @@ IN_SDIST = (
 )
 TESTS = ("tests/unit", "tests/torch_facts", "tests/freeze", "tests/processes/test_findings.py")
 """Quick ones, from every stage."""
+UNMET = "https://pytorch.org/get-started/locally/"
+"""Part of what each command says that needs a torch and finds none."""
 TEST_TOOLS = ("numpy", "pytest", "pytest-xdist", "pytest-timeout", "hypothesis", "expecttest", "jsonschema")
 """What these tests need of the development group."""
 
@@ -144,7 +147,10 @@ def check_running(wheel: Path, sdist: Path, home: Path) -> None:
     if not Path(where.strip()).is_relative_to(environment):
         raise DistributionError(f"the package was imported from {where.strip()}, not from the wheel")
     # Before anything else is installed: what the wheel declares must be enough for the command.
-    expect(run(command, "explain", "UC101", cwd=tree, capture=True), "saved-overwritten")
+    check_without_torch(python, command, tree)
+    run(*pip, "torch", cwd=home)
+    check_torch_stays(python, wheel, pip, home)
+    run(python, "-m", "pip", "check", cwd=home)
     expect(run(command, "rules", "exp", cwd=tree, capture=True), "ExpBackward0")
     train = Path("demo", "gan", "train.py")
     expect(run(command, "run", train, cwd=tree, expected=1, capture=True), "SUMMARY: UC101 saved-overwritten")
@@ -158,6 +164,42 @@ def check_running(wheel: Path, sdist: Path, home: Path) -> None:
 
     run(*pip, *test_requirements(tree / "pyproject.toml"), cwd=home)
     run(python, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", *TESTS, cwd=tree)
+
+
+def check_without_torch(python: Path, command: Path, tree: Path) -> None:
+    """See that no torch was installed, and what the command does without one.
+
+    Raises:
+        DistributionError: There is a torch, or a command does something else.
+    """
+    if torch := [line for line in frozen(python, tree) if re.match(r"torch\b", line)]:
+        raise DistributionError(f"the wheel has installed {torch[0]}")
+    train = Path("examples", "train.py")
+    expect(run(command, "--version", cwd=tree, capture=True), "unclobber, version ")
+    expect(run(command, "explain", "UC101", cwd=tree, capture=True), "saved-overwritten")
+    expect(run(command, "check", train, cwd=tree, expected=1, capture=True), "a candidate, which was not run")
+    expect(run(command, "fix", "--no-run", train, cwd=tree, expected=1, capture=True), "not proved: ")
+    for words in (("run", train), ("fix", train), ("memory", train), ("rules", "exp"), ("build-native",)):
+        expect(run(command, *words, cwd=tree, expected=2, capture=True), UNMET)
+
+
+def check_torch_stays(python: Path, wheel: Path, pip: Sequence[str | Path], home: Path) -> None:
+    """See that installing the wheel beside a torch, with and without its extra, adds the package alone.
+
+    Raises:
+        DistributionError: Another package came, went or has another version.
+    """
+    run(python, "-m", "pip", "uninstall", "--quiet", "--yes", PACKAGE, cwd=home)
+    before = frozen(python, home)
+    for wanted in (wheel, f"{wheel}[torch]"):
+        run(*pip, wanted, cwd=home)
+        if changed := [line for line in before ^ frozen(python, home) if not line.startswith(PACKAGE)]:
+            raise DistributionError(f"installing {wanted} has changed {', '.join(sorted(changed))}")
+
+
+def frozen(python: Path, cwd: Path) -> set[str]:
+    """The lines of ``pip freeze``."""
+    return set(run(python, "-m", "pip", "freeze", cwd=cwd, capture=True).splitlines())
 
 
 def expect(text: str, part: str) -> None:

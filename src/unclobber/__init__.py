@@ -73,6 +73,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    if home != "model":
+        from .model import require_installed_torch
+
+        require_installed_torch()
     value = getattr(import_module(f"{__name__}.{home}"), inside)
     globals()[name] = value
     return value
@@ -84,6 +88,9 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: Any) -> None:
     """``%load_ext unclobber`` in IPython and Jupyter: the magics ``%%unclobber`` and ``%unclobber``."""
+    from .model import require_installed_torch
+
+    require_installed_torch()
     from .integrations.notebook import load
 
     load(shell)

@@ -64,5 +64,13 @@ def test_versions_agree():
     """The version and the oldest torch are said twice, and the same."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["version"] == unclobber.__version__
-    torch = next(d for d in project["dependencies"] if d.startswith("torch"))
+    (torch,) = project["optional-dependencies"]["torch"]
     assert torch.startswith(f"torch>={'.'.join(map(str, OLDEST))},")
+
+
+def test_only_the_extra_and_the_development_group_ask_for_torch():
+    """With one range; `pip install unclobber` neither fetches a torch nor changes the one that is there."""
+    whole = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert not [one for one in whole["project"]["dependencies"] if one.startswith("torch")]
+    (torch,) = whole["project"]["optional-dependencies"]["torch"]
+    assert torch in whole["dependency-groups"]["dev"]

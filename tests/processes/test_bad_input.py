@@ -101,7 +101,7 @@ def test_no_torch(inputs):
     """Without torch the paragraph names the interpreter that lacks it."""
     inputs.write("start/sitecustomize.py", NO_TORCH)
     result = inputs.unclobber("run", "marks.py", env={"PYTHONPATH": str(inputs.directory / "start")})
-    check(result, ["PyTorch is not installed for", "python", "Install torch"])
+    check(result, ["PyTorch is not installed for", "python", "https://pytorch.org/get-started/locally/"])
     assert not (inputs.directory / "ran").exists()
 
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
+from ..model import require_installed_torch
 from ._errors import UsageError
 
 OLDEST = (2, 4)
@@ -20,19 +21,15 @@ def require_torch() -> None:
     """Import torch.
 
     Raises:
-        UsageError: There is none, it can't be imported, or it is too old.
+        UnclobberError: There is none, it can't be imported, or it is too old.
         KeyboardInterrupt: Ctrl-C has come meanwhile.
     """
+    require_installed_torch()
     wanted = ".".join(map(str, OLDEST))
     try:
         with _answered_afterwards():
             import torch
     except (ImportError, OSError) as error:  # OSError: a shared library of torch's is missing
-        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
-            raise UsageError(
-                f"PyTorch is not installed for {sys.executable}",
-                f"Install torch {wanted} there, or run unclobber with the Python that your script runs with.",
-            ) from None
         raise UsageError(
             f"PyTorch can't be imported by {sys.executable}: {error}",
             "Make `python -c 'import torch'` work first.",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..model import UnclobberError
+from ..model import UnclobberError, require_installed_torch
 from ..report import options_for
 from . import _unrun
 from ._completion import a_file
@@ -114,6 +114,7 @@ def command(
     if write and check:
         raise UsageError("--write and --check exclude each other", "Use one of them.")
     _require_libcst()
+    require_installed_torch()
     from ..repair import apply
     from ..repair import rounds as _rounds
     from ..repair.outcome import Clean, Failed

@@ -152,6 +152,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     wanted = _wanted(item)
     if wanted is None:
         return (yield)
+    from ..model import UnclobberError, require_installed_torch
+
+    try:
+        require_installed_torch()
+    except UnclobberError as error:
+        pytest.fail(str(error), pytrace=False)
     from ..session.session import Session
     from ..settings import Suppression
 

@@ -17,6 +17,7 @@ from ._report import CheckedSources, Outcome, Report, Totals
 from ._save import Save
 from ._site import Extent, Frame, Site
 from ._suppressed import Suppressed, SuppressedBy
+from ._torch import require_installed_torch
 from ._write import PastCounter, Reached, Write
 from .codes import CODES, Code, Reading, Severity, Stage, Subject, Variant
 from .faults import asked
@@ -64,6 +65,7 @@ __all__ = [
     "cell_name",
     "culprit",
     "overwrites",
+    "require_installed_torch",
     "shown_name",
     "text",
     "touching",

@@ -59,6 +59,6 @@ CURES: dict[str, Cure] = {
 }
 
 ALWAYS_IN_DOUBT = frozenset({"detach-hidden", "detach-state", "move-step", "recompute"})
-"""Cures of which each proposal is in doubt (`Proposal.in_doubt`), so that no report shows one as a candidate."""
+"""Cures of which each proposal is in doubt (`Proposal.in_doubt`), so that no report shows one."""
 
 __all__ = ["ALWAYS_IN_DOUBT", "CURES", "Cure"]

@@ -175,7 +175,10 @@ def rewrites(source: Source, state: HiddenState) -> Iterator[tuple[Changes, str]
             yield {operands[0]: detached(operands[0])}, "where it is read"
         if isinstance(method.body, cst.IndentedBlock):
             for code in cuts(state.code, state.forms):
-                yield {method.body: _at_the_start(source, method, code)}, f"at the start of `{method.name.value}`"
+                yield (
+                    {method.body: _at_the_start(source, method, code)},
+                    f"at the start of `{method.name.value}`",
+                )
 
 
 def after_backward(
