@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import multiprocessing
 import sys
 import threading
 import time
@@ -90,6 +89,8 @@ def wait_for_children(ending: ProgramEnd) -> ProgramEnd:
     a failure this could be for ever, with nothing told (the process may be in a collective that this one
     has left), so it is waited for a moment.
     """
+    import multiprocessing  # here, because `--help` and `check` start no program and it takes 20 modules
+
     if not any(not child.daemon for child in multiprocessing.active_children()):
         return ending
     if ending.exit_code == 0:

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..judge import outcome
 from ..model import Finding, Report, Suppressed
 from ..model.text import plural
 from ..settings import Baseline, ProjectSettings, Suppression, can_be_suppressed, codes, shown_path
@@ -77,6 +76,8 @@ class RunSuppression(NamedTuple):
         baseline = self._known()
         if self.written is None and baseline is not None:
             could_be = baseline.split(could_be)[1]
+        from ..judge import outcome
+
         known = {id(finding) for finding in could_be}
         told = tuple(finding for finding in report.findings if id(finding) not in known)
         return replace(

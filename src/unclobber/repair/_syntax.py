@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import libcst as cst
-from libcst.metadata import CodeRange, MetadataWrapper, ParentNodeProvider, PositionProvider
+from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from ..model import Site
 
@@ -193,7 +193,7 @@ def parse(text: str) -> Source | None:
             return None
         wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
         positions = wrapper.resolve(PositionProvider)
-        parents = wrapper.resolve(ParentNodeProvider)
+        parents = {child: node for node in walk(module) for child in _children(node)}
     except (cst.ParserSyntaxError, cst.CSTValidationError, RecursionError, UnicodeError, ValueError):
         return None
     smalls = tuple(node for node in positions if isinstance(node, cst.BaseSmallStatement))
@@ -258,9 +258,48 @@ def root_name(node: cst.CSTNode) -> str | None:
 
 def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """Yield a node and all nodes below it, in source order."""
-    yield node
-    for child in node.children:
-        yield from walk(child)
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(_children(node)))
+
+
+def _children(node: cst.CSTNode) -> list[cst.CSTNode]:
+    """Return the direct children of `node`, because `node.children` makes `node` again: ten times as long."""
+    found: list[cst.CSTNode] = []
+    for name in _fields(type(node)) or _noted_fields(node):
+        value = getattr(node, name)
+        if isinstance(value, cst.CSTNode):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found += [child for child in value if isinstance(child, cst.CSTNode)]
+    return found
+
+
+_FIELDS: dict[type[cst.CSTNode], tuple[str, ...]] = {}
+_fields = _FIELDS.get
+
+
+def _noted_fields(node: cst.CSTNode) -> tuple[str, ...]:
+    """Note and return the fields of the class of `node` in the order in which LibCST visits them."""
+    visited = _FieldOrder(node)
+    node.visit(visited)
+    names = dict.fromkeys([*visited.names, *(one.name for one in dataclasses.fields(node))])  # type: ignore[arg-type]
+    return _FIELDS.setdefault(type(node), tuple(names))
+
+
+class _FieldOrder(cst.CSTVisitor):
+    def __init__(self, node: cst.CSTNode) -> None:
+        super().__init__()
+        self._node = node
+        self.names: list[str] = []
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        return node is self._node
+
+    def on_visit_attribute(self, node: cst.CSTNode, attribute: str) -> None:
+        self.names.append(attribute)
 
 
 def names_in(node: cst.CSTNode) -> set[str]:
@@ -274,7 +313,7 @@ def names_in(node: cst.CSTNode) -> set[str]:
         elif isinstance(at, (cst.Attribute, cst.Arg)):
             stack.append(at.value)
         else:
-            stack.extend(at.children)
+            stack.extend(_children(at))
     return found
 
 

@@ -6,7 +6,6 @@ and the page forbids itself scripts and the network. Of the source, only the sho
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -71,6 +70,8 @@ def to_html_fragment(report: Report) -> str:
 
 def _story(finding: Finding) -> _FindingPage:
     """Build the template's data on one finding."""
+    import hashlib  # here, because it loads OpenSSL
+
     line = timeline(finding)
     events = {id(event.fact): event.number for event in line.events}
     sources = Sources()

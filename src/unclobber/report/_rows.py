@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import PurePath
 
 Row = list[tuple[str, str]]
 """Pieces from left to right: text and style name (``""`` for none, ``link /home/me/train.py`` for a path)."""
@@ -74,4 +73,6 @@ def to_string(rows: Iterable[Row], *, colour: bool, links: bool = False) -> str:
 def _linked(text: str, path: str) -> str:
     """Return the text with an OSC 8 link, built by hand, because rich's links carry a random id and equal
     runs must print the same."""
+    from pathlib import PurePath  # here, because only a terminal that shows links needs it
+
     return f"\x1b]8;;{PurePath(path).as_uri()}\x1b\\{text}\x1b]8;;\x1b\\"

@@ -7,10 +7,8 @@ edits are its fixes, as whole lines. Results are sorted by their places, so equa
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
@@ -284,6 +282,8 @@ def _artifact(path: str, root: str) -> Object | None:
 
 
 def _uri(path: str) -> str:
+    from pathlib import PurePath
+
     posix = PurePath(path).as_posix().rstrip("/")
     return "file://" + _quoted(posix if posix.startswith("/") else f"/{posix}")
 
@@ -305,4 +305,6 @@ def _fingerprint(finding: Finding, root: str) -> str:
 
     facts = [finding.made, finding.saved, *finding.writes, finding.freed, finding.needed]
     parts = [finding.code, *(of(fact.site) for fact in facts if fact is not None)]
+    import hashlib  # here, because it loads OpenSSL
+
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]

@@ -15,7 +15,6 @@ from dataclasses import replace
 from types import TracebackType
 from typing import NamedTuple, TypeVar
 
-from ..judge import judge_untold, without_places
 from ..model import PACKAGE, Finding, InplaceError, Report, Save, Variant, asked
 from ..report import RenderOptions, ahead_to_text, summary_line, to_text
 
@@ -52,6 +51,8 @@ def told(make: Callable[[], Finding | None], certain: Callable[[], Certain]) -> 
         return make()
     except Exception as error:
         fault = fault_in(_NOT_TOLD, error)
+    from ..judge import judge_untold
+
     known = certain()
     return judge_untold(
         known.code,
@@ -107,6 +108,8 @@ def text_of(finding: Finding, *, width: int = 80, colour: bool = False) -> str:
     try:
         return to_text(finding, width=width, colour=colour)
     except Exception as error:
+        from ..judge import without_places
+
         plainer = without_places(finding, fault_in(_NOT_SHOWN, error))
     severity = asked(lambda: plainer.severity, "error")
     head = f"{severity}[{plainer.code}]: {plainer.message}"
@@ -141,5 +144,7 @@ def _showable(
     try:
         render(replace(report, findings=(finding,)), options)
     except Exception as error:
+        from ..judge import without_places
+
         return without_places(finding, fault_in(_NOT_SHOWN, error))
     return finding
