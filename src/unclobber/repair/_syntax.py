@@ -91,7 +91,7 @@ class Source:
         """
         news = {id(node): new for node, new in changes.items()}
         above = {id(node) for changed in changes for node in (changed, *self.all_above(changed))}
-        module = _rebuilt(self.module, news, above)
+        module: cst.Module = _rebuilt(self.module, news, above)
         if not module.has_trailing_newline:
             return module.code
         parts = (*module.header, *module.body, *module.footer)
@@ -285,7 +285,7 @@ def _noted_fields(node: cst.CSTNode) -> tuple[str, ...]:
     """Note and return the fields of the class of `node` in the order in which LibCST visits them."""
     visited = _FieldOrder(node)
     node.visit(visited)
-    names = dict.fromkeys([*visited.names, *(one.name for one in dataclasses.fields(node))])  # type: ignore[arg-type]
+    names = dict.fromkeys([*visited.names, *(one.name for one in dataclasses.fields(node))])
     return _FIELDS.setdefault(type(node), tuple(names))
 
 

@@ -45,7 +45,8 @@ class Renamed(cst.CSTTransformer):
 @pytest.mark.parametrize("end", ["", "\n", "\n# the end\n"])
 def test_a_replacement_is_that_of_a_visit(end):
     """Of nodes in several statements, removed lines and lines put in; whatever the text ends in."""
-    text = f"# head\nimport a\n\ndef f(x):\n    y = x  # one\n    if y:\n        z = y\n    return z\n\nb = f(a)\nc = b{end}"
+    body = "    y = x  # one\n    if y:\n        z = y\n    return z\n"
+    text = f"# head\nimport a\n\ndef f(x):\n{body}\nb = f(a)\nc = b{end}"
     source = parse(text)
     names = [node for node in walk(source.module) if isinstance(node, cst.Name) and node.value == "y"]
     line = next(node for node in walk(source.module) if isinstance(node, cst.SimpleStatementLine))
