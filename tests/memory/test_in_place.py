@@ -137,10 +137,17 @@ def _with_a_key(report):
     return dataclasses.replace(report, candidates=(one,))
 
 
-@pytest.mark.parametrize("by", [0.0, 1e-9, 1.0])
-def test_differences(by):
-    """Equal to the bit, rounded, changed."""
-    a = torch.ones(3, dtype=torch.float64)
-    found = trial.difference(a, a + by)
-    assert (found > 0) == (by > 0)
-    assert (found > trial.rounding(a)) == (by > 1e-12)
+def test_nan_that_becomes_zero_is_a_change(measured):
+    """A program that gives NaN, and 0 once leaky_relu runs in place, has another loss and other gradients."""
+    body = """
+kept = [x @ w]
+before = kept[0].data_ptr()
+y = F.leaky_relu(kept.pop())
+factor = 0.0 if y.data_ptr() == before else float("nan")
+((y @ w).sum() * factor).backward()
+"""
+    _, report = measured(HEAD + body, "--try")
+    tried = report["trial"]
+    assert tried["substituted"] >= 1
+    assert not tried["equal_loss"]
+    assert tried["changed_gradients"] == tried["gradients"] == 1

@@ -15,6 +15,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "model": (),
     "parsing": (),
     "main_module": (),
+    "agreement": (),
     "settings": ("model", "parsing"),
     "torch_internals": ("model",),
     "static": ("model", "parsing"),
@@ -37,8 +38,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "evidence",
         *_TELLING,
     ),
-    "repair": (*_FACTS, "main_module", "static", "derivatives", "source", "record", "session"),
-    "footprint": (*_FACTS, "derivatives", "source"),
+    "repair": (*_FACTS, "main_module", "agreement", "static", "derivatives", "source", "record", "session"),
+    "footprint": (*_FACTS, "agreement", "derivatives", "source"),
     "integrations": (
         "model",
         "main_module",

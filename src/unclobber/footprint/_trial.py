@@ -10,12 +10,11 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from ..agreement import difference, rounding
 from ..source import frames
-from ..torch_internals import compat
 from . import _places
 from ._facts import MemoryReport, Trial
 from ._functions import REVERSED, asks_in_place, in_place_form, name_of
@@ -24,6 +23,10 @@ from ._trace import KnowsModule, Trace
 from .recorder import MemoryRecorder
 
 Key = tuple[object, ...]
+
+ROUNDING = 64
+"""Two gradients are equal within rounding if they differ by at most so many machine epsilons of the largest
+element: a formula in one piece rounds at other places than its parts."""
 
 
 class InPlaceMode(TorchFunctionMode):
@@ -120,13 +123,13 @@ def _compared(changer: InPlaceMode, before: Trace, after: Trace) -> Trial:
     pairs = list(zip(before.results, after.results, strict=True))
     losses, gradients = pairs[: before.roots], pairs[before.roots :]
     differences = [difference(a, b) for a, b in gradients]
-    rounded = sum(0 < d <= rounding(a) for d, (a, _) in zip(differences, gradients, strict=True))
+    rounded = sum(0 < d <= rounding(a, ROUNDING) for d, (a, _) in zip(differences, gradients, strict=True))
     return Trial(
         substituted=changer.substituted,
         places=len(changer.places),
         peak_before=_step_peak(before),
         peak_after=_step_peak(after),
-        equal_loss=all(difference(a, b) <= rounding(a) for a, b in losses),
+        equal_loss=all(difference(a, b) <= rounding(a, ROUNDING) for a, b in losses),
         gradients=len(gradients),
         rounded_gradients=rounded,
         changed_gradients=sum(difference > 0 for difference in differences) - rounded,
@@ -139,21 +142,3 @@ def _step_peak(trace: Trace) -> int:
     line = timeline(trace)
     at = line.peak() - line.first
     return line.totals[at] - line.lasting[at]
-
-
-def rounding(tensor: Tensor) -> float:
-    """What rounding may change, relative to the largest element."""
-    kinds = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-    return 64 * torch.finfo(tensor.dtype).eps if tensor.dtype in kinds else 1e-5
-
-
-def difference(a: Tensor, b: Tensor) -> float:
-    """The largest difference relative to the largest element; 0 where all is equal to the bit."""
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return float("inf")
-    if a.numel() == 0:
-        return 0.0
-    if compat.is_plain(a) and compat.is_plain(b) and torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)):
-        return 0.0
-    scale = float(a.abs().max()) or 1.0
-    return float((a - b).abs().max()) / scale or 1e-300

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
+from ..agreement import difference, rounding
+
 ROUNDING = 32
 """Tolerance in machine epsilons of the tensor's largest element: room for another order of summation, and for
 nothing else."""
@@ -27,27 +29,8 @@ def agree(one: torch.Tensor | None, other: torch.Tensor | None, found: Differenc
     ``found``."""
     if one is None or other is None:
         return one is other
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    one, other = one.to_dense().cpu(), other.to_dense().cpu()
-    if torch.equal(one, other):
-        return True
-    if not (one.is_floating_point() or one.is_complex()):
-        return False
-    if not torch.equal(one.isfinite(), other.isfinite()):
-        return False
-    if not torch.equal(one.isnan(), other.isnan()):
-        return False
-    finite = one.isfinite()
-    if not torch.equal(one[~finite].nan_to_num(), other[~finite].nan_to_num()):
-        return False
-    wide = torch.complex128 if one.is_complex() else torch.float64
-    a, b = one[finite].to(wide), other[finite].to(wide)
-    if not a.numel():
-        return True
-    scale = float(torch.maximum(a.abs().max(), b.abs().max()))
-    relative = float((a - b).abs().max()) / scale if scale else 0.0
-    if relative > ROUNDING * torch.finfo(one.dtype).eps:
+    relative = difference(one, other)
+    if relative > rounding(one, ROUNDING):
         return False
     found.largest = max(found.largest, relative)
     return True

@@ -12,11 +12,12 @@ from torch import Tensor
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
+from ...agreement import difference, rounding
 from ...torch_internals.engine import EngineCall, engine
 from .._facts import Tried
 from .._timeline import timeline
 from .._trace import Trace
-from .._trial import InPlaceMode, difference, rounding
+from .._trial import ROUNDING, InPlaceMode
 from ..recorder import EnoughError, MemoryRecorder
 from ._again import KeepLess
 from ._cache import NoCache
@@ -121,13 +122,15 @@ class Attempts:
         pairs = list(zip(before.results, after.results, strict=True))
         losses, gradients = pairs[: before.roots], pairs[before.roots :]
         differences = [difference(a, b) for a, b in gradients]
-        rounded = sum(0 < d <= rounding(a) for d, (a, _) in zip(differences, gradients, strict=True))
+        rounded = sum(
+            0 < d <= rounding(a, ROUNDING) for d, (a, _) in zip(differences, gradients, strict=True)
+        )
         return Tried(
             peak_before=self.peak_before,
             peak_after=step_peak(after),
             seconds_before=self.seconds_before,
             seconds_after=seconds,
-            equal_loss=all(difference(a.to(b.dtype), b) <= rounding(b) for a, b in losses),
+            equal_loss=all(difference(a.to(b.dtype), b) <= rounding(b, ROUNDING) for a, b in losses),
             gradients=len(gradients),
             rounded_gradients=rounded,
             changed_gradients=sum(d > 0 for d in differences) - rounded,
@@ -139,7 +142,7 @@ class Attempts:
 def _changed(before: Sequence[Tensor], after: Sequence[Tensor]) -> int:
     if len(before) != len(after):
         return abs(len(before) - len(after))
-    return sum(difference(a, b) > rounding(a) for a, b in zip(before, after, strict=True))
+    return sum(difference(a, b) > rounding(a, ROUNDING) for a, b in zip(before, after, strict=True))
 
 
 def step_peak(trace: Trace) -> int:
