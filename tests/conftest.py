@@ -24,6 +24,15 @@ settings.register_profile("unhurried", deadline=None)  # a busy machine is no fa
 settings.load_profile("unhurried")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _inner_runs_in_order():
+    """Keep pytest-randomly, if it is installed, from shuffling the runs of pytest that a test starts.
+
+    A fixture, because workers of pytest-xdist, which may shuffle, would read a variable that is set above.
+    """
+    os.environ["PYTEST_ADDOPTS"] = "-p no:randomly"
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _old_objects_out_of_the_way():
     """What is there before a file of tests is no business of theirs: a report that looks through all

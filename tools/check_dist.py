@@ -1,6 +1,7 @@
 """Test what a user installs: the wheel, in an environment of its own, without the source tree.
 
     python tools/check_dist.py dist
+    python tools/check_dist.py --release dist  # refused while the wheel names no real repository
 
 The contents of sdist and wheel are compared, the wheel is installed with its declared dependencies
 alone, which fetch no torch, then beside a torch, which does not move, and the sdist's tests, demo and
@@ -86,6 +87,21 @@ def problems(wheel: Iterable[str], sdist: Iterable[str]) -> list[str]:
         if "__pycache__" in name or name.endswith(".pyc") or name.startswith((".venv", "dist/", ".git/")):
             found.append(f"{name} was made by running")
     return found
+
+
+def unfilled(metadata: str) -> list[str]:
+    """Return what a release must still fill in, in a wheel's METADATA."""
+    urls = dict(re.findall(r"^Project-URL: (.+), (.+)$", metadata, re.M))
+    if re.fullmatch(rf"https://github\.com/(?!OWNER/)[\w-]+/{PACKAGE}", urls.get("Repository", "")):
+        return []
+    return ["[project.urls] in pyproject.toml names no repository that exists: put its owner for OWNER"]
+
+
+def metadata_of(wheel: Path) -> str:
+    """Return the text of a wheel's METADATA."""
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return archive.read(name).decode()
 
 
 def only(folder: Path, pattern: str) -> Path:
@@ -215,10 +231,14 @@ def expect(text: str, part: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path, help="where the sdist and the wheel are")
-    folder = parser.parse_args().folder.resolve()
+    parser.add_argument("--release", action="store_true", help="refuse what a release must not ship")
+    options = parser.parse_args()
+    folder = options.folder.resolve()
     try:
         wheel, sdist = only(folder, "*.whl"), only(folder, "*.tar.gz")
         found = problems(files_of_wheel(wheel), files_of_sdist(sdist))
+        if options.release:
+            found += unfilled(metadata_of(wheel))
         if found:
             raise DistributionError("\n".join(found))
         with tempfile.TemporaryDirectory() as home:

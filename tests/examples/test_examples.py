@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import warnings
@@ -118,7 +119,7 @@ def test_a_trainer(name, tmp_path):
     """Training stops with the story."""
     text = (EXAMPLES / name).read_text()
     write = next(number for number, line in enumerate(text.splitlines(), 1) if "gate[:, 0] = " in line)
-    stopped = shell(f"python {EXAMPLES / name}", tmp_path)
+    stopped = shell(f"python {shlex.quote(str(EXAMPLES / name))}", tmp_path)
     assert stopped.returncode == 1
     assert f"examples/{name}:{write}" in stopped.stderr
     assert "error[UC101] saved-overwritten: `gate` was overwritten" in stopped.stderr

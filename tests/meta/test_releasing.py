@@ -58,6 +58,47 @@ def test_bad_files_are_told(wheel, sdist, complaint):
     assert any(complaint in problem for problem in check_dist.problems(wheel, sdist))
 
 
+REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"][
+    "Repository"
+]
+
+
+def other_addresses(text: str) -> set[str]:
+    """Return the addresses of repositories named unclobber in a text, but for the one of the settings."""
+    return set(re.findall(r"https?://github\.com/[\w.-]+/unclobber\b", text)) - {REPOSITORY}
+
+
+def test_every_address_of_the_repository_is_the_one_of_the_settings():
+    """Pages, examples and the package name the repository that pyproject.toml names."""
+    files = [
+        *ROOT.glob("*.md"),
+        *(path for top in ("docs", "examples", "src", "demo") for path in ROOT.glob(f"{top}/**/*")),
+    ]
+    texts = [path for path in files if path.suffix in {".md", ".yml", ".yaml", ".py", ".json", ".html"}]
+    wrong = {
+        path: other_addresses(path.read_text(encoding="utf-8"))
+        for path in texts
+        if "_build" not in path.parts
+    }
+    assert {path: found for path, found in wrong.items() if found} == {}
+    assert other_addresses("https://github.com/someone-else/unclobber/blob") != set()
+
+
+@pytest.mark.parametrize(
+    ("line", "filled"),
+    [
+        ("Project-URL: Repository, https://github.com/someone/unclobber", True),
+        ("Project-URL: Repository, https://github.com/OWNER/unclobber", False),
+        ("Project-URL: Homepage, https://github.com/someone/unclobber", False),
+        ("", False),
+    ],
+)
+def test_a_release_without_its_repository_is_refused(line, filled):
+    """The wheel must name a repository, and not OWNER's."""
+    found = check_dist.unfilled(f"Metadata-Version: 2.4\nName: unclobber\n{line}\n\ntext")
+    assert (found == []) == filled
+
+
 def test_the_package_has_what_the_wheel_needs():
     """So a build can fail the check only by leaving something out."""
     for name in check_dist.NEEDED:

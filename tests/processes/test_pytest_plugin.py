@@ -46,7 +46,7 @@ TESTS = """
 @pytest.fixture
 def pytester(pytester, monkeypatch):
     """A directory of its own, in which our own test run's settings don't count."""
-    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:randomly")
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     monkeypatch.setenv("COLUMNS", "100")
     return pytester

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -116,7 +117,7 @@ def test_completion(words, offered):
 def test_completion_in_bash(tmp_path):
     """bash takes the script that is written for it, and asks the command by it."""
     command = tmp_path / "unclobber"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m unclobber "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m unclobber "$@"\n')
     command.chmod(0o755)
     script = (
         'eval "$(_UNCLOBBER_COMPLETE=bash_source unclobber)"\n'
