@@ -15,7 +15,7 @@ WORKERS ?= 2
 PYTEST_ARGS ?=
 DOCS_STAMP := $(VENV)/.unclobber-docs-installed
 
-.PHONY: help setup test compat gpu lint demo bench sweep soak realworld docs dist clean
+.PHONY: help setup test compat gpu lint demo bench sweep soak realworld torchtests peers docs dist clean
 
 help:  ## Show the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -111,6 +111,29 @@ $(REALWORLD_STAMP): $(STAMP) realworld/requirements.txt realworld/constraints.tx
 	  denoising-diffusion-pytorch
 	@touch $@
 
+# TORCH_SRC is a checkout of PyTorch, or of a port of its tests; TOOL_ARGS are the command's (--file, --mode …).
+JOBS ?= 1
+TOOL_ARGS ?=
+
+torchtests: $(STAMP)  ## PyTorch's own tests, observed, TORCH_SRC=DIR; writes realworld/TORCH.md
+	@[ -n "$(TORCH_SRC)" ] || { echo "make torchtests: TORCH_SRC is a checkout of PyTorch, or of a port" >&2; exit 1; }
+	$(PY) tools/torch_tests.py "$(TORCH_SRC)" --jobs $(JOBS) $(TOOL_ARGS)
+
+PEERS := .venv-peers
+PEERS_STAMP := $(PEERS)/.unclobber-installed
+
+peers: $(PEERS_STAMP)  ## Other packages' own tests, observed; writes realworld/PEERS.md
+	$(PEERS)/bin/python tools/peers.py --jobs $(JOBS) $(TOOL_ARGS)
+
+# An environment of its own, as for realworld. Some source packages name no build requirements: their tools come first.
+$(PEERS_STAMP): $(STAMP) realworld/peers-requirements.txt realworld/peers-constraints.txt
+	$(PY) -m venv --clear $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --constraint realworld/peers-constraints.txt \
+	  setuptools wheel hatchling hatch-vcs poetry-core flit-core setuptools-scm torch
+	$(PEERS)/bin/python -m pip install --quiet --constraint realworld/peers-constraints.txt \
+	  --requirement realworld/peers-requirements.txt --editable .
+	@touch $@
+
 docs: $(DOCS_STAMP)  ## Build the documentation into docs/_build/html; warnings are errors
 	$(PY) -m sphinx --fail-on-warning --keep-going --nitpicky --quiet -b html docs docs/_build/html
 	@echo "built: docs/_build/html/index.html"
@@ -125,5 +148,5 @@ dist: $(STAMP)  ## Build sdist and wheel, and test the wheel in an environment o
 	$(PY) tools/check_dist.py dist
 
 clean:  ## Delete what the other targets made
-	rm -rf $(VENV) $(REALWORLD) .venv-compat build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/codes docs/tables
+	rm -rf $(VENV) $(REALWORLD) $(PEERS) .venv-compat build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/codes docs/tables
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

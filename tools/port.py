@@ -49,7 +49,8 @@ def install(root: str) -> None:
 
     importlib.machinery.SourceFileLoader.source_to_code = source_to_code  # type: ignore[method-assign]
     for name in ("", ".npu", ".testing", ".testing.testcase", ".testing.common_utils",
-                 ".testing.common_distributed"):  # fmt: skip
+                 ".testing.common_distributed", ".testing._internal",
+                 ".testing._internal.common_fsdp"):  # fmt: skip
         _stand_in(PACKAGE + name)
 
 
@@ -88,6 +89,10 @@ def _of_testing(name: str) -> Any:
     """Return torch's own helper of that name; else a decorator that skips, or one that changes nothing."""
     from torch.testing._internal import common_distributed, common_utils
 
+    if name == "FSDPNPUTest":
+        from torch.testing._internal.common_fsdp import FSDPTest
+
+        return FSDPTest
     if name == "TestCase":
         return type(name, (common_utils.TestCase,), {"assertRtolEqual": _assert_close})
     for module in (common_utils, common_distributed):
@@ -102,6 +107,26 @@ def _of_testing(name: str) -> Any:
 
 def _decorates_nothing(*_: object) -> Callable[[object], object]:
     return lambda test: test
+
+
+def one_rank() -> None:
+    """Let FSDP's tests run as rank 0 of 1 in this process, for torch starts a process for each rank elsewhere."""
+    import torch.distributed as dist
+    from torch.testing._internal import common_distributed, common_fsdp
+    from torch.testing._internal.common_utils import TestCase
+
+    def set_up(self: Any) -> None:
+        TestCase.setUp(self)
+        self.rank = 0
+        type(self).world_size = property(lambda self: 1)
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+
+    def tear_down(self: Any) -> None:
+        dist.destroy_process_group()
+        TestCase.tearDown(self)
+
+    common_distributed.skip_if_lt_x_gpu = lambda *_, **__: lambda test: test
+    common_fsdp.FSDPTest.setUp, common_fsdp.FSDPTest.tearDown = set_up, tear_down
 
 
 def _assert_close(self: Any, x: Any, y: Any, prec: float = 1e-4, prec16: float = 1e-3) -> None:

@@ -51,6 +51,8 @@ def pytest_configure() -> None:
         import port
 
         port.install(SETTINGS["device"])
+        if "distributed" in str(RESULTS):
+            port.one_rank()
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:

@@ -2,8 +2,8 @@
 
 ``torch_tests.py`` and ``peers.py`` say which suites; ``suite_plugin.py`` runs inside of each process. A state
 folder holds a file of results for each suite and mode, as lines of JSON, so that a run that was cut off goes
-on where it was. Another torch, another source of the tests and, in the modes that observe, another source of the
-package make a file begin again.
+on where it was. Another torch, another source of the tests and, in the modes that observe, another source of
+the package make a file begin again.
 """
 
 from __future__ import annotations

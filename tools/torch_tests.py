@@ -23,7 +23,7 @@ FILES = (
     "dynamo/test_activation_checkpointing.py", "dynamo/test_autograd_function.py",
     "dynamo/test_aot_autograd.py", "dynamo/test_python_autograd.py", "dynamo/test_higher_order_ops.py",
     "functorch/test_eager_transforms.py", "functorch/test_control_flow.py",
-    "distributed/fsdp/test_*.py", "distributed/_composable/fsdp/test_*.py",
+    "distributed/fsdp*/test_*.py", "distributed/_composable/fsdp/test_*.py",
 )  # fmt: skip
 """Those that are there are run."""
 ELSEWHERE = ("autograd/test_complex.py", "autograd/test_functional.py", "optim/test_optim.py",
