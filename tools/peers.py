@@ -14,6 +14,7 @@ import tempfile
 import tomllib
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import suites
 from suites import ROOT, Suite
@@ -59,7 +60,7 @@ def _leave_out(folder: Path, package: str) -> None:
             shutil.rmtree(folder / module, ignore_errors=True)
 
 
-def _packages() -> dict[str, dict[str, object]]:
+def _packages() -> dict[str, dict[str, Any]]:
     return tomllib.loads(PACKAGES.read_text(encoding="utf-8"))
 
 
@@ -80,14 +81,17 @@ def suites_of(only: list[str] | None, sample: int, box: float) -> list[Suite]:
             Suite(
                 f"{package} {metadata.version(package)}",
                 folder,
-                # Their own options ask for plugins that measure coverage or run in parallel.
-                (*paths, f"--rootdir={folder}", "-o", "addopts=", "-o", "python_files=test_*.py *_test.py"),
+                # Their own options ask for plugins that measure coverage or run in parallel, and marks of
+                # plugins that are not there are warnings, which some make errors.
+                (*paths, f"--rootdir={folder}", "-o", "addopts=", "-o", "python_files=test_*.py *_test.py",
+                 "-W", "ignore::pytest.PytestWarning"),
                 f"torch {torch}, {' '.join(paths)}, at most {sample}",
                 sample=sample,
                 box=box,
-                environment={"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "MPLBACKEND": "Agg"},
+                environment={"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "MPLBACKEND": "Agg",
+                             **about.get("environment", {})},
             )
-        )
+        )  # fmt: skip
     return found
 
 

@@ -110,7 +110,7 @@ def _decorates_nothing(*_: object) -> Callable[[object], object]:
 
 
 def one_rank() -> None:
-    """Let FSDP's tests run as rank 0 of 1 in this process, for torch starts a process for each rank elsewhere."""
+    """Let FSDP's tests run as rank 0 of 1 in this process: torch would start one for each rank."""
     import torch.distributed as dist
     from torch.testing._internal import common_distributed, common_fsdp
     from torch.testing._internal.common_utils import TestCase

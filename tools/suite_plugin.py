@@ -25,10 +25,10 @@ SETTINGS: dict[str, Any] = json.loads(Path(os.environ["UNCLOBBER_SUITE"]).read_t
 RESULTS = Path(SETTINGS["results"])
 RANK = {"passed": 0, "skipped": 1, "xfailed": 2, "xpassed": 3, "failed": 4}
 
-_traceback = RESULTS.with_suffix(".hung").open("a")
+_traceback = os.open(RESULTS.with_suffix(".hung"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 _findings = pytest.StashKey[list[list[str]]]()
 _running: dict[str, Any] = {}
-_started = time.monotonic()
+_first = 0.0
 _process, _parent = os.getpid(), os.getppid()
 
 
@@ -74,6 +74,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [item for item in chosen if item.nodeid not in done]
 
 
+def pytest_runtestloop() -> None:
+    """Start the clock once all is imported."""
+    global _first
+    _first = time.monotonic()
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Write the test's name before it runs, for it is to blame if the process ends; then its outcome."""
@@ -85,8 +91,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     _write({**_running, "seconds": round(_running["seconds"], 3)})
     if os.getppid() != _parent:
         item.session.shouldstop = "the tool has ended"
-    if SETTINGS["box"] is not None and time.monotonic() - _started > SETTINGS["box"]:
-        item.session.shouldstop = "the time for this file is over"
+    if SETTINGS["box"] is not None and time.monotonic() - _first > SETTINGS["box"]:
+        item.session.shouldstop = "the time for this suite is over"
+        _write({"complete": True})
     return result
 
 
