@@ -1,0 +1,39 @@
+"""A program that is watched, guarded or audited is the same program."""
+
+from __future__ import annotations
+
+import pytest
+from observed import MODES
+from runs import CORES, PROGRAMS, Run, difference, observed, plain, run
+
+
+@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("program", [program.stem for program in PROGRAMS])
+def test_a_program_prints_the_same_lines_as_plain(program, mode, core):
+    assert difference(program, plain()[program], observed(mode, core)[program]) is None
+
+
+def test_a_program_that_tells_that_it_is_observed_differs(tmp_path):
+    telling = tmp_path / "telling.py"
+    telling.write_text(
+        "import sys\nfrom observed import observed\nprint(observed(lambda: 'unclobber' in sys.modules))"
+    )
+    first, second = (run(mode, "python", [telling])["telling"] for mode in ("plain", "watch"))
+    assert difference("telling", first, second) == "telling: 'False' is 'True'"
+
+
+def test_a_finding_in_a_program_is_a_difference(tmp_path):
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text(
+        "import torch\nfrom observed import observed\n"
+        "x = torch.ones(2, requires_grad=True)\n"
+        "def step():\n    y = x.exp()\n    y.mul_(2)\n    y.sum().backward()\n"
+        "observed(step)\n"
+    )  # fmt: skip
+    got = run("audit", "python", [wrong])["wrong"]
+    assert difference("wrong", Run(got.lines, []), got) == "wrong: found ['UC101']"
+
+
+def test_a_line_too_few_is_a_difference():
+    assert difference("short", Run(["a", "b"], []), Run(["a"], [])) == "short: 1 lines instead of 2"
