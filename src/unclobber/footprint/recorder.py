@@ -49,7 +49,7 @@ class _PackedTensor:
         self.save.released = self.trace.tick
 
 
-class MemoryRecorder(compat.TorchDispatchMode):
+class MemoryRecorder(compat.OwnMode):
     """Records from entry until the end of the ``step``-th backward, then raises `EnoughError`.
 
     Args:
@@ -162,6 +162,8 @@ class MemoryRecorder(compat.TorchDispatchMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
+        if compat.is_higher_order(func):
+            return self.run_higher_order(func, args, kwargs)
         # Fake tensors ask each other for their devices by dispatch.
         if self._quiet or self._done or func.namespace == "prim":
             return func(*args, **kwargs)

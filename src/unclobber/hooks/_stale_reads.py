@@ -149,7 +149,7 @@ class _Call:
     """Whether a read is an error, and not only a way to the next branch."""
 
 
-class StaleReads(compat.TorchDispatchMode):
+class StaleReads(compat.OwnMode):
     """Active while a user's code runs that may read one of the ``stale`` tensors.
 
     Args:
@@ -192,6 +192,8 @@ class StaleReads(compat.TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if compat.is_higher_order(func):
+            return self.run_higher_order(func, args, kwargs)
         touched = list(self._touched((*args, *kwargs.values())))
         if not touched:
             return func(*args, **kwargs)
@@ -323,8 +325,10 @@ _active = _Active()
 
 def saved(tensor: torch.Tensor) -> None:
     """Tell the modes that are active in this thread of a save for backward."""
-    for mode in _active.modes:
-        mode.saved(tensor)
+    if _active.modes:
+        with compat.without_dynamo():
+            for mode in _active.modes:
+                mode.saved(tensor)
 
 
 def _is_view(func: Any) -> bool:

@@ -66,7 +66,7 @@ def leave() -> None:
             mode.__exit__(None, None, None)
 
 
-class WriteMode(compat.TorchDispatchMode):
+class WriteMode(compat.OwnMode):
     """Tells those who listen of each mutating operation before it runs."""
 
     def __init__(self) -> None:
@@ -78,6 +78,8 @@ class WriteMode(compat.TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if compat.is_higher_order(func):
+            return self.run_higher_order(func, args, kwargs)
         call = None if self.ended else _call_of(func)
         return func(*args, **kwargs) if call is None else call(None, *args, **kwargs)
 

@@ -40,6 +40,22 @@ def has_dynamo() -> bool:
     return _DYNAMO in sys.modules
 
 
+class without_dynamo:  # noqa: N801  (a context manager)
+    """Keep Dynamo from compiling what runs here, as ``torch.compiler.disable`` does for one function.
+
+    In a frame that it skips, as under a dispatch mode, it compiles what is called next: our functions,
+    too, and refuses the program for what those do. ``set_eval_frame`` is what its own switch calls (since 2.0).
+    """
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before: Any = torch._C._dynamo.eval_frame.set_eval_frame(None)
+
+    def __exit__(self, *error: Any) -> None:
+        torch._C._dynamo.eval_frame.set_eval_frame(self._before)
+
+
 def is_compiled_code(code: CodeType) -> bool:
     """Whether Dynamo made this code object to stand in for a function that it has compiled."""
     return _DYNAMO in sys.modules and any(name.startswith(_CALLS_COMPILED) for name in code.co_names)

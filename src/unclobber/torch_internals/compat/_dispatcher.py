@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +14,7 @@ import torch
 # (docs: https://docs.pytorch.org/docs/stable/notes/extending.html#extending-torch-native-api).
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 
+from ._compilers import tree_map
 from ._tensors import count_write
 
 # The dispatch key whose kernels bump version counters. The key's name is stable since 1.9.
@@ -75,6 +77,42 @@ def fused_step(parameter: torch.Tensor, gradient: torch.Tensor) -> None:
         [parameter], [gradient], [], weight_decay=0.0, momentum=0.0, lr=1.0, dampening=0.0,
         nesterov=False, maximize=False, is_first_step=True,
     )  # fmt: skip
+
+
+def is_higher_order(function: Any) -> bool:
+    """Whether a dispatch mode was handed an operator such as ``cond`` or ``scan``, which has no schema."""
+    return isinstance(function, torch._ops.HigherOrderOperator)
+
+
+class OwnMode(TorchDispatchMode):
+    """A dispatch mode under which higher-order operators run, too."""
+
+    # Where torch lacks this, it refuses to run one under a mode of a class that the operator does not know.
+    supports_higher_order_operators = True
+
+    def run_higher_order(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run an operator that this mode was handed, so that the mode sees what its branches do.
+
+        torch has taken the mode off meanwhile, and runs no operator of these while it is on: so it is put on
+        again at the begin of each branch.
+        """
+
+        def with_mode_in(branch: Any) -> Any:
+            if not isinstance(branch, (FunctionType, torch.nn.Module)):
+                return branch
+
+            @functools.wraps(branch, updated=())
+            def run(*args: Any, **kwargs: Any) -> Any:
+                TorchDispatchMode.__enter__(self)
+                try:
+                    return branch(*args, **kwargs)
+                finally:
+                    TorchDispatchMode.__exit__(self, None, None, None)
+
+            return run
+
+        args, kwargs = tree_map(with_mode_in, (args, kwargs))
+        return operator(*args, **kwargs)
 
 
 def all_op_names() -> list[str]:
@@ -297,6 +335,33 @@ def register(name: str, key: str, kernel: Any) -> Any:
     return handle
 
 
+class _PassedBy:
+    """Has every operation without a kernel of ours pass ``WRITE_KEY`` by, until ``reset``.
+
+    Higher-order operators (``cond``, ``scan``, ``flex_attention``) are not dispatched in C++: torch looks in
+    Python for a kernel at the thread's first key that is in their ``non_fallthrough_keys``, and refuses if
+    there is none (torch/_ops.py, ``HigherOrderOperator``; the three names are there since 2.1).
+    """
+
+    def __init__(self) -> None:
+        self._handle: Any = torch._C._dispatch_library("IMPL", "_", WRITE_KEY, __file__, 0)
+        self._handle.fallback_fallthrough(WRITE_KEY)
+        # Those that are made later copy the list's keys.
+        torch._ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS.append(_write_key)
+        for operator in _higher_order_operators():
+            operator.fallthrough(_write_key)
+
+    def reset(self) -> None:
+        self._handle.reset()
+        torch._ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS.remove(_write_key)
+        for operator in _higher_order_operators():
+            operator.non_fallthrough_keys = operator.non_fallthrough_keys.add(_write_key)
+
+
+def _higher_order_operators() -> list[Any]:
+    return list(torch._ops._higher_order_ops.values())
+
+
 def fall_through_by_default() -> Any:
     """Make every operation without a kernel of ours pass ``WRITE_KEY`` by.
 
@@ -306,9 +371,7 @@ def fall_through_by_default() -> Any:
     Raises:
         RuntimeError: somebody else uses the key; ours must not get in their way.
     """
-    handle: Any = torch._C._dispatch_library("IMPL", "_", WRITE_KEY, __file__, 0)
-    handle.fallback_fallthrough(WRITE_KEY)
-    return handle
+    return _PassedBy()
 
 
 # Ends a subclass's own __torch_function__ for what is asked of its tensors; documented in
