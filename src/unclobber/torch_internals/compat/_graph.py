@@ -173,12 +173,22 @@ def tells_nothing_saved(node: Any) -> bool:
     return type(node).__name__ == "CppFunction"
 
 
+_TRAINS = ("_saved_training", "_saved_train", "_saved_update")
+_TRAINS_ALWAYS = ("BatchNormWithUpdate", "CudnnBatchNormBackwardBackward", "MiopenBatchNormBackwardBackward")
+
+
 def trains(node: Any) -> bool:
-    """Whether a backward node is a batch norm's that ran in training mode (``_saved_*``: see
-    torch/csrc/autograd/generated; stable since 1.9)."""
+    """Whether a node is a batch norm's that ran in training mode, or that of such a node's own backward.
+
+    ``_saved_*``: see torch/csrc/autograd/generated; stable since 1.9.
+
+    The second kind calls its flag ``train`` or ``update``; Cudnn's and Miopen's have none, because torch
+    gives True for it (tools/autograd/derivatives.yaml, ``cudnn_batch_norm_backward``).
+    """
     if node is None:
         return False
-    return bool(getattr(node, "_saved_training", False)) or "BatchNormWithUpdate" in type(node).__name__
+    name = type(node).__name__
+    return any(getattr(node, flag, False) for flag in _TRAINS) or any(kind in name for kind in _TRAINS_ALWAYS)
 
 
 next_sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
