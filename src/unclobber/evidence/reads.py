@@ -13,6 +13,7 @@ import torch
 
 from ..derivatives import reads_shape_alone
 from ..hooks import kernels as _writes_table
+from ..hooks import saves
 from ..record import Ledger, SavedTensor
 from ..source import frames
 from ..torch_internals import compat
@@ -100,9 +101,7 @@ def role_of(node: Any, saved: SavedTensor) -> str | None:
     if node is None:
         return None
     for role, kept in compat.raw_saved(node):
-        if kept is saved:
-            return role
-        if getattr(kept, "_unclobber_saved", None) is saved:
+        if kept is saved or any(record is saved for _, record in saves.records_beside(kept)):
             return role
     return None
 

@@ -10,6 +10,7 @@ is when nobody does.
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import threading
 import weakref
@@ -35,7 +36,7 @@ def install(patches: Patches) -> None:
     @functools.wraps(register)
     def register_hook(tensor: torch.Tensor, hook: Callable[..., Any]) -> Any:
         if patches.awake:
-            hook = _watched_hook(hook, weakref.ref(tensor))
+            hook = _WatchedHook(hook, weakref.ref(tensor))
         return register(tensor, hook)  # type: ignore[no-untyped-call]
 
     # Made anew in each call of a module: so hooks that were registered before are watched, too.
@@ -51,14 +52,23 @@ def install(patches: Patches) -> None:
     patches.replace(torch.utils.hooks.BackwardHook, "__init__", __init__)
 
 
-def _watched_hook(hook: Callable[..., Any], tensor: weakref.ref[torch.Tensor]) -> Callable[..., Any]:
-    @functools.wraps(hook, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
-    def watched_hook(gradient: torch.Tensor) -> Any:
+class _WatchedHook:
+    """Lies among a tensor's hooks in place of the program's, which looks there for what it has registered:
+    it compares, hashes, shows and pickles as that, and has its attributes."""
+
+    __slots__ = ("__weakref__", "_hook", "_tensor")
+
+    def __init__(self, hook: Callable[..., Any], tensor: weakref.ref[torch.Tensor]) -> None:
+        self._hook = hook
+        self._tensor = tensor
+
+    def __call__(self, gradient: torch.Tensor) -> Any:
+        hook = self._hook
         hooks = saves.innermost()
         if hooks is None or hooks.conflicts is None:
             return hook(gradient)
         alone = unshared_counts().hook
-        if alone is not None and _backward.hands_out_what_hooks_leave(tensor()):
+        if alone is not None and _backward.hands_out_what_hooks_leave(self._tensor()):
             alone += 1  # the engine holds it once more, to hand out what the hook leaves
         shared = _shared([gradient], alone)
         if not shared:
@@ -66,7 +76,24 @@ def _watched_hook(hook: Callable[..., Any], tensor: weakref.ref[torch.Tensor]) -
         node = compat.current_node()
         return _run_shared(hooks.conflicts, hook, (gradient,), shared, node, stands_for_none=gradient)
 
-    return watched_hook
+    @property
+    def __class__(self) -> type:
+        return type(self._hook)
+
+    def __eq__(self, other: object) -> bool:
+        return self._hook == (other._hook if type(other) is _WatchedHook else other)
+
+    def __hash__(self) -> int:
+        return hash(self._hook)
+
+    def __repr__(self) -> str:
+        return repr(self._hook)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._hook, name)
+
+    def __reduce__(self) -> Any:
+        return copy.copy, (self._hook,)  # a function is its own copy
 
 
 def _all_watched(hooks: Iterable[Any]) -> list[Any]:

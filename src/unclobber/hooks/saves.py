@@ -10,7 +10,7 @@ import contextlib
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -36,8 +36,10 @@ from .conflicts import Conflicts, ContentChanged
 Pack = Callable[[torch.Tensor], Any]
 Unpack = Callable[[Any], torch.Tensor]
 
-_HUNG = "_unclobber_saved"
-"""Attribute under which a save rides on a tensor that inner hooks keep."""
+_RIDES = "_unclobber_saved"
+"""Attribute under which a save rides on an alias of ours that a checkpoint's recomputation keeps."""
+
+_NOTHING: dict[str, Any] = {}
 
 
 class _NoFrame:
@@ -194,34 +196,70 @@ class SavedTensorHooks:
     def watch_inner(self, pack: Pack, unpack: Unpack) -> tuple[Pack, Unpack]:
         """Hooks entered inside ours (checkpoint, save_on_cpu, the user's) hide their saves from us.
 
-        Where such a hook keeps a tensor that shares the saved one's memory, our record rides on
-        that tensor, and is asked when the inner unpack hands it out.
+        Where such a hook keeps a tensor that shares the saved one's memory, our record lies beside what it
+        has returned, and is asked when the inner unpack hands that tensor out. The hook is handed what torch
+        hands it: the saved tensor itself. Only a checkpoint's recomputation, which drops what it has made and
+        hands the tensors out by other hooks, is handed an alias of ours, on which the record rides.
         """
         ours = self
+        recomputes = compat.recomputes(pack)
         if compat.detaches_twice(pack):
             pack = _detached_once(pack)
 
         def watched_pack(tensor: torch.Tensor) -> Any:
-            tensor = tensor.detach()  # a fresh object to hang the record on; no cycle with an output
+            if recomputes:
+                tensor = tensor.detach()
             _stale_reads.saved(tensor)
             kept = pack(tensor)
-            for part in kept if isinstance(kept, (tuple, list)) else (kept,):
+            records = []
+            for part in _parts(kept):
                 if isinstance(part, torch.Tensor) and _shares_memory(part, tensor):
                     record = ours.pack(part)
                     record.__class__ = UncheckedSave
-                    setattr(part, _HUNG, record)
-            return kept
+                    if recomputes:
+                        setattr(part, _RIDES, record)
+                    else:
+                        records.append((part, record))
+            return _Kept(kept, records) if records else kept
 
         def watched_unpack(kept: Any) -> torch.Tensor:
             ours._see()  # the inner hook may run the user's code: a checkpoint's second forward
-            tensor = unpack(kept)
-            record = getattr(tensor, _HUNG, None)
-            return tensor if record is None else ours.unpack(record)
+            tensor = unpack(kept.kept if type(kept) is _Kept else kept)
+            for part, record in records_beside(kept):
+                if part is tensor:
+                    value = ours.unpack(record)
+                    return tensor if value is record.alias else value
+            riding = getattr(tensor, "__dict__", _NOTHING).get(_RIDES)
+            return tensor if riding is None else ours.unpack(riding)
 
         entered_unpack = compat.recognizable(watched_unpack)
         if compat.is_checkpoints_hook(pack):
             return _WithAttributes(watched_pack, pack), entered_unpack
         return watched_pack, entered_unpack
+
+
+class _Kept:
+    """What autograd keeps for an inner pack hook of whose tensors we have records."""
+
+    __slots__ = ("kept", "records")
+
+    def __init__(self, kept: Any, records: list[tuple[torch.Tensor, SavedTensor]]) -> None:
+        self.kept = kept
+        """What the hook has returned."""
+        self.records = records
+        """The tensors in it that share the saved one's memory, each with our record of it."""
+
+
+def records_beside(kept: Any) -> Sequence[tuple[torch.Tensor, SavedTensor]]:
+    """Our records of the tensors in what an inner hook keeps, each after its tensor."""
+    return kept.records if type(kept) is _Kept else ()
+
+
+def _parts(kept: Any) -> Sequence[Any]:
+    """What may be tensors in what a pack hook has returned."""
+    if type(kept) is _Kept:  # another session's hooks lie between
+        return _parts(kept.kept)
+    return kept if isinstance(kept, (tuple, list)) else (kept,)
 
 
 def _detached_once(pack: Pack) -> Pack:
@@ -255,7 +293,7 @@ class _WithAttributes:
 
 
 def _shares_memory(kept: torch.Tensor, tensor: torch.Tensor) -> bool:
-    if compat.has_history(kept) or not compat.is_plain(kept) or not compat.is_plain(tensor):
+    if not compat.is_plain(kept) or not compat.is_plain(tensor):
         return False
     return compat.storage_key(kept) == compat.storage_key(tensor)
 

@@ -199,13 +199,19 @@ _CHECKPOINTS = "_checkpoint_without_reentrant_generator"
 _SAVES_BY_METHOD = hasattr(torch.utils.checkpoint._CheckpointFrame, "save_inputs")
 
 
+def recomputes(pack: Any) -> bool:
+    """Whether a pack hook is that of the second forward of a non-reentrant checkpoint, which keeps what it is
+    given for the hooks of the first one."""
+    return str(getattr(pack, "__qualname__", "")).startswith("_recomputation_hook.")
+
+
 def detaches_twice(pack: Any) -> bool:
     """Whether a pack hook is that of torch's recomputation, and keeps one alias and returns another.
 
     So it was in 2.4. Later it keeps and returns what it is given, where that requires no grad.
     """
     code = getattr(pack, "__code__", None)
-    if code is None or not code.co_qualname.startswith("_recomputation_hook."):
+    if code is None or not recomputes(pack):
         return False
     return "detach" in code.co_names and "requires_grad" not in code.co_names
 
