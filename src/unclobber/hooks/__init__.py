@@ -20,6 +20,7 @@ __all__ = [
     "functions",
     "gradients",
     "graph",
+    "handed",
     "kernels",
     "mechanisms",
     "module_hooks",

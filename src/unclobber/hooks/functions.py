@@ -25,7 +25,7 @@ from ..record import SavedTensor, Standing, each_once
 from ..source import Stack, frames
 from ..torch_internals import compat
 from ..torch_internals.patches import Patches
-from . import _nested, saves, unmarked
+from . import _nested, handed, saves, unmarked
 from . import gradients as _gradients
 from ._stale_reads import StaleReads, StaleTensor
 from .conflicts import Conflicts, DirtyNotReturned, StaleOnCtx
@@ -103,6 +103,10 @@ class _Forward:
 
     def _finish(self, result: Any) -> None:
         """What is on ``ctx`` now is what ``backward`` counts on."""
+        with compat.unseen_by_functions():
+            self._note(result)
+
+    def _note(self, result: Any) -> None:
         outputs = result if isinstance(result, tuple) else (result,)
         if self.dirty and _not_returned(self.dirty, outputs):
             error = RuntimeError(compat.NOT_RETURNED_SENTENCE)
@@ -154,6 +158,7 @@ def install(patches: Patches) -> None:
     patches.replace(context, "__setattr__", _set_attribute(context))
     for name in compat.BACKWARD_METHODS:
         patches.replace(context, name, _run_backward(getattr(context, name), patches))
+    handed.install(patches)
     patches.when_awake(lambda: _take_away)
 
 
@@ -228,7 +233,8 @@ def _set_attribute(context: Any) -> Callable[..., None]:
         else:
             own(ctx, name, value)
         if _thread.forwards:
-            _thread.forwards[-1].set(ctx, name, value)
+            with compat.unseen_by_functions():
+                _thread.forwards[-1].set(ctx, name, value)
 
     return set_attribute
 
@@ -242,14 +248,19 @@ def _run_backward(original: Callable[..., Any], patches: Patches) -> Callable[..
         run: Callable[..., Any] = functools.partial(original, ctx)
         if conflicts is not None:
             run = functools.partial(_gradients.watched, conflicts, run)
-        stale = [
-            (stashed, standing)
-            for stashed in ctx.__dict__.get(_STASH, ())
-            if (standing := stashed.conflicts.stale(stashed.saved, "ctx")) is not None
-        ]
+        stale = _stale_on(ctx) if _STASH in ctx.__dict__ else []
         return _run_with_stale(ctx, stale, run, gradients) if stale else run(*gradients)
 
     return run_backward
+
+
+def _stale_on(ctx: Any) -> list[tuple[Stashed, Standing]]:
+    with compat.unseen_by_functions():
+        return [
+            (stashed, standing)
+            for stashed in ctx.__dict__[_STASH]
+            if (standing := stashed.conflicts.stale(stashed.saved, "ctx")) is not None
+        ]
 
 
 def _run_with_stale(

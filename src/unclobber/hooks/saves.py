@@ -29,7 +29,7 @@ from ..record import (
 from ..source import frames
 from ..torch_internals import compat
 from ..torch_internals.patches import Patches
-from . import _stale_reads, backward, fallback, kernels
+from . import _stale_reads, backward, fallback, handed, kernels
 from ._calls import CallWatcher
 from .conflicts import Conflicts, ContentChanged
 
@@ -74,6 +74,8 @@ class SavedTensorHooks:
         """The native core, if its queue is the ledger's and nobody else is told of saves."""
         self._pushed = False
         """Whether the hooks lie on torch's stack; the native core's need not."""
+        self._over: tuple[Pack, Unpack] | None = None
+        """The program's hooks that were entered before these, watched, and pushed over these again."""
         self._need = need
         self.conflicts = conflicts
         """Whom to tell of what no saved tensor shows."""
@@ -93,7 +95,10 @@ class SavedTensorHooks:
         """The same for a thread that the program started."""
         return SavedTensorHooks(self._ledger, self._need, self.conflicts, self._prints)
 
-    def enter(self) -> None:
+    def enter(self, *, over_programs: bool = False) -> None:
+        """Begin; the program's hooks that are entered already go on to be called, unless they are to lie
+        unasked below these (``over_programs``)."""
+        outer = None if over_programs else compat.top_hooks()
         self._pushed = self._native is None or not self._native.hook(True)
         if self._pushed:
             compat.lies_over_programs_hooks(self.pack)
@@ -102,6 +107,10 @@ class SavedTensorHooks:
             backward.marker.tell(self._native)
             self._native.enter(self._ledger.pending, self._see is compat.see_writes)
         _threads.hooks.append(self)
+        if outer is not None and not _is_ours(outer[0]):
+            # The program's, which sees what is saved inside of ours as it would without us.
+            self._over = self.watch_inner(*outer)
+            _hook_stack.push(*self._over)
         fallback.enter()
         self._see()
         if self._prints is not None:
@@ -112,6 +121,9 @@ class SavedTensorHooks:
         if self._calls is not None:
             self._calls.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         _threads.hooks.remove(self)
+        if self._over is not None and compat.top_hooks() == self._over:
+            _hook_stack.pop()
+        self._over = None
         fallback.leave()
         if not self._pushed:
             self._native.leave(self._ledger.pending)
@@ -228,7 +240,7 @@ class SavedTensorHooks:
             for part, record in records_beside(kept):
                 if part is tensor:
                     value = ours.unpack(record)
-                    return tensor if value is record.alias else value
+                    return tensor if value is record.alias or value is record.held else value
             riding = getattr(tensor, "__dict__", _NOTHING).get(_RIDES)
             return tensor if riding is None else ours.unpack(riding)
 
@@ -248,6 +260,11 @@ class _Kept:
         """What the hook has returned."""
         self.records = records
         """The tensors in it that share the saved one's memory, each with our record of it."""
+
+
+def _is_ours(pack: Pack) -> bool:
+    """Whether it is a session's, entered in this thread, not the program's."""
+    return any(pack is hooks.pack for hooks in _threads.hooks)
 
 
 def records_beside(kept: Any) -> Sequence[tuple[torch.Tensor, SavedTensor]]:
@@ -360,17 +377,28 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
     new = SavedTensor.__new__
     ref = weakref.ref
     helpers = _HELPERS
+    is_usual, kept_itself, unseen = compat.is_usual, compat.kept_itself, compat.unseen_by_functions
     # In one piece: an engine's thread calls the hooks of the thread that began backward.
     last: tuple[Any, int, int, int, frames.Stack, bool] = (None, -1, 0, -1, (), False)
 
     def pack(tensor: torch.Tensor) -> SavedTensor:
         nonlocal last
         saved = new(SavedTensor)
-        saved.alias = tensor.detach()
-        saved.version = tensor._version
-        saved.requires_grad = tensor.requires_grad
+        if is_usual(tensor):
+            saved.held = tensor if kept_itself(tensor) else None
+            saved.alias = tensor.detach()
+            saved.version = tensor._version
+            saved.requires_grad = tensor.requires_grad
+            base = tensor._base
+        else:
+            with unseen():
+                itself = kept_itself(tensor)
+                saved.held = tensor if itself else None
+                saved.alias = compat.alias_of(tensor, itself)
+                saved.version = tensor._version
+                saved.requires_grad = tensor.requires_grad
+                base = tensor._base
         saved.origin = ref(tensor)
-        base = tensor._base
         saved.base = None if base is None else ref(base)
         try:
             caller: Any = getframe(1)
@@ -417,6 +445,7 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
     """
     current_node: Any = compat.current_node
     marker, key = backward.marker, compat.NODE_NOTE
+    handed_out, is_usual, unseen = handed.asking, compat.is_usual, compat.unseen_by_functions
 
     def unpack(saved: SavedTensor) -> torch.Tensor:
         stack = saved.stack
@@ -425,11 +454,19 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
             node = current_node()
             if node is not None:
                 node.metadata[key] = (stack, marker.now)
+        if handed_out.origins is not None and not saved.unchecked:
+            handed_out.origins.append(saved.origin())
         if saved.entry is None:
             alias = saved.alias
-            if alias._version == saved.version:
-                return alias
-        return need(saved)
+            if is_usual(alias):
+                unmoved = alias._version == saved.version
+            else:
+                with unseen():
+                    unmoved = alias._version == saved.version
+            if unmoved:
+                return alias if saved.held is None else saved.held
+        with unseen():
+            return need(saved)
 
     return unpack
 

@@ -30,7 +30,8 @@ class _StandInMarker:
 
 def why_it_fails(module: Any) -> str | None:
     """None if saves and needs are noted as they should be; otherwise what is wrong."""
-    with torch.inference_mode(False), torch.enable_grad():
+    nobodys = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.detach(), lambda kept: kept)
+    with torch.inference_mode(False), torch.enable_grad(), nobodys:  # no hook of the program's is called
         return _exercise(module) or _unpushed(module)
 
 

@@ -95,6 +95,8 @@ class PythonQueue(deque[Any]):
             before = len(left)
             left = [tensor for tensor in left if tensor is not origin]
             if len(left) < before:
+                if saved is not None:
+                    saved.held = None  # it is about to be written to
                 own.append(ref)
             else:
                 others.append(ref)

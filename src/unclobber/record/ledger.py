@@ -393,6 +393,7 @@ class Ledger:
                 saved = ref()
                 if saved is None:
                     continue
+                held, saved.held = saved.held, None
                 entry = saved.entry
                 if entry is not None:
                     continue  # what is known of it was lost
@@ -403,6 +404,7 @@ class Ledger:
                     self._storage_log(key).add(saved)
                 if self._keeps_originals and saved.entry is not None:
                     note_original(saved, saved.entry, target)
+                del held  # by now the log keeps it, if anything of ours does
             self.watched.pop(key, None)  # last: after a fault they are still to be found
 
     def _storage_log(self, key: int) -> StorageLog:
@@ -561,10 +563,11 @@ class Ledger:
     def file(self, tensor: torch.Tensor, stack: frames.Stack) -> SavedTensor:
         """Keep an eye on ``tensor`` as if an operation had saved it now, until the result is dropped."""
         saved = SavedTensor.__new__(SavedTensor)
-        with torch.no_grad():
+        with torch.no_grad(), compat.unseen_by_functions():
             saved.alias = tensor.detach()
-        saved.version = _version(tensor)
-        saved.requires_grad = tensor.requires_grad
+            saved.version = _version(tensor)
+            saved.requires_grad = tensor.requires_grad
+        saved.held = None
         saved.origin = weakref.ref(tensor)
         saved.base = None
         saved.stack = stack

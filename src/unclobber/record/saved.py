@@ -18,17 +18,21 @@ from ._write_event import WriteEvent
 class SavedTensor:
     """What autograd keeps in place of the tensor. It dies when autograd frees the node.
 
-    Holds a ``detach()`` of the tensor, which shares memory and version counter: keeping an
-    operation's own output would be a cycle through C++ that nothing can free.
+    Holds a ``detach()`` of the tensor, which shares memory and version counter, and the tensor itself where
+    torch would: keeping an operation's own output would be a cycle through C++ that nothing can free.
     """
 
     __slots__ = (
-        "__weakref__", "alias", "base", "entry", "fingerprint", "origin", "requires_grad", "stack",
+        "__weakref__", "alias", "base", "entry", "fingerprint", "held", "origin", "requires_grad", "stack",
         "version",
     )  # fmt: skip
 
     # Made by the pack hook with ``__new__`` alone: an ``__init__`` would cost as much as all the rest.
     alias: torch.Tensor
+    held: torch.Tensor | None
+    """The tensor itself if it is no output of the node that saves it, so that backward is handed what torch
+    would hand it. Let go before its memory is written to or exchanged: an in-place operation may make it the
+    output of a node that leads to this save."""
     version: int
     requires_grad: bool
     """Of the tensor itself: the alias has no history."""

@@ -1,6 +1,7 @@
 // The extension module: compiled by `unclobber build-native` for one build of torch and of Python.
 #include "batch_norm.h"
 #include "engine.h"
+#include "handed.h"
 #include "notes.h"
 #include "pack.h"
 #include "queue.h"
@@ -73,6 +74,8 @@ PyMethodDef methods[] = {
     {"lay", entry<writes::lay>, METH_VARARGS, "lay(name, overload, packet, written, plain, bumps[, asleep]): a Kernel"},
     {"batch_norm_rests", entry<batch_norm::rests>, METH_VARARGS,
      "batch_norm_rests(module, input, classes, statistics, replaceable)"},
+    {"saved_tensors", entry<handed::saved_tensors>, METH_VARARGS,
+     "saved_tensors(getter, ctx): what torch's getter gives, the program's own tensors where they are the same"},
     {"versions", entry<versions>, METH_O, "versions(tensors): the version counter of each in a list"},
     {"forget", entry<forget>, METH_NOARGS, "forget(): all notes, and stacks that nobody uses"},
     {"known", entry<known>, METH_NOARGS, "known(): how many stacks and notes are kept"},

@@ -30,14 +30,8 @@ struct Pack : callable::Object {
   std::array<PyObject**, 3> references() { return {&ledger, &queue, &append}; }
 };
 
-PyObject* name_detach = nullptr;
 PyObject* name_limit = nullptr;
 PyObject* name_prune = nullptr;
-
-Owned alias_of(PyObject* object, const at::Tensor& tensor, bool usual) {
-  if (usual) return must(THPVariable_Wrap(tensor.tensor_data()));
-  return must(PyObject_CallMethodNoArgs(object, name_detach));
-}
 
 Owned stack_now(bool sees) {
   bool fresh = false;
@@ -70,20 +64,15 @@ PyObject* Pack::called(PyObject* object) {
     throw python_error();
   }
   const at::Tensor& tensor = THPVariable_Unpack(object);
-  const bool usual = saves::is_usual(tensor);
+  const bool kept_itself = saves::is_kept_itself(tensor);
   Owned record = records::make();
-  records::set(record.get(), records::kAlias, alias_of(object, tensor, usual));
-  if (usual) {
-    records::set(record.get(), records::kVersion, must(PyLong_FromUnsignedLong(tensor._version())));
-    records::set(record.get(), records::kRequiresGrad, Owned(PyBool_FromLong(tensor.requires_grad())));
-  } else {
-    records::set(record.get(), records::kVersion, must(PyObject_GetAttrString(object, "_version")));
-    records::set(record.get(), records::kRequiresGrad, must(PyObject_GetAttrString(object, "requires_grad")));
-  }
+  records::set(record.get(), records::kAlias, must(THPVariable_Wrap(saves::alias_of(tensor, kept_itself))));
+  records::set(record.get(), records::kHeld, Owned::borrowed(kept_itself ? object : Py_None));
+  records::set(record.get(), records::kVersion, must(PyLong_FromUnsignedLong(tensor._version())));
+  records::set(record.get(), records::kRequiresGrad, Owned(PyBool_FromLong(tensor.requires_grad())));
   records::set(record.get(), records::kOrigin, must(PyWeakref_NewRef(object, nullptr)));
-  Owned base = usual && !tensor.is_view() ? Owned::borrowed(Py_None)
-                                          : must(PyObject_GetAttrString(object, "_base"));
-  if (base.get() != Py_None) base = must(PyWeakref_NewRef(base.get(), nullptr));
+  Owned base = Owned::borrowed(Py_None);
+  if (tensor.is_view()) base = must(PyWeakref_NewRef(must(THPVariable_Wrap(tensor._base())).get(), nullptr));
   records::set(record.get(), records::kBase, std::move(base));
   records::set(record.get(), records::kStack, stack_now(sees));
   records::set(record.get(), records::kEntry, Owned::borrowed(Py_None));
@@ -105,7 +94,6 @@ void Pack::begin(PyObject* args) {
 }  // namespace
 
 void add_to(PyObject* module) {
-  name_detach = must(PyUnicode_InternFromString("detach")).release();
   name_limit = must(PyUnicode_InternFromString("pending_limit")).release();
   name_prune = must(PyUnicode_InternFromString("prune")).release();
   callable::Class<Pack>::add_to(module);

@@ -77,7 +77,10 @@ struct Look {
       Memory::Holder& holder = known.add(base.get(), owners_of(base));
       if (new_view && origin.get() != base.get()) holder.allowed++;
     }
-    if (origin.defined()) known.add(origin.get(), owners_of(origin));
+    if (origin.defined()) {
+      Memory::Holder& holder = known.add(origin.get(), owners_of(origin));
+      if (save->held.defined()) holder.allowed++;
+    }
     if (base.defined()) held.push_back(std::move(base));
     if (origin.defined()) held.push_back(std::move(origin));
     return true;

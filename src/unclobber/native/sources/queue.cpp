@@ -172,6 +172,7 @@ PyObject* take_own(PyObject* self, PyObject* tensors) {
     if (THPVariable_Check(tensor)) left.push_back(THPVariable_Unpack(tensor).unsafeGetTensorImpl());
   }
   std::vector<Save*> own;
+  std::vector<at::Tensor> held;  // it is about to be written to
   {
     saves::Queue& queue = queue_of(self);
     Locked locked;
@@ -184,6 +185,7 @@ PyObject* take_own(PyObject* self, PyObject* tensors) {
       auto found = std::find(left.begin(), left.end(), save->origin._unsafe_get_target());
       if (found == left.end() || !save->use()) continue;
       left.erase(found);
+      held.push_back(std::move(save->held));
       queue.drop(save);
       own.push_back(save);
     }

@@ -5,8 +5,8 @@
 namespace unclobber::records {
 
 namespace {
-constexpr const char* kNames[kSlots] = {"alias",         "base",  "entry",  "origin",
-                                        "requires_grad", "stack", "version"};
+constexpr const char* kNames[kSlots] = {"alias",  "base",          "entry", "held",
+                                        "origin", "requires_grad", "stack", "version"};
 PyTypeObject* type = nullptr;  // owned for the life of the process, as its module is
 Py_ssize_t offsets[kSlots];
 
@@ -45,6 +45,8 @@ Owned make() {
 }
 
 bool is_record(PyObject* object) { return type != nullptr && PyObject_TypeCheck(object, type); }
+
+bool is_checked(PyObject* object) { return type != nullptr && Py_TYPE(object) == type; }
 
 void set(PyObject* record, Slot slot, Owned value) {
   PyObject* old = std::exchange(*place(record, slot), value.release());

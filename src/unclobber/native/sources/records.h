@@ -4,7 +4,7 @@
 
 namespace unclobber::records {
 
-enum Slot { kAlias, kBase, kEntry, kOrigin, kRequiresGrad, kStack, kVersion, kSlots };
+enum Slot { kAlias, kBase, kEntry, kHeld, kOrigin, kRequiresGrad, kStack, kVersion, kSlots };
 
 // Take over the class; raises TypeError unless each of the names above is one of its `__slots__`.
 void learn(PyObject* saved_tensor);
@@ -14,6 +14,9 @@ Owned make();
 
 // Whether it is one of its class or of a class below, which keep the same attributes in the same places.
 bool is_record(PyObject* object);
+
+// Whether it is one of its class itself: a save that torch would check.
+bool is_checked(PyObject* object);
 
 void set(PyObject* record, Slot slot, Owned value);
 

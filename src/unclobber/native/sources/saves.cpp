@@ -1,9 +1,12 @@
 #include "saves.h"
 
+#include <ATen/SequenceNumber.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/python_function.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "handed.h"
 #include "notes.h"
 #include "records.h"
 
@@ -18,16 +21,6 @@ WeakTensor nothing() {
 [[noreturn]] void throw_type(PyObject* object) {
   PyErr_Format(PyExc_TypeError, "a tensor was expected, not a %s", Py_TYPE(object)->tp_name);
   throw python_error();
-}
-
-// As the hook in Python makes it, where a class or a transform of the program's may have a say.
-at::Tensor detached_by_python(const at::Tensor& tensor) {
-  return with_gil([&] {
-    Owned object = must(THPVariable_Wrap(tensor));
-    Owned alias = must(PyObject_CallMethod(object.get(), "detach", nullptr));
-    if (!THPVariable_Check(alias.get())) throw_type(alias.get());
-    return at::Tensor(THPVariable_Unpack(alias.get()));
-  });
 }
 
 void see_writes() { c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Fake, true); }
@@ -52,7 +45,9 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
   void call_pack_hook(const at::Tensor& tensor) override {
     auto save = std::make_unique<Save>();
     const bool usual = is_usual(tensor);
-    save->alias = usual ? tensor.tensor_data() : detached_by_python(tensor);
+    const bool kept_itself = is_kept_itself(tensor);
+    save->alias = alias_of(tensor, kept_itself);
+    if (kept_itself) save->held = tensor;
     auto* storage = usual ? storage_of(tensor) : nullptr;
     if (storage != nullptr && storage->resizable()) save->storage = storage;
     save->version = tensor._version();
@@ -77,12 +72,14 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
 
   at::Tensor call_unpack_hook() override {
     notes::note(save_->operation);
-    at::Tensor alias;
+    at::Tensor alias, held;
     {
       Locked locked;
       alias = save_->alias;
+      held = save_->held;
     }
-    if (alias.defined() && alias._version() == save_->version) return alias;
+    if (handed::asked()) handed::note(at::Tensor(save_->origin.lock()));
+    if (alias.defined() && alias._version() == save_->version) return held.defined() ? held : alias;
     return with_gil([&] {
       PyObject* record = record_of(save_);
       PyObject* kept = records::get(record, records::kAlias);
@@ -90,7 +87,10 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
       alias = THPVariable_Unpack(kept);
       PyObject* need = save_->queue->need;
       if (need == nullptr) return alias;
-      if (records::get(record, records::kEntry) == Py_None && alias._version() == save_->version) return alias;
+      if (records::get(record, records::kEntry) == Py_None && alias._version() == save_->version) {
+        PyObject* itself = records::get(record, records::kHeld);
+        return THPVariable_Check(itself) ? at::Tensor(THPVariable_Unpack(itself)) : alias;
+      }
       Owned value = must(PyObject_CallOneArg(need, record));
       if (!THPVariable_Check(value.get())) throw_type(value.get());
       return at::Tensor(THPVariable_Unpack(value.get()));
@@ -114,6 +114,29 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
 };
 
 }  // namespace
+
+bool is_kept_itself(const at::Tensor& tensor) {
+  if (object_of(tensor.unsafeGetTensorImpl()) == nullptr) return false;  // a result that nobody has seen yet
+  auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
+  if (meta == nullptr) return true;
+  if (meta->is_view_) return !tensor.requires_grad();  // the node of one that has one may have to be made anew
+  auto* node = meta->grad_fn_.get();
+  if (node == nullptr) return true;
+  if (node->sequence_nr() + 1 == at::sequence_number::peek()) return false;  // the node that saves was made last
+  PyObject* ctx = handed::function_of(node);  // or is a custom Function's, which is about to
+  return ctx == nullptr || reinterpret_cast<THPFunction*>(ctx)->to_save == nullptr;
+}
+
+at::Tensor alias_of(const at::Tensor& tensor, bool kept_itself) {
+  const auto keys = tensor.unsafeGetTensorImpl()->key_set();
+  if (keys.has_any(c10::functorch_transforms_ks | c10::python_ks) || tensor.is_inference()) {
+    // where a class or a transform of the program's has a say, torch would ask it for nothing
+    return kept_itself ? tensor : tensor.detach();
+  }
+  if (!kept_itself) return tensor.tensor_data();
+  c10::impl::ExcludeDispatchKeyGuard unseen(c10::DispatchKey::Python);
+  return tensor.tensor_data();
+}
 
 bool is_usual(const at::Tensor& tensor) {
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
@@ -249,13 +272,16 @@ PyObject* record_of(Save* save) {
   PyObject* known = save->record.load(std::memory_order_acquire);
   if (known != nullptr) return known;
   drop_now();
-  at::Tensor alias;
+  at::Tensor alias, held;
   {
     Locked locked;
     alias = save->alias;
+    held = save->held;
   }
   Owned made = records::make();
   records::set(made.get(), records::kAlias, must(THPVariable_Wrap(alias)));
+  records::set(made.get(), records::kHeld,
+               held.defined() ? must(THPVariable_Wrap(held)) : Owned::borrowed(Py_None));
   records::set(made.get(), records::kVersion, must(PyLong_FromLongLong(save->version)));
   records::set(made.get(), records::kRequiresGrad, Owned(PyBool_FromLong(save->requires_grad)));
   records::set(made.get(), records::kOrigin, weak_reference(save->origin));
@@ -267,6 +293,7 @@ PyObject* record_of(Save* save) {
   if (!save->record.compare_exchange_strong(known, made.get(), std::memory_order_acq_rel)) return known;
   // From now on the record alone has it, so that nobody is taken for another owner.
   Locked locked;
+  save->held.reset();
   save->alias.reset();  // `alias` holds it still: nothing is freed under our lock
   return made.release();
 }

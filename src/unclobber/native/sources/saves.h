@@ -45,6 +45,8 @@ struct Save : Link, Pooled<Save> {
   std::shared_ptr<Queue> queue;
   // Shares memory and version counter, and has no history; under `Locked`, for it goes over to the record.
   at::Tensor alias;
+  // The tensor itself, where torch would keep it; likewise. Dropped before anything is written to its memory.
+  at::Tensor held;
   c10::StorageImpl* storage = nullptr;  // NULL where Python alone can tell
   WeakTensor origin;
   WeakTensor base;
@@ -131,6 +133,12 @@ inline size_t holders_of(c10::StorageImpl* storage) {
 
 // Whether it is strided memory of its own, with no class and no transform of the program's.
 bool is_usual(const at::Tensor& tensor);
+
+// Whether torch would keep the tensor itself: it is no output of the node that saves it.
+bool is_kept_itself(const at::Tensor& tensor);
+
+// An alias of it: what modes of the program see of it is what torch would do.
+at::Tensor alias_of(const at::Tensor& tensor, bool kept_itself);
 
 // The SavedTensor of a save that the caller uses; the interpreter's lock is held. Borrowed.
 PyObject* record_of(Save* save);

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "callable.h"
+#include "handed.h"
 #include "records.h"
 
 namespace unclobber::unpack {
@@ -63,9 +64,16 @@ PyObject* Unpack::called(PyObject* record) {
     throw python_error();
   }
   note(*this, record);
+  if (handed::asked() && records::is_checked(record)) {
+    PyObject* origin = PyWeakref_GetObject(records::get(record, records::kOrigin));
+    handed::note(origin != nullptr && THPVariable_Check(origin) ? THPVariable_Unpack(origin) : at::Tensor());
+  }
   if (records::get(record, records::kEntry) == Py_None) {
     PyObject* alias = records::get(record, records::kAlias);
-    if (is_unmoved(alias, record)) return Py_NewRef(alias);
+    if (is_unmoved(alias, record)) {
+      PyObject* held = records::get(record, records::kHeld);
+      return Py_NewRef(held == Py_None ? alias : held);
+    }
   }
   return must(PyObject_CallOneArg(need, record)).release();
 }

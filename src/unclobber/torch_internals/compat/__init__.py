@@ -17,3 +17,4 @@ from ._entries import *
 from ._graph import *
 from ._kept import *
 from ._tensors import *
+from ._unseen import *

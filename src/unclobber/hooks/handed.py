@@ -1,0 +1,68 @@
+"""The program's own tensors from ``ctx.saved_tensors``.
+
+torch makes a new tensor of whatever an unpack hook returns, if it needs a gradient: without the class, the
+attributes and the hooks of the one that was saved, and with a ``.grad`` of its own. Without hooks it hands
+out that one itself, where it is no output of the node that saved it. So do we, where it is alive, has the
+same history, and its memory is what was saved.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from ..native import core
+from ..record import same_memory
+from ..torch_internals import compat
+from ..torch_internals.patches import Patches
+
+
+class _Asking(threading.local):
+    origins: list[torch.Tensor | None] | None = None
+    """What was saved, one for each save that has been unpacked since a ``ctx`` was asked for its tensors."""
+
+
+asking = _Asking()
+
+
+def install(patches: Patches) -> None:
+    """Replace the getter of every custom Function's ``ctx``."""
+    home = compat.context_home()
+    getter = home.saved_tensors
+    native = core.loaded().module
+    get: Callable[..., Any] = _saved_tensors if native is None else native.saved_tensors
+    patches.replace(home, "saved_tensors", property(functools.partial(get, getter)))
+
+
+def _saved_tensors(getter: Any, ctx: Any) -> Any:
+    before, asking.origins = asking.origins, []
+    try:
+        tensors = getter.__get__(ctx)
+        origins = asking.origins
+    finally:
+        asking.origins = before
+    if not origins or len(origins) != sum(tensor is not None for tensor in tensors):
+        return tensors  # hooks of others keep some
+    with compat.unseen_by_functions():
+        return tuple(_instead(tensors, origins, ctx))
+
+
+def _instead(
+    tensors: tuple[torch.Tensor | None, ...], origins: list[torch.Tensor | None], ctx: Any
+) -> Iterator[torch.Tensor | None]:
+    left = iter(origins)
+    for tensor in tensors:
+        origin = None if tensor is None else next(left)
+        yield tensor if tensor is None or origin is None or not _stands_for(origin, tensor, ctx) else origin
+
+
+def _stands_for(origin: torch.Tensor, tensor: torch.Tensor, ctx: Any) -> bool:
+    """Whether torch would have handed out ``origin`` itself."""
+    if origin is tensor:
+        return True
+    history = tensor.grad_fn
+    return history is not ctx and compat.grad_fn(origin) is history and same_memory(origin, tensor)
