@@ -87,9 +87,11 @@ class PauseInBackward:
         """Whether this thread observed writes before is what ``end`` is given."""
         running = backward.current()
         seen = not call.is_internal and compat.sees_writes()
-        if seen and running is not None and self.allowed():
-            running.paused = True
-            compat.ignore_writes()
+        if seen and running is not None:
+            with compat.unseen_by_functions():
+                running.paused = self.allowed()
+            if running.paused:
+                compat.ignore_writes()
         return seen
 
     def end(self, seen: bool, call: EngineCall) -> None:

@@ -10,14 +10,14 @@ log = []
 
 class Log(TorchFunctionMode):
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        log.append(resolve_name(function) or str(function))
+        log.append(resolve_name(function) or function.__name__)
         return function(*args, **(kwargs or {}))
 
 
 class Sub(torch.Tensor):
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
-        log.append(resolve_name(function) or str(function))
+        log.append(resolve_name(function) or function.__name__)
         return super().__torch_function__(function, types, args, kwargs or {})
 
 
