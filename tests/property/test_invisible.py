@@ -1,0 +1,197 @@
+"""Watched or guarded, a program is the same program: it sees the same things of itself as plain.
+
+Random programs look at themselves (``probed_programs``): at classes, identities, attributes, counters, what
+hooks of all kinds are handed and in which order, what modes and subclasses see, what dies when, what is
+pickled, and how errors read. What they note is compared with the run in a process that has never imported the
+package.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from contextlib import contextmanager
+from math import inf, nan
+
+import pytest
+import torch
+from how_many import IN_A_PART, PARTS, SOME, sweep
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import unclobber
+from oracles.probed import (
+    Line,
+    Log,
+    Plainly,
+    ProbedProgram,
+    first_difference,
+    guarded_difference,
+    run_text,
+    watched_difference,
+)
+from probed_programs import KNOWN_ENTRIES, START, probed_programs
+from unclobber.native import core
+
+pytestmark = pytest.mark.timeout(900)  # a failure takes minutes to shrink, and the small one is the news
+
+CONFLICT = ProbedProgram(
+    (Line(START), Line("x0 = leaf(3, 3)\nleaves = [x0]")),
+    (
+        Line("a0 = x0.exp()"),
+        Line("a0.mul_(2)", twin="a0 = a0.mul(2)"),
+        Line("a0.sum().backward()\ngradients()"),
+    ),
+)
+"""torch refuses it."""
+
+
+@pytest.fixture(scope="module")
+def plainly():
+    """The process without the package."""
+    # the first overwriting sets memory aside for old values (`record._undo`), which stays
+    for context in (unclobber.watch, unclobber.guard):
+        run_text(str(CONFLICT), context)
+    process = Plainly()
+    yield process
+    process.end()
+
+
+def fault(
+    program: ProbedProgram, plainly: Plainly, watch=unclobber.watch, guard=unclobber.guard
+) -> str | None:
+    """What the program can tell of being watched or guarded; None if nothing."""
+    text = str(program)
+    plain = _unknown(plainly.run(text))
+    watched, guarded = (_unknown(run_text(text, context)) for context in (watch, guard))
+    if found := watched_difference(plain, watched):
+        return f"under watch, {found}"
+    twin = plainly.run(program.text(twin=True))
+    found = guarded_difference(plain, guarded, twin, silent=program.silent)
+    return None if found is None else f"under guard, {found}"
+
+
+def _unknown(log: Log) -> Log:
+    """A log without what is known to differ.
+
+    In the Python core each tensor that backward writes gets a Python object, which holds it: torch then adds
+    the next gradient to it out of place, and its counter stays.
+    """
+    known = [entry for entry in log if entry[0] not in KNOWN_ENTRIES]
+    if core.loaded().module is not None:
+        return known
+    return [eval(re.sub(r"version=\d+", "version", repr(entry)), {"nan": nan, "inf": inf}) for entry in known]
+
+
+@settings(SOME, max_examples=20)
+@given(program=probed_programs())
+def test_program(program, plainly):
+    """The program notes the same plain, under watch and under guard, but for what guard repairs."""
+    found = fault(program, plainly)
+    assert found is None, f"{found}\n\n{program}"
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("part", PARTS)
+def test_sweep(part, plainly):
+    """The same over 5,000 programs."""
+    counts: Counter[str] = Counter()
+
+    def same(program: ProbedProgram) -> None:
+        found = fault(program, plainly)
+        assert found is None, f"{found}\n\n{program}"
+        counts["conflict"] += any("modified" in str(one) for one in plainly.run(str(program)))
+
+    sweep(part, probed_programs(), same)
+    assert counts["conflict"] > IN_A_PART / 50, "the programs hardly overwrite what is needed"
+
+
+def test_programs_are_worth_running(plainly):
+    """Most run to their end, some are refused by torch's version check, and everything is looked at."""
+    counts: Counter[str] = Counter()
+    seen: set[str] = set()
+
+    @settings(SOME, max_examples=60)
+    @given(program=probed_programs())
+    def count(program: ProbedProgram) -> None:
+        log = plainly.run(str(program))
+        seen.update(entry[0] for entry in log)
+        ended = next((text for what, _, text, *_ in filter(lambda e: e[0] == "error", log)), "")
+        counts["refused" if "modified by" in ended else "silent" if program.silent else "other"] += 1
+        counts["cut short"] += ("ends",) in log
+
+    count()
+    assert counts["refused"] >= 2, counts
+    assert counts["silent"] >= 1, counts
+    assert counts["cut short"] < 30, counts
+    wanted = {"tensor", "gradients", "hook", "accumulated", "all", "any", "Function", "Function's backward",
+              "backward pre", "part runs", "copy", "error", "alive"}  # fmt: skip
+    assert wanted <= seen, wanted - seen
+
+
+def test_overwriting_is_told_apart(plainly):
+    """torch's refusal stays under watch with torch's sentence; guard's gradient is that without the write."""
+    assert "modified by" in str(plainly.run(str(CONFLICT)))
+    assert fault(CONFLICT, plainly) is None
+
+
+@contextmanager
+def _seen(act):
+    act()
+    yield
+
+
+PLANTED = {
+    "a hook runs once more": lambda space: space["x0"].register_hook(
+        lambda g: space["note"]("hook", "planted")
+    ),
+    "an attribute": lambda space: setattr(space["x0"], "planted", 1),
+    "another class": lambda space: space.update(x0=space["x0"].detach().requires_grad_()),
+    "a counter moved": lambda space: torch.autograd.graph.increment_version(space["x0"].detach()),
+    "a tensor left": lambda space: _left.append(torch.ones(1)),
+    "a number": lambda space: space["x0"].data.add_(1e-15),
+    "an error": lambda space: space.update(look=None),
+}
+_left: list[torch.Tensor] = []
+
+
+@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("mode", ["watch", "guard"])
+def test_planted_difference_is_found(name, mode, plainly):
+    """A context that does any of these is seen, by whichever of the two comparisons looks at it."""
+    program = ProbedProgram(
+        (Line("x0 = parameter(3, 3)\nleaves = [x0]"),),
+        (Line("look(x0)\n(x0 * x0).sum().backward()\ngradients()\nlook(x0)"),),
+    )
+    assert fault(program, plainly) is None
+    planted = program.text().replace("with context()", "with context(globals())")
+
+    def context(space):
+        return _seen(lambda: PLANTED[name](space))
+
+    plain = plainly.run(str(program))
+    other = run_text(planted, context)
+    _left.clear()
+    if mode == "watch":
+        assert watched_difference(plain, other)
+    else:
+        assert guarded_difference(plain, other, plain, silent=False)
+
+
+def test_gradients_of_a_guard_that_does_nothing_are_found(plainly):
+    """Without torch's check and without a repair, the gradient is not the twin's."""
+
+    def unchecked():
+        return torch.autograd.graph.saved_tensors_hooks(torch.Tensor.detach, lambda tensor: tensor)
+
+    assert "without writes in place" in fault(CONFLICT, plainly, guard=unchecked)
+
+
+@given(st.integers(1, 9))
+@settings(max_examples=9)
+def test_order_is_compared(n):
+    """Logs with the same entries in another order differ, and so does one that ends early."""
+    log: Log = [("hook", k) for k in range(n + 1)]
+    assert first_difference(log, log[::-1])
+    assert first_difference(log, log[:-1])
+    assert first_difference(log, list(log)) is None
