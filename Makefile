@@ -10,6 +10,8 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 # The stamp lies in the environment itself: deleting the environment deletes it too.
 STAMP := $(VENV)/.unclobber-installed
+REALWORLD := .venv-realworld
+REALWORLD_STAMP := $(REALWORLD)/.unclobber-installed
 # Two workers: a watched torch program already uses several threads.
 WORKERS ?= 2
 PYTEST_ARGS ?=
@@ -80,8 +82,8 @@ lint: $(STAMP)  ## Check style and types
 demo: $(STAMP)  ## Watch a training script fail: torch's message, then ours
 	$(PY) demo/run_demo.py
 
-bench: $(STAMP)  ## Measure what watching costs; writes benchmarks/RESULTS.md
-	$(PY) benchmarks/bench.py
+bench: $(REALWORLD_STAMP)  ## Measure what watching costs; writes benchmarks/RESULTS.md
+	$(PY) benchmarks/bench.py --packages $(REALWORLD)/bin/python
 
 # `check` runs nothing, on no core.
 WITHOUT_CORE := tests/check tests/sweeps/test_check_reads_everything.py
@@ -95,9 +97,6 @@ sweep: $(STAMP)  ## Run torch's whole databases, random programs, sanitizers, on
 soak: $(STAMP)  ## Does a process grow in 100,000 steps, and 100,000 contexts? On both cores
 	UNCLOBBER_NATIVE=1 $(PY) tools/soak.py
 	UNCLOBBER_NATIVE=0 $(PY) tools/soak.py
-
-REALWORLD := .venv-realworld
-REALWORLD_STAMP := $(REALWORLD)/.unclobber-installed
 
 realworld: $(REALWORLD_STAMP)  ## Check ten packages from PyPI; writes realworld/RESULTS.md
 	$(REALWORLD)/bin/python realworld/run.py

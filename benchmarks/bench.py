@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from foreign import table as package_table
 from loops import MODES as LOOP_MODES
 from loops import WIDTH, Form, Run, exponent
 from loops import run as run_loop
@@ -24,7 +25,7 @@ from workloads import WORKLOADS, Workload
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 MEMORY = Path(__file__).parent / "MEMORY.md"
-PARTS = ("entry", *(workload.name for workload in WORKLOADS), "loop")
+PARTS = ("entry", *(workload.name for workload in WORKLOADS), "packages", "loop")
 
 
 def entry_table(quick: bool) -> Iterator[str]:
@@ -82,7 +83,7 @@ def growth(runs: list[Run], what: str) -> str:
     return "nothing kept" if found is None else f"N^{found:.2f}"
 
 
-def sections(parts: list[str], quick: bool) -> Iterator[str]:
+def sections(parts: list[str], quick: bool, packages: str) -> Iterator[str]:
     """The whole report, line by line, as it is measured."""
     yield "# What it costs"
     yield ""
@@ -100,6 +101,9 @@ def sections(parts: list[str], quick: bool) -> Iterator[str]:
         if workload.name in parts:
             yield from workload_table(workload, quick)
             yield ""
+    if "packages" in parts:
+        yield from package_table(packages, quick)
+        yield ""
     if "loop" in parts:
         for form in ("slice", "index"):
             yield from loop_table(form, quick)
@@ -127,12 +131,13 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="fewer rounds and smaller loops")
     parser.add_argument("--only", action="append", choices=PARTS, help="only this part; may be repeated")
     parser.add_argument("--output", type=Path, help="write here; a full run writes RESULTS.md by itself")
+    parser.add_argument("--packages", metavar="PYTHON", default=sys.executable, help="has the ten packages")
     options = parser.parse_args()
     keep_freed_memory()
     parts = options.only or list(PARTS)
     torch.set_num_threads(1)
     lines = []
-    for line in sections(parts, options.quick):
+    for line in sections(parts, options.quick, options.packages):
         print(line, flush=True)
         lines.append(line)
     output = options.output

@@ -80,7 +80,11 @@ class Timing:
 
 
 def interleaved(
-    step: Callable[[], None], rounds: int, steps: int, clock: Callable[[], float] = clock
+    step: Callable[[], None],
+    rounds: int,
+    steps: int,
+    clock: Callable[[], float] = clock,
+    modes: tuple[str, ...] = tuple(MODES),
 ) -> dict[str, Timing]:
     """Run ``step`` in every mode, in rounds; each round enters a context once.
 
@@ -88,13 +92,13 @@ def interleaved(
     as the one before left them, so none may always come after the same one. The first step in a context
     isn't timed.
     """
-    times: dict[str, dict[int, list[float]]] = {mode: {} for mode in MODES}
+    times: dict[str, dict[int, list[float]]] = {mode: {} for mode in modes}
     shuffled = random.Random(0)
     for _ in range(3):
         step()
     for n in range(rounds):
-        modes = CLOSE if n % EVERY else tuple(MODES)
-        for mode in shuffled.sample(modes, len(modes)):
+        now = tuple(mode for mode in modes if mode in CLOSE or n % EVERY == 0)
+        for mode in shuffled.sample(now, len(now)):
             times[mode][n] = _round(MODES[mode], step, steps, clock)
     return _summarise(times)
 
