@@ -4,14 +4,12 @@ A file defines ``PACKAGE``, the name on PyPI, ``model()`` and ``losses(model)``.
 ``step_too_early`` in place of those in ``steps.py``.
 """
 
-import contextlib
+import sys
+from types import ModuleType
 
-import torch
-
-# timm asks for torchvision, and transformers imports it then: the one from PyPI has no operators beside a CPU
-# build of torch, and fails for want of the first.
-with contextlib.suppress(RuntimeError):  # it has loaded
-    torch.library.define("torchvision::nms", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+# timm asks for torchvision, and transformers imports it then. The one from PyPI has no operators beside a CPU
+# build of torch, and fails where it registers what they do to shapes.
+sys.modules["torchvision._meta_registrations"] = ModuleType("torchvision._meta_registrations")
 
 NAMES = (
     "transformers_llama",
