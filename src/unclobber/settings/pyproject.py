@@ -56,13 +56,9 @@ def _read(path: str, modified: int, size: int) -> ProjectSettings | None:
     except OSError as error:
         raise SettingsError(f"can't read {path}: {(error.strerror or str(error)).lower()}.") from None
     if b"unclobber" not in text:
-<<<<<<< HEAD
         return None  # other mistakes in a file that doesn't mention unclobber are not its business
-=======
-        return None  # whatever else is wrong with it is not ours to tell
     import tomllib
 
->>>>>>> a2063d1 (check: load less for one file, and walk trees without making them again)
     try:
         document = tomllib.loads(text.decode("utf-8"))
     except ValueError as error:  # covers errors of both TOML and UTF-8
