@@ -93,6 +93,7 @@ class Runner:
         if self._copied_for != asked:
             self._copied_for, self.copy = asked, copy_for(job.script, self.file("copies"))
             self._filler = Filler(self.copy)
+        assert self.copy is not None
         assert self._filler is not None
         self._filler.fill(job.overlay)
         job = replace(
