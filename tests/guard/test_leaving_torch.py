@@ -9,6 +9,7 @@ from guarded_twins import ramp
 
 import unclobber
 from surroundings import MISSING, attributes
+from unclobber.session import session
 from unclobber.torch_internals import patches
 
 
@@ -125,3 +126,22 @@ def test_all_is_put_back(before, used):
     unclobber.uninstall()
     assert changed(before, attributes()) == set()
     assert patches.installed == []
+
+
+def unwatched_backward():
+    torch.ones(1, requires_grad=True).sum().backward()
+
+
+def test_an_unwatched_backward_puts_all_back_after_a_while(before, monkeypatch):
+    """Not at once: a loop that enters a context in each step finds the replacements asleep."""
+    plainly()
+    unwatched_backward()
+    assert len(patches.installed) > 20
+    monkeypatch.setattr(session, "_SLEEPS_FOR", -1.0)
+    with unclobber.guard():
+        step()
+        assert len(patches.installed) > 20
+    unwatched_backward()
+    assert changed(before, attributes()) == set()
+    assert patches.installed == []
+    plainly()  # installed anew

@@ -37,8 +37,21 @@ ENDINGS = {
 }
 
 
+AT_EXIT = """
+    import atexit
+    import torch
+    names = "register_hook", "detach_", "data", "apply_"
+    atexit.register(lambda: print([type(getattr(torch.Tensor, name)).__name__ for name in names]))
+    torch.ones(1, requires_grad=True).sum().backward()
+"""
+
+
 class TestSurroundings:
     """What a program can see of how it was started."""
+
+    def test_what_is_registered_with_atexit_finds_torch_as_it_was(self, shell, same):
+        shell.write("ends.py", AT_EXIT)
+        assert "['function', 'method_descriptor', 'getset_descriptor'" in same("ends.py").stdout
 
     def test_script(self, shell, same):
         """Globals of ``__main__``, argv and the path are those of a plain run."""

@@ -1,8 +1,11 @@
 """Replacing attributes of a module or class, and putting them back."""
 
-import pytest
+from typing import Any
 
-from unclobber.torch_internals.patches import Patches, installed
+import pytest
+import torch
+
+from unclobber.torch_internals.patches import AttributeStandIn, Patches, StandIn, installed
 
 
 class Base:
@@ -79,3 +82,49 @@ def test_an_exception_puts_back():
     with pytest.raises(ZeroDivisionError):
         replaced()
     assert Home().own() == "own"
+
+
+def test_a_stand_in_is_found_where_its_original_is():
+    original, seen = torch.Tensor.detach_, []
+
+    def run(tensor):
+        seen.append(tensor)
+        return original(tensor)
+
+    stand_in = StandIn(original, run)
+    assert {original: 1}[stand_in] == {stand_in: 1}[original] == 1
+    assert stand_in != torch.Tensor.numel
+    assert stand_in.__name__ == "detach_"
+    with Patches() as patches:
+        patches.replace(torch.Tensor, "detach_", stand_in)
+        tensor = torch.ones(2)
+        assert tensor.detach_() is tensor
+        assert [one is tensor for one in seen] == [True]
+
+
+def test_a_stand_in_for_a_stand_in_is_like_the_original():
+    def original():
+        return "original"
+
+    twice = StandIn(StandIn(original, lambda: "once"), lambda: "twice")
+    assert (twice(), twice == original, twice.__code__ is original.__code__) == ("twice", True, True)
+
+
+def test_an_attribute_calls_the_setter_that_stands_in():
+    original: Any = torch.Tensor.data
+    seen = []
+
+    def setter(tensor, value):
+        seen.append(value)
+        original.__set__(tensor, value)
+
+    attribute = AttributeStandIn(original, setter)
+    tensor, value = torch.ones(2), torch.zeros(2)
+    with Patches() as patches:
+        patches.replace(torch.Tensor, "data", attribute)
+        tensor.data = value
+        torch.Tensor.data.__set__(tensor, value)
+        assert attribute == original
+        assert attribute.__set__ == original.__set__
+    assert len(seen) == 2
+    assert tensor.tolist() == [0.0, 0.0]

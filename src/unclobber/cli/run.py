@@ -106,7 +106,7 @@ def command(
     )
     require_torch()
     from ..session.loaded import LoadedFiles
-    from ..session.session import Session
+    from ..session.session import Session, put_back
     from .children._gather import Children
 
     shown = ("-m", *words) if as_module else words
@@ -156,6 +156,7 @@ def command(
         ending = wait_for_threads(ending)
         if os.getpid() == process:
             ending = wait_for_children(ending)
+    put_back()  # what the program has registered with atexit finds torch as it was
     code = ending.exit_code
     # A child that the program forked may come to the end of the body, too: the report is its parent's.
     if os.getpid() == process:

@@ -21,7 +21,7 @@ import torch
 
 from ..record import region_of
 from ..torch_internals import compat
-from ..torch_internals.patches import Patches
+from ..torch_internals.patches import Patches, StandIn
 from . import backward as _backward
 from . import saves
 from .conflicts import Conflicts, GradientWritten
@@ -33,7 +33,6 @@ def install(patches: Patches) -> None:
     then."""
     register, bring = torch.Tensor.register_hook, torch.utils.hooks.BackwardHook.__init__
 
-    @functools.wraps(register)
     def register_hook(tensor: torch.Tensor, hook: Callable[..., Any]) -> Any:
         if patches.awake:
             hook = _WatchedHook(hook, weakref.ref(tensor))
@@ -48,7 +47,7 @@ def install(patches: Patches) -> None:
             user_hooks, user_pre_hooks = map(_all_watched, (user_hooks, user_pre_hooks))
         bring(self, module, user_hooks, user_pre_hooks)
 
-    patches.replace(torch.Tensor, "register_hook", register_hook)
+    patches.replace(torch.Tensor, "register_hook", StandIn(register, register_hook))
     patches.replace(torch.utils.hooks.BackwardHook, "__init__", __init__)
 
 

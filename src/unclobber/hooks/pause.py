@@ -28,7 +28,7 @@ from ..record import SavedTensor, ViewWrites
 from ..source import frames
 from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall, engine
-from ..torch_internals.patches import Patches
+from ..torch_internals.patches import Patches, StandIn
 from . import backward
 from . import saves as _saves
 
@@ -129,7 +129,10 @@ def install(
     pause = PauseInBackward(live_saves, may_rest)
     _pause_in_steps(patches, anything_alive, view_writes)
     for home, name in compat.hook_registrations():
-        patches.replace(home, name, _preceded_by(pause.hook_registered, home.__dict__[name]))
+        original = home.__dict__[name]
+        wrapper = _preceded_by(pause.hook_registered, original)
+        # `__init__` of each hook that a module makes is no function that a program would look up
+        patches.replace(home, name, wrapper if name == "__init__" else StandIn(original, wrapper))
     for name in compat.BACKWARD_METHODS:
         home = compat.context_home()
         patches.replace(home, name, _preceded_by(_resume_in_backward, home.__dict__[name]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import torch
 
 from ..torch_internals import compat
-from ..torch_internals.patches import Patches
+from ..torch_internals.patches import AttributeStandIn, Patches, StandIn
 from . import saves
 
 
@@ -43,18 +42,21 @@ def install(
 
     swapped, detached, shrunk = told(swapped), told(detached), told(shrunk)
     replayed, written, exported = told(replayed), told(written), told(exported)
-    patches.replace(threading.Thread, "start", _start(threading.Thread.start))
+
+    def stand_in(home: Any, name: str, wrapped: Callable[..., Callable[..., Any]], *more: Any) -> None:
+        original = getattr(home, name)
+        patches.replace(home, name, StandIn(original, wrapped(original, *more)))
+
+    stand_in(threading.Thread, "start", _start)
     patches.replace(torch.Tensor, "data", _data(torch.Tensor.data, swapped))
     for home in (torch, torch.Tensor):
-        patches.replace(home, "detach_", _detach_(home.detach_, detached))
-    storage = torch.UntypedStorage
-    patches.replace(storage, "resize_", _resize_(storage.resize_, shrunk))
-    graph: Any = torch.cuda.CUDAGraph
-    patches.replace(graph, "replay", _replay(graph.replay, replayed))
+        stand_in(home, "detach_", _detach_, detached)
+    stand_in(torch.UntypedStorage, "resize_", _resize_, shrunk)
+    stand_in(torch.cuda.CUDAGraph, "replay", _replay, replayed)
     for name in compat.WRITES_PAST_OPERATIONS:
-        patches.replace(torch.Tensor, name, _elementwise(getattr(torch.Tensor, name), name, written))
+        stand_in(torch.Tensor, name, _elementwise, name, written)
     for home, name in compat.exports():
-        patches.replace(home, name, _export(getattr(home, name), exported))
+        stand_in(home, name, _export, exported)
 
 
 def _start(original: Callable[..., None]) -> Callable[..., None]:
@@ -90,15 +92,16 @@ def _start(original: Callable[..., None]) -> Callable[..., None]:
     return start
 
 
-def _data(inherited: Any, swapped: Callable[[torch.Tensor, torch.Tensor], None]) -> property:
+def _data(inherited: Any, swapped: Callable[[torch.Tensor, torch.Tensor], None]) -> AttributeStandIn:
     """``t.data = other`` swaps a tensor's memory without any dispatch and without moving its counter."""
 
     def set_data(tensor: torch.Tensor, new: torch.Tensor) -> None:
         if isinstance(new, torch.Tensor):
-            swapped(tensor, new)
+            with compat.unseen_by_overrides():
+                swapped(tensor, new)
         inherited.__set__(tensor, new)
 
-    return property(inherited.__get__, set_data)
+    return AttributeStandIn(inherited, set_data)
 
 
 def _detach_(
@@ -106,12 +109,13 @@ def _detach_(
 ) -> Callable[..., Any]:
     """``t.detach_()`` comes to its end in autograd: no kernel below sees it, and no counter moves."""
 
-    @functools.wraps(original)
     def detach_(tensor: torch.Tensor) -> torch.Tensor:
-        node = compat.grad_fn(tensor)
+        with compat.unseen_by_overrides():
+            node = compat.grad_fn(tensor)
         result: torch.Tensor = original(tensor)
         if node is not None:
-            detached(tensor, node)
+            with compat.unseen_by_overrides():
+                detached(tensor, node)
         return result
 
     return detach_
@@ -122,10 +126,10 @@ def _elementwise(
 ) -> Callable[..., Any]:
     """``t.apply_(f)`` and its like write element by element, without any dispatch, and move no counter."""
 
-    @functools.wraps(inherited)
     def method(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if not tensor.requires_grad:  # torch refuses
-            written(tensor, name)
+        with compat.unseen_by_overrides():
+            if not tensor.requires_grad:  # torch refuses
+                written(tensor, name)
         return inherited(tensor, *args, **kwargs)
 
     return method
@@ -145,7 +149,6 @@ def _resize_(inherited: Any, shrunk: Callable[[torch.UntypedStorage, int], None]
 def _export(original: Callable[..., Any], exported: Callable[[], None]) -> Callable[..., Any]:
     """DLPack lends memory out, over which another storage is made: nothing of that shows at the tensor."""
 
-    @functools.wraps(original)
     def export(*args: Any, **kwargs: Any) -> Any:
         exported()
         return original(*args, **kwargs)

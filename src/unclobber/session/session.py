@@ -11,6 +11,7 @@ import atexit
 import functools
 import itertools
 import threading
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -546,12 +547,17 @@ class Watcher(kernels.Listener, Protocol):
     def saves(self, *, queued: bool = True) -> Iterable[SavedTensor]: ...
 
 
+_SLEEPS_FOR = 10.0
+"""Seconds after which what nobody has woken is put back."""
+
+
 class _Installation:
     """What all sessions share: kernels, wrapped entry points.
 
     The first one in installs them; the last one out puts them to sleep, so that the next one need only wake
     them. ``put_back`` takes them away, as does the end of the process: a thread of torch's own that runs on
-    must not come to a kernel in Python.
+    must not come to a kernel in Python. So does a backward that nobody watches, some seconds after the last
+    context was left: a program that watches every hundredth step finds them asleep.
     """
 
     def __init__(self) -> None:
@@ -560,6 +566,7 @@ class _Installation:
         self._installed = False
         self.view_writes = ViewWrites()
         self._off: tuple[mechanisms.Off, ...] | None = None
+        self._asleep_since = 0.0
         self._lock = threading.RLock()
 
     def off(self) -> tuple[mechanisms.Off, ...]:
@@ -586,6 +593,7 @@ class _Installation:
             self._ledgers = tuple(other for other in self._ledgers if other is not ledger)
             if not self._ledgers:
                 self._patches.sleep()
+                self._asleep_since = time.monotonic()
             fallback.unlisten(ledger)
 
     def put_back(self) -> None:
@@ -593,6 +601,14 @@ class _Installation:
         with self._lock:
             if not self._ledgers:
                 self._take_away()
+
+    def _on_unwatched(self) -> None:
+        """A backward begins that nobody watches."""
+        if time.monotonic() - self._asleep_since > _SLEEPS_FOR and self._lock.acquire(blocking=False):
+            try:
+                self.put_back()
+            finally:
+                self._lock.release()
 
     def _install(self) -> None:
         patches = self._patches = Patches()
@@ -602,6 +618,7 @@ class _Installation:
             # before any kernel is registered, so that no operation that comes later goes unnoticed
             registrations.install(patches)
             engine.install(patches)
+            engine.on_unwatched = self._on_unwatched
             # what is told of backward calls first hears of them last: see `Engine`
             _saves.install(patches)
             unmarked.install(patches)

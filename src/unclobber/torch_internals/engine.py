@@ -80,6 +80,8 @@ class Engine:
         self._patches = Patches()
         self._stays = 0
         """For how many it stays wrapped while nobody is told."""
+        self.on_unwatched: Callable[[], None] | None = None
+        """Called in front of each call of which nobody is told."""
         self._lock = threading.RLock()
 
     def install(self, patches: Patches) -> None:
@@ -117,6 +119,8 @@ class Engine:
 
     def _run(self, original: Any, outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
         if not self._subscribers:
+            if self.on_unwatched is not None:
+                self.on_unwatched()
             return original(outputs, *args, **kwargs)
         call = EngineCall(outputs, args, kwargs)
         begun: list[tuple[Subscriber, Any]] = []

@@ -4,12 +4,100 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 _INHERITED: Any = object()
 """Stands for an original that the home has only from a class above it."""
 
 _lock = threading.RLock()
+
+
+class _Likeness:
+    """What looks, compares, hashes and pickles as the original that it lies in the place of.
+
+    Programs keep tables by function, and a table may be made before or after a replacement:
+    ``torch.overrides.get_overridable_functions``, a ``__torch_function__`` with a dict of its own. Only a
+    call and what Python's types themselves look up come to the replacement.
+    """
+
+    __slots__ = ()
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__reduce_ex__":
+            return lambda protocol: _reduced(_original(self), protocol)
+        return getattr(_original(self), name)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(_original(self) == _original(other))
+
+    def __hash__(self) -> int:
+        return hash(_original(self))
+
+    def __repr__(self) -> str:
+        return repr(_original(self))
+
+
+class StandIn(_Likeness):
+    """A function in the place of another, which it looks like.
+
+    Args:
+        original: What it stands for: a function, or a method of a C type.
+        run: What is called instead.
+    """
+
+    __slots__ = ("__weakref__", "_binds", "_run", "_stands_for")
+
+    def __init__(self, original: Any, run: Callable[..., Any]) -> None:
+        object.__setattr__(self, "_stands_for", _original(original))
+        object.__setattr__(self, "_run", run)
+        object.__setattr__(self, "_binds", hasattr(original, "__get__"))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _run_of(self)(*args, **kwargs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None or not _binds_of(self) else MethodType(_run_of(self), instance)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(_original(self), name, value)
+
+
+class AttributeStandIn(_Likeness, property):
+    """An attribute of a C type with another setter, which looks like the original attribute.
+
+    Args:
+        original: What it stands for.
+        setter: Called with the object and the value; it is to call the original's ``__set__``.
+    """
+
+    def __init__(self, original: Any, setter: Callable[[Any, Any], None]) -> None:
+        original = _original(original)
+        property.__init__(self, original.__get__, setter, original.__delete__)
+        property.__getattribute__(self, "__dict__").update(
+            _stands_for=original, _set=StandIn(original.__set__, setter)
+        )
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__set__":  # torch hands it to a subclass's `__torch_function__`
+            return property.__getattribute__(self, "_set")
+        return super().__getattribute__(name)
+
+
+_run_of: Callable[[StandIn], Callable[..., Any]] = StandIn.__dict__["_run"].__get__
+_binds_of: Callable[[StandIn], bool] = StandIn.__dict__["_binds"].__get__
+
+
+def _original(one: Any) -> Any:
+    """What ``one`` stands for; itself if it stands for nothing."""
+    return object.__getattribute__(one, "_stands_for") if issubclass(type(one), _Likeness) else one
+
+
+def _reduced(original: Any, protocol: int) -> Any:
+    """A function is pickled by its name, under which what stands for it lies."""
+    if isinstance(original, (FunctionType, BuiltinFunctionType)):
+        return original.__qualname__
+    return original.__reduce_ex__(protocol)
 
 
 class Patch(NamedTuple):

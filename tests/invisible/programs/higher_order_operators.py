@@ -1,5 +1,7 @@
-"""L: higher-order operators run, and those that are defined inside of a context (those that compile first, and
-their gradients: ``tests/compile``)."""
+"""L: higher-order operators run, and those that are defined inside of a context.
+
+Those that compile first, and their gradients, are in ``tests/compile``.
+"""
 
 import torch
 import torch._higher_order_ops.out_dtype

@@ -44,7 +44,8 @@ class without_dynamo:  # noqa: N801  (a context manager)
     """Keep Dynamo from compiling what runs here, as ``torch.compiler.disable`` does for one function.
 
     In a frame that it skips, as under a dispatch mode, it compiles what is called next: our functions,
-    too, and refuses the program for what those do. ``set_eval_frame`` is what its own switch calls (since 2.0).
+    too, and refuses the program for what those do. ``set_eval_frame`` is what its own
+    switch calls (since 2.0).
     """
 
     __slots__ = ("_before",)
