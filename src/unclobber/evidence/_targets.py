@@ -91,8 +91,7 @@ def _from_outside(levels: Sequence[Level], depth: int, inner: WriteTarget | None
             return WriteTarget(
                 inner.operation, depth, node, text, inner.tensor, None if inner.made_here else node
             )
-    # A module that runs others passes on tensors that it computed itself: nn.Sequential in
-    # tests/programs/UC205/fn_in_sequential.py.
+    # A module that runs others (Sequential) passes on tensors that it computed itself.
     runs = [one for one in levels[:depth] if one.frame.f_code.co_qualname.endswith(".forward")]
     passes_on = len(runs) < 2 and all(is_library(one.frame.f_code) for one in levels[:depth])
     first = located.node.args[0] if located.node.args else None

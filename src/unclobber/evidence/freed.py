@@ -77,7 +77,7 @@ def first_freed(call: BackwardCall, tensors: Iterable[torch.Tensor] = ()) -> Fre
     every = reachable_from(starts)
     if every is None:
         return None
-    # `autograd.grad(y, v)` runs only nodes on the way to `v`: tests/programs/UC301/grad_inputs.py.
+    # `autograd.grad(y, v)` runs only the nodes on the way to `v`.
     chosen = needed(every, call.inputs) if call.inputs else every
     order = _EngineOrder(starts, every)
     doubtful: list[Any] = []
@@ -202,7 +202,7 @@ def _was_freed(node: Any, call: BackwardCall) -> bool | None:
     if _is_released(node) is False:
         return False
     # It saved only a Python number, for which no hook is called, or before watching began:
-    # tests/programs/UC301/a_number_before_two_losses.py and one_of_several_numbers.py.
+    # tests/programs/UC301/one_of_several_numbers.py.
     return False if call.fresh_from is not None and compat.sequence_number(node) >= call.fresh_from else None
 
 
@@ -211,7 +211,7 @@ def _is_released(node: Any) -> bool | None:
     if isinstance(node, torch.autograd.function.BackwardCFunction):
         return False  # it fails in its own backward, if that reads a saved tensor
     if node.name().endswith("CopySlices"):
-        return None  # the wrapped node can't be reached: tests/programs/UC301/copyslices.py
+        return None  # the wrapped node can't be reached
     return any(compat.is_freed(node, name) for name in compat.raw_attributes(node))
 
 

@@ -282,7 +282,6 @@ class _Refused:
         if self.kind.subject is None:
             return None
         accepts = makers.leaf if leaf_shown else _ACCEPTED[self.kind.subject]
-        # `v[0] = 1` for a view `v` made under no_grad: tests/programs/UC204/view_of_nograd_view.py.
         of_a_view = "a view of a view" in str(self.error)
         finder = Finder(self.levels, accepts, through_views=self.kind.subject in _THROUGH_VIEWS or of_a_view)
         place = finder.place(target.depth)

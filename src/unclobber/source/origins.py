@@ -148,7 +148,7 @@ def _of_name(finder: Finder, name: str, place: Place, element: tuple[int, ...]) 
     """
     if element and not _keeps_elements(finder, name, place):
         return None
-    # A comprehension's variable may share its name with another variable of the function:
+    # From Python 3.12 on, a comprehension's variable may share its name with one of the frame's own:
     # tests/programs/UC203/comprehension_s_variable_and_another_of_the_same_name.py.
     if name in place.inner:
         live = place.depth is not None and place == finder.place(place.depth)
@@ -225,6 +225,8 @@ def _comprehension(
     """Return the comprehension, one of ``kinds``, that made all elements of a container; None if it isn't
     certain.
     """
+    # The list may have changed since, even under another name: nograd_comprehension_grown_later.py and
+    # nograd_comprehension_changed_under_another_name.py in tests/programs/UC204.
     if isinstance(node, ast.Name) and node.id not in place.inner and only_read(node.id, place):
         scope = scope_of(place.source.tree, place.code)
         earlier = None if scope is None else reaching(node.id, scope, place.at)
@@ -245,11 +247,7 @@ def _of_comprehended(finder: Finder, node: _Comprehension, place: Place, element
 
 
 def _keeps_elements(finder: Finder, name: str, place: Place) -> bool:
-    """Return whether the variable's container still holds its first elements.
-
-    False for the lists in tests/programs/UC204/nograd_comprehension_grown_later.py and
-    nograd_comprehension_changed_under_another_name.py.
-    """
+    """Return whether the variable's container still holds its first elements."""
     now = finder.value(ast.Name(name, ast.Load()), place)
     return type(now) is tuple or isinstance(now, torch.Tensor) or only_read(name, place)
 
