@@ -75,7 +75,7 @@ class _WatchedHook:
         node = compat.current_node()
         return _run_shared(hooks.conflicts, hook, (gradient,), shared, node, stands_for_none=gradient)
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> type:
         return type(self._hook)
 
