@@ -81,10 +81,10 @@ def suites_of(only: list[str] | None, sample: int, box: float) -> list[Suite]:
             Suite(
                 f"{package} {metadata.version(package)}",
                 folder,
-                # Their own options ask for plugins that measure coverage or run in parallel, and marks of
-                # plugins that are not there are warnings, which some make errors.
+                # Their own options ask for plugins that measure coverage or run in parallel. Some make errors
+                # of warnings: of marks of plugins that are not there, and of what torch deprecates itself.
                 (*paths, f"--rootdir={folder}", "-o", "addopts=", "-o", "python_files=test_*.py *_test.py",
-                 "-W", "ignore::pytest.PytestWarning"),
+                 "-W", "ignore::pytest.PytestWarning", "-W", "ignore::DeprecationWarning"),
                 f"torch {torch}, {' '.join(paths)}, at most {sample}",
                 sample=sample,
                 box=box,
