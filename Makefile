@@ -131,8 +131,6 @@ $(PEERS_STAMP): $(STAMP) realworld/peers-requirements.txt realworld/peers-constr
 	  setuptools wheel hatchling hatch-vcs poetry-core flit-core setuptools-scm torch
 	$(PEERS)/bin/python -m pip install --quiet --constraint realworld/peers-constraints.txt \
 	  --requirement realworld/peers-requirements.txt --editable .
-	@# The index's build of it does not load beside a CPU build of torch, and breaks what tries to import it.
-	$(PEERS)/bin/python -m pip uninstall --quiet --yes torchvision
 	@touch $@
 
 docs: $(DOCS_STAMP)  ## Build the documentation into docs/_build/html; warnings are errors

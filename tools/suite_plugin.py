@@ -14,9 +14,11 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import sys
 import time
 from collections.abc import Generator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -45,8 +47,10 @@ def _rearm() -> None:
 
 
 def pytest_configure() -> None:
-    """Map the port's device before its files are imported."""
+    """Map the port's device before its files are imported; let torchvision load."""
     _rearm()
+    # The one from PyPI has no operators beside a CPU build of torch, and fails to register their shapes.
+    sys.modules["torchvision._meta_registrations"] = ModuleType("torchvision._meta_registrations")
     if SETTINGS["device"]:
         import port
 
