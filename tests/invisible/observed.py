@@ -11,6 +11,7 @@ import io
 import json
 import os
 import sys
+import types
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -48,9 +49,12 @@ def printed(file: str) -> list[str]:
     with open(file, encoding="utf-8") as source:
         code = compile(source.read(), file, "exec")
     out = io.StringIO()
+    # Its functions are looked up in `__main__` when they are pickled (hooks_of_tensors.py).
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    main.__file__ = file
     with contextlib.redirect_stdout(out):
         try:
-            exec(code, {"__name__": "__main__", "__file__": file})
+            exec(code, vars(main))
         except Exception as error:
             print(type(error).__name__, error)
     return out.getvalue().splitlines()
