@@ -67,7 +67,7 @@ def first_freed(call: BackwardCall, tensors: Iterable[torch.Tensor] = ()) -> Fre
 
     Args:
         call: The backward that failed.
-        tensors: Tensors that the program still holds, because an earlier backward may have begun at one of
+        tensors: Tensors that the program still holds, because an earlier backward may have started at one of
             them.
     Returns:
         None if no node is freed, or the graph is too large.

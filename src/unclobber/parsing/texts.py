@@ -69,7 +69,7 @@ def _alone(work: Callable[[], T]) -> T:
         try:
             with _lock:
                 return work()
-        # another thread of the program was parsing, too: tests/telling/test_telling_in_threads.py
+        # another thread of the program was parsing, too: test_telling_in_threads.py
         except SystemError as error:
             reason = str(error)
         except (RecursionError, MemoryError) as error:
@@ -101,7 +101,7 @@ def text_of(path: str, *, anew: bool = False) -> Text | None:
                     linecache.checkcache(path)
                 lines = linecache.getlines(path)
                 entry = linecache.cache.get(path)
-        # another thread has dropped the entry meanwhile: tests/telling/test_telling_in_threads.py
+        # another thread has dropped the entry meanwhile: test_telling_in_threads.py
         except KeyError:
             continue
         if not lines:
