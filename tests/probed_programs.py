@@ -69,14 +69,11 @@ def in_hook(tensor):
     result.sum().backward()"""
 
 KNOWN: dict[str, str] = {
-    "keeping('k{n}')": "D, E", "keeping('outer')": "H", "copying('c{n}')": "D", "functions()": "A",
-    "operations()": "I", "subclass": "A", "hook_once({0})": "M", "raw_hooks({0})": "N", "dropped": "C",
-    "with functions(): loss.backward(retain_graph={keep})": "A",
-    "with operations(): loss.backward(retain_graph={keep})": "I",
-    "torch.autograd.graph.save_on_cpu()": "D, E",
+    "operations()": "I", "with operations(): loss.backward(retain_graph={keep})": "I", "subclass": "A",
+    "functions()": "A", "with functions(): loss.backward(retain_graph={keep})": "A",
 }  # fmt: skip
 """Steps that are known to differ, each with the kind that it is of, and are not drawn."""
-KNOWN_ENTRIES: dict[str, str] = {"saved": "C", "ctx": "K", "frames": "K", "metadata": "K"}
+KNOWN_ENTRIES: dict[str, str] = {"frames": "K", "alive": "C"}
 """What is known to be seen, by the first word of the log's entry."""
 
 
@@ -215,7 +212,7 @@ class _Writer:
         body = text
         for n, name in enumerate(used):
             body = re.sub(rf"\b{name}\b", f"p{n}", body)
-        self.take(f"def part({parameters}):\n    note('part runs')\n    return {body}.exp()")
+        self.take(f"def part({parameters}):\n    note('part runs')\n    return ({body}).exp()")
         self.result(f"checkpoint(part, {', '.join(used)}, use_reentrant={reentrant})", writable=False)
 
     def _used(self, text: str) -> list[str]:

@@ -111,7 +111,7 @@ def test_programs_are_worth_running(plainly):
     counts: Counter[str] = Counter()
     seen: set[str] = set()
 
-    @settings(SOME, max_examples=60)
+    @settings(SOME, max_examples=150)
     @given(program=probed_programs())
     def count(program: ProbedProgram) -> None:
         log = plainly.run(str(program))
@@ -123,8 +123,8 @@ def test_programs_are_worth_running(plainly):
     count()
     assert counts["refused"] >= 2, counts
     assert counts["silent"] >= 1, counts
-    assert counts["cut short"] < 30, counts
-    wanted = {"tensor", "gradients", "hook", "accumulated", "all", "any", "Function", "Function's backward",
+    assert counts["cut short"] < 60, counts
+    wanted = {"tensor", "gradients", "hook", "Function", "Function's backward",
               "backward pre", "part runs", "copy", "error", "alive"}  # fmt: skip
     assert wanted <= seen, wanted - seen
 

@@ -130,7 +130,7 @@ class Logged(torch.Tensor):
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         if not _probing:
-            note("subclass", resolve_name(function) or repr(function))
+            note("subclass", resolve_name(function) or error_text(function))
         return super().__torch_function__(function, types, args, kwargs or {})
 
 
@@ -332,7 +332,7 @@ def hook_once(tensor):
     for _ in range(2):
         if hook not in (tensor._backward_hooks or {}).values():
             tensor.register_hook(hook)
-    note("registered", next(iter(tensor._backward_hooks.values())) is hook, len(tensor._backward_hooks))
+    note("registered", next(iter(tensor._backward_hooks.values())) == hook, len(tensor._backward_hooks))
 
 
 def removed_hook(tensor):
@@ -417,7 +417,7 @@ class functions(TorchFunctionMode):  # noqa: N801
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         if not _probing:
-            note("function", resolve_name(function) or repr(function))
+            note("function", resolve_name(function) or error_text(function))
         return function(*args, **(kwargs or {}))
 
 

@@ -28,8 +28,8 @@ class ProbedProgram:
 
     @property
     def silent(self) -> bool:
-        """Whether it writes what torch does not see."""
-        return any(line.silent for line in self.inside)
+        """Whether it writes what torch does not see, as what the program's own hooks have kept."""
+        return any(line.silent or (self.outer is not None and line.twin is not None) for line in self.inside)
 
     def text(self, *, twin: bool = False) -> str:
         """The source; ``context`` is the one to run it in, and the names of ``_probes`` are there."""
