@@ -38,8 +38,8 @@ TABLE = ROOT / "docs" / "compatibility.md"
 STAMP = ".unclobber-installed"
 
 TESTS = (
-    "compile", "examples", "explain", "freeze", "guard", "memory", "processes", "programs", "ranks",
-    "silent", "telling", "torch_facts", "trainers", "unit",
+    "compile", "examples", "explain", "freeze", "guard", "invisible", "memory", "processes", "programs",
+    "ranks", "silent", "telling", "torch_facts", "trainers", "unit",
 )  # fmt: skip
 """The folders of ``tests`` whose outcome depends on torch and on Python."""
 LEFT_OUT = {

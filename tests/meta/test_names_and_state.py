@@ -29,7 +29,8 @@ STATE = {
     },
     "one a thread, because torch's hooks, modes and backward calls are": {
         "hooks.backward._thread", "hooks.fallback._thread", "hooks.functions._thread",
-        "hooks.gradients._thread", "hooks.saves._threads",
+        "hooks.gradients._thread", "hooks.handed.unpacked",
+        "hooks.saves._threads",
         "hooks._stale_reads._active", "source.frames.newest", "evidence.reads._asking",
         "record._undo._slabs", "cli.ranks._termination._held", "report._cells._encoding",
         "torch_internals.compat._entries._pushed", "torch_internals.compat._kept._asking",
@@ -38,7 +39,10 @@ STATE = {
     "holds only what is alive elsewhere": {
         "hooks.unmarked._alive", "hooks.functions._classes", "integrations.notebook._magics",
     },
-    "a cache": {"source.sites._known", "source.owners._settled", "hooks.fallback._calls"},
+    "a cache": {
+        "source.sites._known", "source.owners._settled", "hooks.fallback._calls",
+        "repair._syntax._field_names",
+    },
     "what was warned of, as in Python's own registries": {
         "session._warning._told", "session._warning._registries",
     },

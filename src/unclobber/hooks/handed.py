@@ -21,12 +21,12 @@ from ..torch_internals import compat
 from ..torch_internals.patches import Patches
 
 
-class _Asking(threading.local):
+class _UnpackedOrigins(threading.local):
     origins: list[torch.Tensor | None] | None = None
     """What was saved, one for each save that has been unpacked since a ``ctx`` was asked for its tensors."""
 
 
-asking = _Asking()
+unpacked = _UnpackedOrigins()
 
 
 def install(patches: Patches) -> None:
@@ -39,12 +39,12 @@ def install(patches: Patches) -> None:
 
 
 def _saved_tensors(getter: Any, ctx: Any) -> Any:
-    before, asking.origins = asking.origins, []
+    before, unpacked.origins = unpacked.origins, []
     try:
         tensors = getter.__get__(ctx)
-        origins = asking.origins
+        origins = unpacked.origins
     finally:
-        asking.origins = before
+        unpacked.origins = before
     if not origins or len(origins) != sum(tensor is not None for tensor in tensors):
         return tensors  # hooks of others keep some
     with compat.unseen_by_functions():
@@ -64,5 +64,5 @@ def _stands_for(origin: torch.Tensor, tensor: torch.Tensor, ctx: Any) -> bool:
     """Whether torch would have handed out ``origin`` itself."""
     if origin is tensor:
         return True
-    history = tensor.grad_fn
+    history = compat.grad_fn(tensor)
     return history is not ctx and compat.grad_fn(origin) is history and same_memory(origin, tensor)

@@ -232,11 +232,11 @@ class SavedTensorHooks:
                         setattr(part, _RIDES, record)
                     else:
                         records.append((part, record))
-            return _Kept(kept, records) if records else kept
+            return _PackedWithRecords(kept, records) if records else kept
 
         def watched_unpack(kept: Any) -> torch.Tensor:
             ours._see()  # the inner hook may run the user's code: a checkpoint's second forward
-            tensor = unpack(kept.kept if type(kept) is _Kept else kept)
+            tensor = unpack(kept.kept if type(kept) is _PackedWithRecords else kept)
             for part, record in records_beside(kept):
                 if part is tensor:
                     value = ours.unpack(record)
@@ -250,7 +250,7 @@ class SavedTensorHooks:
         return watched_pack, entered_unpack
 
 
-class _Kept:
+class _PackedWithRecords:
     """What autograd keeps for an inner pack hook of whose tensors we have records."""
 
     __slots__ = ("kept", "records")
@@ -269,12 +269,12 @@ def _is_ours(pack: Pack) -> bool:
 
 def records_beside(kept: Any) -> Sequence[tuple[torch.Tensor, SavedTensor]]:
     """Our records of the tensors in what an inner hook keeps, each after its tensor."""
-    return kept.records if type(kept) is _Kept else ()
+    return kept.records if type(kept) is _PackedWithRecords else ()
 
 
 def _parts(kept: Any) -> Sequence[Any]:
     """What may be tensors in what a pack hook has returned."""
-    if type(kept) is _Kept:  # another session's hooks lie between
+    if type(kept) is _PackedWithRecords:  # another session's hooks lie between
         return _parts(kept.kept)
     return kept if isinstance(kept, (tuple, list)) else (kept,)
 
@@ -446,7 +446,7 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
     """
     current_node: Any = compat.current_node
     marker, key = backward.marker, compat.NODE_NOTE
-    handed_out, is_usual, unseen = handed.asking, compat.is_usual, compat.unseen_by_functions
+    handed_out, is_usual, unseen = handed.unpacked, compat.is_usual, compat.unseen_by_functions
 
     def unpack(saved: SavedTensor) -> torch.Tensor:
         stack = saved.stack

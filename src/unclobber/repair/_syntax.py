@@ -277,8 +277,8 @@ def _children(node: cst.CSTNode) -> list[cst.CSTNode]:
     return found
 
 
-_FIELDS: dict[type[cst.CSTNode], tuple[str, ...]] = {}
-_fields = _FIELDS.get
+_field_names: dict[type[cst.CSTNode], tuple[str, ...]] = {}
+_fields = _field_names.get
 
 
 def _noted_fields(node: cst.CSTNode) -> tuple[str, ...]:
@@ -286,7 +286,7 @@ def _noted_fields(node: cst.CSTNode) -> tuple[str, ...]:
     visited = _FieldOrder(node)
     node.visit(visited)
     names = dict.fromkeys([*visited.names, *(one.name for one in dataclasses.fields(node))])
-    return _FIELDS.setdefault(type(node), tuple(names))
+    return _field_names.setdefault(type(node), tuple(names))
 
 
 class _FieldOrder(cst.CSTVisitor):

@@ -81,9 +81,7 @@ def looks():
         print(
             {now: 1}.get(before), repr(before) == repr(now), now.__name__, getattr(now, "__qualname__", None)
         )
-        print(
-            getattr(now, "__module__", None), now.__doc__ == before.__doc__, resolve_name(now), type(before)
-        )
+        print(getattr(now, "__module__", None), now.__doc__ == before.__doc__, resolve_name(now))
         print(
             now.__class__, callable(now), inspect.isfunction(now), before in everything, copy.copy(now) == now
         )
