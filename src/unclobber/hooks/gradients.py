@@ -173,8 +173,7 @@ def _shared(gradients: Iterable[Any], alone: int | None) -> list[_SharedGradient
         if alone is None or held_by_function is None:
             found.append(_SharedGradient(gradient, False))
             continue
-        waits = compat.use_count(gradient) - alone
-        if waits > 0 and waits > _held(gradient, held_by_function):
+        if _has_others(gradient, alone, held_by_function):
             found.append(_SharedGradient(gradient, True))
         elif gradient._base is not None and _lies_in_shared(gradient, held_by_function):
             found.append(_SharedGradient(gradient, not _is_a_part(gradient)))
@@ -187,7 +186,27 @@ def _lies_in_shared(gradient: torch.Tensor, held_by_function: int) -> bool:
     base, alone = gradient._base, unshared_counts().base
     if base is None or alone is None or base.dtype is not gradient.dtype:
         return False  # views of another type hold their base more than once
-    return compat.use_count(base) > alone + _held(base, held_by_function)
+    return _has_others(base, alone, held_by_function, but=gradient)
+
+
+def _has_others(
+    tensor: torch.Tensor, alone: int, held_by_function: int, *, but: torch.Tensor | None = None
+) -> bool:
+    """Whether C++ owns a gradient for somebody who waits for it.
+
+    Args:
+        tensor: A gradient, or what one is a view of.
+        alone: Its reference count if nobody waits for it.
+        held_by_function: ``Counts.held_by_function``.
+        but: The view that ``alone`` counts.
+    """
+    if compat.use_count(tensor) <= alone or compat.use_count(tensor) <= alone + _held(tensor, held_by_function):
+        return False
+    # What a live graph has saved of it waits for nothing: the tensor itself, or views, which own it.
+    with compat.unseen_by_functions():
+        saved = {id(one): one for hooks in saves.active() for one in hooks.held(tensor)}
+        views = sum(one._base is tensor and one is not but for one in saved.values())
+    return compat.use_count(tensor) > alone + views + _held(tensor, held_by_function)
 
 
 def _is_a_part(gradient: torch.Tensor) -> bool:

@@ -133,6 +133,10 @@ class SavedTensorHooks:
         if not _threads.hooks and not _observation.always:
             compat.ignore_writes()
 
+    def held(self, tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+        """The tensors in the memory of ``tensor`` that saves hold: ``Ledger.held``."""
+        return self._ledger.held(tensor)
+
     def alone(self) -> bool:
         """Whether these are the only ones of ours in this thread, and nobody's lie over them."""
         return active() == (self,) and self._innermost()

@@ -542,6 +542,20 @@ class Ledger:
             alive.extend(self.live_saves())
         return alive
 
+    def held(self, tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+        """The tensors in the memory of ``tensor`` that saves hold.
+
+        They are Python's then, as is every name of theirs: the native queue's saves own theirs in C++.
+        """
+        key = compat.storage_key_or_none(tensor)
+        if key is None:
+            return
+        self._sort_pending(key)
+        for ref in tuple(self.watched.get(key, ())):
+            saved = ref()
+            if saved is not None and saved.held is not None:
+                yield saved.held
+
     def anything_alive(self) -> bool:
         """Whether any save is alive. Forgets the dead ones while it looks."""
         with self._lock:
