@@ -9,6 +9,7 @@ from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 import unclobber
+from unclobber.torch_internals import compat
 
 
 def gradient(inside, *, overwrite, around=nullcontext, inner=nullcontext):
@@ -47,6 +48,21 @@ def test_other_hooks(hooks, order):
     contexts = (unclobber.guard, hooks) if order == "ours outside" else (hooks, unclobber.guard)
     got = gradient(direct, overwrite=True, around=contexts[0], inner=contexts[1])
     assert torch.equal(got, EXPECTED)
+
+
+def test_hooks_left_in_another_order():
+    """A session over the program's hooks leaves torch's stack as deep as it found it, in any order of leaving."""
+    outer, inner = OTHERS["identity"](), OTHERS["identity"]()
+    outer.__enter__()
+    with unclobber.guard():
+        outer.__exit__()
+    assert compat.top_hooks() is None
+    outer.__enter__()
+    with unclobber.guard():
+        inner.__enter__()
+    inner.__exit__()
+    outer.__exit__()
+    assert compat.top_hooks() is None
 
 
 def test_lossy_hooks_stay_lossy():

@@ -206,6 +206,7 @@ def test_sessions_in_sessions():
         with saved_tensors_hooks(lambda t: t, lambda t: t):
             kept.append(torch.ones(1, requires_grad=True).exp())
         assert len(session.ledger.pending) == 1 + 1  # what inner hooks keep is one of Python's
+    assert compat.top_hooks() is None
 
 
 def test_a_session_ends_before_its_graph():

@@ -200,7 +200,8 @@ def _has_others(
         held_by_function: ``Counts.held_by_function``.
         but: The view that ``alone`` counts.
     """
-    if compat.use_count(tensor) <= alone or compat.use_count(tensor) <= alone + _held(tensor, held_by_function):
+    waits = compat.use_count(tensor) - alone
+    if waits <= 0 or waits <= _held(tensor, held_by_function):
         return False
     # What a live graph has saved of it waits for nothing: the tensor itself, or views, which own it.
     with compat.unseen_by_functions():

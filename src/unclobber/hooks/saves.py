@@ -121,9 +121,11 @@ class SavedTensorHooks:
         if self._calls is not None:
             self._calls.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         _threads.hooks.remove(self)
-        if self._over is not None and compat.top_hooks() == self._over:
+        # As many as were pushed, whatever lies on top: a program that leaves its outer hooks in here pops the
+        # copy over these, so its own are popped in their place.
+        if self._over is not None:
             _hook_stack.pop()
-        self._over = None
+            self._over = None
         fallback.leave()
         if not self._pushed:
             self._native.leave(self._ledger.pending)
