@@ -51,7 +51,7 @@ def test_other_hooks(hooks, order):
 
 
 def test_hooks_left_in_another_order():
-    """A session over the program's hooks leaves torch's stack as deep as it found it, in any order of leaving."""
+    """A session over the program's hooks leaves torch's stack as deep as it was, in any order of leaving."""
     outer, inner = OTHERS["identity"](), OTHERS["identity"]()
     outer.__enter__()
     with unclobber.guard():

@@ -88,16 +88,17 @@ class Holders:
 
     def _look(self, spot: Spot, name: str, value: torch.Tensor, frame: FrameType) -> None:
         """Record the holders of a tensor that is about to be written."""
-        references = sys.getrefcount(value) - self._own_count - compat.references_by_torch(value)
         seen = self._seen.setdefault(spot, _Seen(names=set()))
         seen.times += 1
         if seen.others:
             return
         assert seen.names is not None
+        saves = self._saves_of(value)
+        references = sys.getrefcount(value) - self._own_count - compat.references_by_torch(value)
         own = int(bool(name) and not name.isidentifier())
         if own:
             seen.names.add(name)  # the container's or the object's reference
-        memory = compat.holders(value) - 1 - self._accounted(value)
+        memory = compat.holders(value) - 1 - self._accounted(value, saves)
         alone = not memory and compat.use_count(value) == 1 and not _remembers(value)
         if alone and references == own:
             return
@@ -118,10 +119,19 @@ class Holders:
                 if region is None or theirs is None or overlap(region, theirs):
                     seen.names.add(other)
 
-    def _accounted(self, value: torch.Tensor) -> int:
-        """Return how many holders of a tensor's memory are autograd's saves of it, or its base."""
+    def _saves_of(self, value: torch.Tensor) -> int:
+        """Return how many saves share a tensor's memory.
+
+        They let go of the tensors that they hold, as they would at the write that comes next.
+        """
         address = compat.storage_address(value)
-        saved = sum(compat.storage_address(one.alias) == address for one in self._saves())
+        saves = [save for save in self._saves() if compat.storage_address(save.alias) == address]
+        for save in saves:
+            save.held = None
+        return len(saves)
+
+    def _accounted(self, value: torch.Tensor, saved: int) -> int:
+        """Return how many holders of a tensor's memory are autograd's saves of it, or its base."""
         base = value._base
         if base is None:
             return saved

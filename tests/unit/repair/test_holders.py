@@ -60,11 +60,22 @@ def held(monkeypatch):
         "h = torch.sigmoid(net(x))\nh *= 2  # here\nreturn h",
         "h = (net(x) * 2).view(-1)\nh *= 2  # here\nreturn h",
         "h = torch.tanh(net(x))\nprint(h.sum().item(), end='')\nz = h.pow(2)\nh[0] = 0  # here\nreturn h, z",
+        "h = net(x) * 2\nz = h.exp() + h.sin()\nh += 1  # here\nreturn z",
+        "h = torch.ones(4)\nz = net(x) * h[:]\nh += 1  # here\nreturn z",
         "for _ in range(3):\n    h = net(x).exp()\n    h.mul_(2)  # here",
         "h = net(x).exp()\ndef g():\n    nonlocal h\n    h *= 2  # here\ng()",
         "h = net(x).exp()\na, b = h[:1].clone(), h\ndel b\nh += 1  # here",
     ],
-    ids=["result", "view of a temporary", "saved", "loop", "nonlocal", "let go"],
+    ids=[
+        "result",
+        "view of a temporary",
+        "saved",
+        "saved by later ones",
+        "a view saved",
+        "loop",
+        "nonlocal",
+        "let go",
+    ],
 )
 def test_the_name_alone(held, body):
     """What autograd saves, what a view is of and what was let go are no holders."""
