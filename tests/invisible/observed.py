@@ -65,6 +65,10 @@ def _main(files: list[str]) -> None:
         found.clear()
         lines = printed(file)
         print(json.dumps({"lines": lines, "found": found}), flush=True)
+        if mode != "plain":
+            import unclobber
+
+            unclobber.uninstall()  # the next program, too, begins with torch as it is
 
 
 if __name__ == "__main__":

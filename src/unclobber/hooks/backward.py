@@ -139,12 +139,15 @@ def times_given(gradient: Any) -> int:
     return sum(one is gradient for call in calls for one in call.gradients)
 
 
-def hands_out_what_hooks_leave(tensor: torch.Tensor | None) -> bool:
-    """Whether the running call was asked for the gradient of ``tensor``, and goes no further there: its hooks
-    run before that gradient is taken. Where it goes on to another input the gradient is taken first
-    (torch/csrc/autograd/engine.cpp, ``evaluate_function``)."""
+def hands_out_what_hooks_leave(hook: Any) -> bool:
+    """Return whether the running call hands out a gradient after ``hook``, a tensor's, has run on it.
+
+    It does if the call was asked for the gradient of that tensor, and goes no further there. If it goes on to
+    another input the gradient is taken first (torch/csrc/autograd/engine.cpp, ``evaluate_function``).
+    """
     call = current()
-    if tensor is None or call is None or not any(one is tensor for one in call.inputs):
+    tensor = None if call is None else next((one for one in call.inputs if _is_on(hook, one)), None)
+    if call is None or tensor is None:
         return False
     first = compat.grad_fn(tensor)
     others = [one for one in call.inputs if one is not tensor]
@@ -158,6 +161,14 @@ def hands_out_what_hooks_leave(tensor: torch.Tensor | None) -> bool:
             seen.add(node)
             todo.append(node)
     return True
+
+
+def _is_on(hook: Any, one: Any) -> bool:
+    """Return whether ``hook`` is a hook of ``one``, a tensor or gradient edge."""
+    if not isinstance(one, torch.Tensor):
+        return False
+    with compat.unseen_by_functions():
+        return any(each is hook for each in (one._backward_hooks or {}).values())
 
 
 def _is_of(node: Any, one: Any) -> bool:

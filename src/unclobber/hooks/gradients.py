@@ -13,7 +13,6 @@ import contextlib
 import copy
 import functools
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -35,7 +34,7 @@ def install(patches: Patches) -> None:
 
     def register_hook(tensor: torch.Tensor, hook: Callable[..., Any]) -> Any:
         if patches.awake:
-            hook = _WatchedHook(hook, weakref.ref(tensor))
+            hook = _WatchedHook(hook)
         return register(tensor, hook)  # type: ignore[no-untyped-call]
 
     # Made anew in each call of a module: so hooks that were registered before are watched, too.
@@ -55,11 +54,10 @@ class _WatchedHook:
     """Lies among a tensor's hooks in place of the program's, which looks there for what it has registered:
     it compares, hashes, shows and pickles as that, and has its attributes."""
 
-    __slots__ = ("__weakref__", "_hook", "_tensor")
+    __slots__ = ("__weakref__", "_hook")
 
-    def __init__(self, hook: Callable[..., Any], tensor: weakref.ref[torch.Tensor]) -> None:
+    def __init__(self, hook: Callable[..., Any]) -> None:
         self._hook = hook
-        self._tensor = tensor
 
     def __call__(self, gradient: torch.Tensor) -> Any:
         hook = self._hook
@@ -67,7 +65,7 @@ class _WatchedHook:
         if hooks is None or hooks.conflicts is None:
             return hook(gradient)
         alone = unshared_counts().hook
-        if alone is not None and _backward.hands_out_what_hooks_leave(self._tensor()):
+        if alone is not None and _backward.hands_out_what_hooks_leave(self):
             alone += 1  # the engine holds it once more, to hand out what the hook leaves
         shared = _shared([gradient], alone)
         if not shared:

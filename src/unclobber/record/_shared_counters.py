@@ -7,7 +7,6 @@ counter of both, and a saved tensor's counter may have moved although nothing ha
 
 from __future__ import annotations
 
-import weakref
 from collections import deque
 from collections.abc import Callable
 
@@ -27,7 +26,8 @@ class _SharedCounter:
     """One counter, and the storages that it stands for."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor = weakref.ref(tensor)
+        self.owner = id(tensor)
+        """Identity of the tensor. No weak reference, which ``torch.utils.swap_tensors`` would refuse."""
         self.counter = compat.counter_of(tensor)
         """A tensor without memory, which has the same counter and outlives the one that was exchanged."""
         self.writes: deque[tuple[int, WriteEvent]] = deque(maxlen=_MOST_WRITES)
@@ -71,8 +71,11 @@ class SharedCounters:
 
     def exchanged(self, tensor: torch.Tensor, old: int, new: int) -> None:
         """``tensor`` leaves the storage ``old``, which others hold, for ``new``."""
+        if tensor.is_inference():
+            return  # it has no counter
         shared = self._by_storage.get(old)
-        if shared is None or shared.tensor() is not tensor:
+        # The version, because another tensor may have got the identity of a dead one.
+        if shared is None or shared.owner != id(tensor) or shared.counter._version != tensor._version:
             shared = _SharedCounter(tensor)
         if len(self._by_storage) > _MOST_STORAGES:
             self._by_storage.clear()

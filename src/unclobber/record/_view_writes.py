@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 
 from ..source import Stack, sites
+from ..torch_internals import compat
 
 _MOST = 256
 
@@ -21,8 +22,9 @@ _MOST = 256
 class ViewWrite(NamedTuple):
     """One write, or the writes of one step."""
 
-    base: weakref.ref[torch.Tensor]
-    """The tensor whose memory it was."""
+    memory: weakref.ref[torch.UntypedStorage]
+    """The written memory. Not the tensor: ``torch.utils.swap_tensors``, as ``load_state_dict`` under
+    ``set_swap_module_params_on_conversion``, refuses a tensor that a weak reference exists of."""
     after: int
     """Version counter after it."""
     operation: str
@@ -47,11 +49,21 @@ class ViewWrites:
             weakref.WeakKeyDictionary()
         )
 
-    def note(self, tensor: torch.Tensor, version: int, operation: str, stack: Stack) -> None:
-        """``tensor``, of which ``concerns`` holds, is about to be written at this version."""
+    def note(
+        self,
+        tensor: torch.Tensor,
+        memory: torch.UntypedStorage,
+        version: int,
+        operation: str,
+        stack: Stack,
+    ) -> None:
+        """Note that ``tensor``, of which ``concerns`` holds, is about to be written at this version.
+
+        ``memory`` is its storage.
+        """
         base = tensor if tensor._base is None else tensor._base
         self._recent.pop(id(base), None)
-        self._recent[id(base)] = ViewWrite(weakref.ref(base), version + 1, operation, stack)
+        self._recent[id(base)] = ViewWrite(weakref.ref(memory), version + 1, operation, stack)
         if len(self._recent) > _MOST:
             del self._recent[next(iter(self._recent))]
 
@@ -74,8 +86,10 @@ class ViewWrites:
         if base is None:
             return None
         write = self._recent.get(id(base))
-        if write is not None and write.base() is base and write.after == view._version:
-            return write
+        if write is not None and write.after == view._version:
+            memory = write.memory()  # None if another tensor has got the identity of a dead one
+            if memory is not None and compat.key_of_storage(memory) == compat.storage_key_or_none(view):
+                return write
         for optimizer, step in list(self._steps.items()):
             parameters = [p for group in optimizer.param_groups for p in group["params"]]
             if len(parameters) != len(step.after):
@@ -84,7 +98,7 @@ class ViewWrites:
                 if (base is parameter or base is parameter._base) and before < after == view._version:
                     stack = sites.user_stack(step.stack) or step.stack
                     operation = f"{type(optimizer).__name__}.step"
-                    return ViewWrite(weakref.ref(base), after, operation, stack)
+                    return ViewWrite(weakref.ref(base.untyped_storage()), after, operation, stack)
         return None
 
     def forget(self) -> None:

@@ -189,7 +189,7 @@ class Ledger:
                 return None
             stack = frames.of_program()
             if by_views:
-                self.view_writes.note(tensor, _version(tensor), operation, stack)
+                self.view_writes.note(tensor, storage, _version(tensor), operation, stack)
             if log is None and not elsewhere:
                 return None
             event = WriteEvent(operation, stack, frames.actor(3), bumps)
