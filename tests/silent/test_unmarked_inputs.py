@@ -7,6 +7,7 @@ from _programs import Program, assert_told, watched
 import unclobber
 from unclobber.hooks import unmarked
 from unclobber.report import to_text
+from unclobber.torch_internals import compat
 from unclobber.torch_internals.engine import engine
 
 FUNCTION = """\
@@ -259,3 +260,44 @@ def test_torch_refuses_what_is_no_tensor(context):
     """In its own words."""
     with context(), pytest.raises(RuntimeError, match="mark_dirty can only accept variables"):
         MarksANumber.apply(torch.ones(2, requires_grad=True))
+
+
+@torch.library.custom_op("unclobber_tests::add_one", mutates_args=("x",))
+def add_one(x: torch.Tensor) -> None:
+    x.add_(1)
+
+
+def through_an_operator():
+    x = torch.ones(2, requires_grad=True)
+    y = x * 2
+    add_one(y)
+    (y * y).sum().backward()
+    return x.grad.tolist()
+
+
+@pytest.mark.filterwarnings("ignore::unclobber.SilentWriteWarning")
+@pytest.mark.parametrize("context", [unclobber.watch, unclobber.guard], ids=["watch", "guard"])
+def test_an_operator_that_overwrites_its_input_is_named_and_runs_as_plain(context):
+    """The program can't write what torch made of the operator, and where a constant is added no gradient is
+    wrong."""
+    plain = through_an_operator()
+    with context() as session:
+        assert through_an_operator() == plain == [12.0, 12.0]
+    (finding,) = session.findings
+    assert finding.code == "UC103"
+    text = to_text(finding, width=1000)
+    assert "`y` was overwritten by unclobber_tests::add_one, which autograd does not record" in text
+    assert "an operator without `mutates_args`" in text
+    assert "mark_dirty" not in text
+    assert "GeneratedBackward" not in text
+
+
+def test_an_operator_that_overwrites_its_input_is_an_error_in_a_strict_context():
+    with unclobber.watch(strict=True), pytest.raises(unclobber.InplaceError, match="tests::add_one"):
+        through_an_operator()
+
+
+def test_a_function_of_the_program_that_is_named_as_an_operators_is_none():
+    """``torch.library`` tells what it made by its module, too."""
+    named = type("GeneratedBackwardFor_unclobber_tests_add_one_default", (torch.autograd.Function,), {})
+    assert compat.operator_of(named) is None

@@ -51,7 +51,9 @@ class InputOverwritten(NamedTuple):
     """A gradient comes through an input that a custom Function overwrote without ``mark_dirty``."""
 
     function: str
-    """The Function's name."""
+    """The Function's name, or that of the operator."""
+    is_operator: bool
+    """Whether torch made the Function, for a ``torch.library.custom_op`` with ``mutates_args``."""
     position: int
     """Which argument of ``apply`` it is."""
     shape: tuple[int, ...]

@@ -122,8 +122,7 @@ class _Forward:
                     Stashed(self.conflicts, one, file(one.tensor, stacks[one.attribute])) for one in found
                 ]
         if self.log.writes and self.recorded:
-            name = self.function.__name__
-            unmarked.note(self.conflicts, name, self.args, self.dirty, self.log, outputs)
+            unmarked.note(self.conflicts, self.function, self.args, self.dirty, self.log, outputs)
 
     def writes_to_dirty(self) -> list[FollowedWrite]:
         """The writes to the one tensor that was marked dirty; none where it isn't one."""

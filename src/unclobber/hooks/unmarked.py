@@ -100,7 +100,7 @@ def may_matter(tensor: torch.Tensor) -> bool:
 
 def note(
     conflicts: Conflicts,
-    function: str,
+    function: Any,
     args: tuple[Any, ...],
     dirty: Sequence[torch.Tensor],
     log: WriteLog,
@@ -110,12 +110,13 @@ def note(
 
     Args:
         conflicts: Whom to tell.
-        function: The Function's name.
+        function: The Function's class.
         args: What it was applied to.
         dirty: What it has marked.
         log: Its writes to ``args``, with what was there before.
         outputs: What ``apply`` returns.
     """
+    operator = compat.operator_of(function)
     marked = {storage_of(one) for one in dirty if any(one is arg for arg in args)}
     for position, tensor in enumerate(args):
         if not isinstance(tensor, torch.Tensor) or not _is_computed(tensor):
@@ -130,7 +131,8 @@ def note(
             continue
         returned = any(_is_same(output, tensor) for output in outputs)
         conflict = InputOverwritten(
-            function,
+            operator or function.__name__,
+            operator is not None,
             position,
             tuple(tensor.shape),
             tensor.dtype,

@@ -259,6 +259,10 @@ class _InputStory(_Story[conflicts.InputOverwritten]):
     def is_nothing(self) -> bool:
         return not self.session.active
 
+    def refuses(self) -> bool:
+        # An operator can't mark its input, and the gradient past it is right if it adds a constant.
+        return super().refuses() and not self.conflict.is_operator
+
     def key(self) -> Any:
         conflict = self.conflict
         return "UC103", "unmarked", frames.spot(conflict.stack), frames.spot(conflict.writes[0].stack)
@@ -277,10 +281,21 @@ class _InputStory(_Story[conflicts.InputOverwritten]):
             extent=None if given is None else spelling.mention(conflict.stack, given),
         )
         needed = need.running(None, self.session.backwards_before)
-        return judge_unmarked(saved, _writes(conflict.writes), needed, returned=conflict.returned)
+        return judge_unmarked(
+            saved,
+            _writes(conflict.writes),
+            needed,
+            returned=conflict.returned,
+            is_operator=conflict.is_operator,
+        )
 
     def certain(self) -> Certain:
-        message = f"{self.conflict.function}.forward overwrites an input without mark_dirty"
+        function = self.conflict.function
+        message = (
+            f"{function} overwrites an input, which autograd does not record"
+            if self.conflict.is_operator
+            else f"{function}.forward overwrites an input without mark_dirty"
+        )
         return Certain("UC103", message=message, variant="unmarked")
 
 

@@ -67,7 +67,9 @@ def judge_dirty(writes: tuple[Write, ...], need: Need, *, function: str, torch_m
     )
 
 
-def judge_unmarked(save: Save, writes: tuple[Write, ...], need: Need, *, returned: bool) -> Finding:
+def judge_unmarked(
+    save: Save, writes: tuple[Write, ...], need: Need, *, returned: bool, is_operator: bool = False
+) -> Finding:
     """Return the finding for an input that a Function overwrote without ``mark_dirty``, and that was read
     later.
 
@@ -78,6 +80,8 @@ def judge_unmarked(save: Save, writes: tuple[Write, ...], need: Need, *, returne
         writes: The writes to it during ``forward``.
         need: The backward call.
         returned: Whether ``forward`` returned the input, as ``mark_dirty`` wants.
+        is_operator: Whether it is a ``torch.library.custom_op``, for which torch lets the program write
+            neither a ``forward`` with a ``ctx`` nor, because it writes to its input, a backward.
     """
     function = save.operation
     held = f"`{save.expression}`" if save.expression else "an input"
@@ -90,17 +94,30 @@ def judge_unmarked(save: Save, writes: tuple[Write, ...], need: Need, *, returne
         if returned
         else (Fix("write to a copy of the input in forward, or return the input, too, and mark it dirty"),)
     )
+    message = f"{held} was overwritten by {function}.forward without ctx.mark_dirty, and then read again"
+    note = f"the gradient of what reads {held} afterwards passes {function} by, and torch says nothing"
+    label = "overwritten here, without ctx.mark_dirty"
+    if is_operator:
+        message = f"{held} was overwritten by {function}, which autograd does not record, and then read again"
+        note += ": it is right only if the written values differ from the old ones by a constant"
+        label = "overwritten here"
+        fixes = (
+            Fix(
+                "return the new values from an operator without `mutates_args`, and give it a derivative by "
+                "`register_autograd`"
+            ),
+        )
     return Finding(
         code="UC103",
         variant="unmarked",
-        message=f"{held} was overwritten by {function}.forward without ctx.mark_dirty, and then read again",
+        message=message,
         saved=save,
         writes=writes,
         needed=need,
         fixes=fixes,
-        notes=(f"the gradient of what reads {held} afterwards passes {function} by, and torch says nothing",),
+        notes=(note,),
         labels=(
             ("saved", f"{function} is applied here"),
-            ("write", "overwritten here, without ctx.mark_dirty"),
+            ("write", label),
         ),
     )

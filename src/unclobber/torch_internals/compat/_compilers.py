@@ -90,6 +90,22 @@ def is_compilers_function(function: Any) -> bool:
     return module.startswith("torch._functorch.")
 
 
+def operator_of(function: Any) -> str | None:
+    """Return the operator, ``mylib::op``, that torch made a custom Function's class for.
+
+    torch/_library/autograd.py makes one for each ``torch.library.custom_op``, also without a backward, and
+    tells it from others by its name alone. Return None for a class of the program's.
+    """
+    if function.__module__ != "torch._library.autograd":
+        return None
+    from torch._library.custom_ops import OPDEFS
+
+    made = function.__name__
+    return next(
+        (op for op in OPDEFS if made == f"GeneratedBackwardFor_{op.replace('::', '_')}_default"), None
+    )
+
+
 def runs_transform(function: CodeType) -> bool:
     """Whether a frame's code is ``torch.func``'s own (torch/_functorch, since 2.0).
 
