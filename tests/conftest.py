@@ -81,7 +81,7 @@ def _seconds_by_folder(terminalreporter):
     tests: Counter = Counter()
     reports = [report for group in terminalreporter.stats.values() for report in group]
     for report in reports:
-        if getattr(report, "when", None) is not None:
+        if isinstance(report, pytest.TestReport):  # a file that can't be collected gives another kind
             folder = report.nodeid.removeprefix("tests/").partition("/")[0]
             seconds[folder] += report.duration
             tests[folder] += report.when == "call"

@@ -73,7 +73,7 @@ KNOWN: dict[str, str] = {
     "functions()": "A", "with functions(): loss.backward(retain_graph={keep})": "A",
 }  # fmt: skip
 """Steps that are known to differ, each with the kind that it is of, and are not drawn."""
-KNOWN_ENTRIES: dict[str, str] = {"frames": "K", "alive": "C"}
+KNOWN_ENTRIES: dict[str, str] = {"frames": "K", "alive": "C", "weak references": "C"}
 """What is known to be seen, by the first word of the log's entry."""
 
 

@@ -74,8 +74,8 @@ def fault(
 def _unknown(log: Log) -> Log:
     """A log without what is known to differ.
 
-    In the Python core each tensor that backward writes gets a Python object, which holds it: torch then adds
-    the next gradient to it out of place, and its counter stays.
+    On the Python core a leaf with a hook and three gradients ends with another version counter of its
+    ``.grad``, perhaps because a Python object holds the buffer then; the cause is not proved.
     """
     known = [entry for entry in log if entry[0] not in KNOWN_ENTRIES]
     if core.loaded().module is not None:
