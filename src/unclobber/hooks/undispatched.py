@@ -97,7 +97,7 @@ def _data(inherited: Any, swapped: Callable[[torch.Tensor, torch.Tensor], None])
 
     def set_data(tensor: torch.Tensor, new: torch.Tensor) -> None:
         if isinstance(new, torch.Tensor):
-            with compat.unseen_by_overrides():
+            with compat.unseen_by_functions():
                 swapped(tensor, new)
         inherited.__set__(tensor, new)
 
@@ -110,11 +110,11 @@ def _detach_(
     """``t.detach_()`` comes to its end in autograd: no kernel below sees it, and no counter moves."""
 
     def detach_(tensor: torch.Tensor) -> torch.Tensor:
-        with compat.unseen_by_overrides():
+        with compat.unseen_by_functions():
             node = compat.grad_fn(tensor)
         result: torch.Tensor = original(tensor)
         if node is not None:
-            with compat.unseen_by_overrides():
+            with compat.unseen_by_functions():
                 detached(tensor, node)
         return result
 
@@ -127,7 +127,7 @@ def _elementwise(
     """``t.apply_(f)`` and its like write element by element, without any dispatch, and move no counter."""
 
     def method(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        with compat.unseen_by_overrides():
+        with compat.unseen_by_functions():
             if not tensor.requires_grad:  # torch refuses
                 written(tensor, name)
         return inherited(tensor, *args, **kwargs)

@@ -378,9 +378,6 @@ def fall_through_by_default() -> Any:
 # https://docs.pytorch.org/docs/stable/notes/extending.html, though it lies in torch._C.
 no_torch_functions = torch._C.DisableTorchFunctionSubclass
 
-# Ends those of modes, too: for what we ask of a program's tensor. Since 2.0 in this meaning.
-unseen_by_overrides: Callable[[], contextlib.AbstractContextManager[None]] = torch._C.DisableTorchFunction
-
 
 WRITES_PAST_OPERATIONS = ("apply_", "map_", "map2_")
 """Methods that run a Python function on each element (torch/csrc/utils/tensor_apply.cpp)."""

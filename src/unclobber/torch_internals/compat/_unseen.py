@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ._dispatcher import dispatch_modes
+from ._graph import next_sequence_number
 from ._tensors import is_functorch_wrapper
 
 unseen_by_functions: Callable[[], AbstractContextManager[Any]] = torch._C.DisableTorchFunction
@@ -33,10 +34,7 @@ def kept_itself(tensor: torch.Tensor) -> bool:
     if tensor._base is not None:
         return False  # its node may have to be made anew
     node: Any = tensor.grad_fn
-    return (
-        node._sequence_nr() + 1 != torch.autograd._get_sequence_nr()  # type: ignore[attr-defined]
-        and getattr(node, "to_save", None) is None
-    )
+    return node._sequence_nr() + 1 != next_sequence_number() and getattr(node, "to_save", None) is None
 
 
 _PYTHON = torch._C.DispatchKeySet(torch._C.DispatchKey.Python)
