@@ -20,7 +20,7 @@ import torch
 
 from ..record import region_of
 from ..torch_internals import compat
-from ..torch_internals.patches import Patches, StandIn
+from ..torch_internals.patches import Likeness, Patches, StandIn, original_of
 from . import backward as _backward
 from . import saves
 from .conflicts import Conflicts, GradientWritten
@@ -50,17 +50,21 @@ def install(patches: Patches) -> None:
     patches.replace(torch.utils.hooks.BackwardHook, "__init__", __init__)
 
 
-class _WatchedHook:
-    """Lies among a tensor's hooks in place of the program's, which looks there for what it has registered:
-    it compares, hashes, shows and pickles as that, and has its attributes."""
+class _WatchedHook(Likeness):
+    """Lies among a tensor's hooks in place of the program's, which looks there for what it has registered."""
 
-    __slots__ = ("__weakref__", "_hook")
+    __slots__ = ("__weakref__", "_stands_for")
 
     def __init__(self, hook: Callable[..., Any]) -> None:
-        self._hook = hook
+        object.__setattr__(self, "_stands_for", hook)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__reduce_ex__":  # by its name pickle would find the program's hook, not this one
+            return lambda protocol: (copy.copy, (original_of(self),))  # a function is its own copy
+        return super().__getattribute__(name)
 
     def __call__(self, gradient: torch.Tensor) -> Any:
-        hook = self._hook
+        hook = original_of(self)
         hooks = saves.innermost()
         if hooks is None or hooks.conflicts is None:
             return hook(gradient)
@@ -72,25 +76,6 @@ class _WatchedHook:
             return hook(gradient)
         node = compat.current_node()
         return _run_shared(hooks.conflicts, hook, (gradient,), shared, node, stands_for_none=gradient)
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        return type(self._hook)
-
-    def __eq__(self, other: object) -> bool:
-        return self._hook == (other._hook if type(other) is _WatchedHook else other)
-
-    def __hash__(self) -> int:
-        return hash(self._hook)
-
-    def __repr__(self) -> str:
-        return repr(self._hook)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._hook, name)
-
-    def __reduce__(self) -> Any:
-        return copy.copy, (self._hook,)  # a function is its own copy
 
 
 def _all_watched(hooks: Iterable[Any]) -> list[Any]:

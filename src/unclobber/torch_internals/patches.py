@@ -13,7 +13,7 @@ _INHERITED: Any = object()
 _lock = threading.RLock()
 
 
-class _Likeness:
+class Likeness:
     """What looks, compares, hashes and pickles as the original that it lies in the place of.
 
     Programs keep tables by function, and a table may be made before or after a replacement:
@@ -25,20 +25,20 @@ class _Likeness:
 
     def __getattribute__(self, name: str) -> Any:
         if name == "__reduce_ex__":
-            return lambda protocol: _reduced(_original(self), protocol)
-        return getattr(_original(self), name)
+            return lambda protocol: _reduced(original_of(self), protocol)
+        return getattr(original_of(self), name)
 
     def __eq__(self, other: object) -> bool:
-        return bool(_original(self) == _original(other))
+        return bool(original_of(self) == original_of(other))
 
     def __hash__(self) -> int:
-        return hash(_original(self))
+        return hash(original_of(self))
 
     def __repr__(self) -> str:
-        return repr(_original(self))
+        return repr(original_of(self))
 
 
-class StandIn(_Likeness):
+class StandIn(Likeness):
     """A function in the place of another, which it looks like.
 
     Args:
@@ -49,7 +49,7 @@ class StandIn(_Likeness):
     __slots__ = ("__weakref__", "_binds", "_run", "_stands_for")
 
     def __init__(self, original: Any, run: Callable[..., Any]) -> None:
-        object.__setattr__(self, "_stands_for", _original(original))
+        object.__setattr__(self, "_stands_for", original_of(original))
         object.__setattr__(self, "_run", run)
         object.__setattr__(self, "_binds", hasattr(original, "__get__"))
 
@@ -60,10 +60,10 @@ class StandIn(_Likeness):
         return self if instance is None or not _binds_of(self) else MethodType(_run_of(self), instance)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(_original(self), name, value)
+        setattr(original_of(self), name, value)
 
 
-class AttributeStandIn(_Likeness, property):
+class AttributeStandIn(Likeness, property):
     """An attribute of a C type with another setter, which looks like the original attribute.
 
     Args:
@@ -72,7 +72,7 @@ class AttributeStandIn(_Likeness, property):
     """
 
     def __init__(self, original: Any, setter: Callable[[Any, Any], None]) -> None:
-        original = _original(original)
+        original = original_of(original)
         property.__init__(self, original.__get__, setter, original.__delete__)
         property.__getattribute__(self, "__dict__").update(
             _stands_for=original, _set=StandIn(original.__set__, setter)
@@ -88,9 +88,9 @@ _run_of: Callable[[StandIn], Callable[..., Any]] = StandIn.__dict__["_run"].__ge
 _binds_of: Callable[[StandIn], bool] = StandIn.__dict__["_binds"].__get__
 
 
-def _original(one: Any) -> Any:
+def original_of(one: Any) -> Any:
     """What ``one`` stands for; itself if it stands for nothing."""
-    return object.__getattribute__(one, "_stands_for") if issubclass(type(one), _Likeness) else one
+    return object.__getattribute__(one, "_stands_for") if issubclass(type(one), Likeness) else one
 
 
 def _reduced(original: Any, protocol: int) -> Any:
