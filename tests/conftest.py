@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections import Counter, defaultdict
 
 import pytest
@@ -16,6 +17,10 @@ for _name in (
     "PYTEST_ADDOPTS",
 ):  # fmt: skip
     os.environ.pop(_name, None)
+
+# A shell's background job ignores Ctrl-C, as does all that it starts; tests send it (repair/test_how_far.py).
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A worker process leaves a thread behind, and beside another thread no line is told of an unseen write.
 os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
