@@ -50,43 +50,53 @@ def program():
         sys.argv = [first, *rest]
         runpy.run_path(first, run_name="__main__")
 
-if not request["brief"]:
+# Taking the interpreter apart, at the end of a process, takes longer than most programs.
+gc.freeze()
+code = 0
+try:
     program()
-else:
-    gc.freeze()
-    code = 0
-    try:
-        program()
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        if end.code is not None and not isinstance(end.code, int):
-            print(end.code, file=sys.stderr)
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-        code = 1
-    threading._shutdown()
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+except SystemExit as end:
+    code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    if end.code is not None and not isinstance(end.code, int):
+        print(end.code, file=sys.stderr)
+except BaseException:
+    sys.excepthook(*sys.exc_info())
+    code = 1
+threading._shutdown()
+atexit._run_exitfuncs()
+sys.stdout.flush()
+sys.stderr.flush()
+os._exit(code)
 '''
+
+OURS = """
+import torch._dynamo, torch.utils.checkpoint
+import unclobber.cli.run, unclobber.cli._main, unclobber.repair.candidates
+torch.optim.SGD([torch.zeros(1)], lr=0.1)
+try:
+    with unclobber.watch():
+        (torch.ones(1, requires_grad=True).exp().add_(1) * 1).backward()
+except unclobber.InplaceError as _error:
+    str(_error)
+"""
+"""What every run of our command imports and builds."""
 
 _idle: dict[str, list[subprocess.Popen[str]]] = {}
 """Servers without a program now, by what they have run first; as many as programs run at a time."""
 
 
 def python(
-    *arguments: str, cwd: Path | None = None, timeout: float = 120, first: str = "", brief: bool = False
+    *arguments: str, cwd: Path | None = None, timeout: float = 120, first: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """``python script.py …`` or ``python -m module …``, without standard input.
+
+    The process leaves once the program and its exit handlers have run; finalizers don't run.
 
     Args:
         arguments: What follows ``python``.
         cwd: The working directory; the test's own if None.
         timeout: Seconds.
         first: Code that is run once, before the first program, such as imports; it must start no thread.
-        brief: Whether the process leaves once the program and its exit handlers have run, without taking
-            the interpreter apart, which takes longer than a short program.
 
     Raises:
         subprocess.TimeoutExpired: it took longer, and was killed with all that it had started.
@@ -100,7 +110,7 @@ def python(
             files = {stream: os.path.join(folder, stream) for stream in ("stdout", "stderr")}
             for file in files.values():
                 Path(file).touch()
-            request = {"arguments": arguments, "cwd": str(cwd or Path.cwd()), "brief": brief, **files}
+            request = {"arguments": arguments, "cwd": str(cwd or Path.cwd()), **files}
             print(json.dumps(request), file=server.stdin, flush=True)
             child = int(server.stdout.readline())
             clock = threading.Timer(timeout, os.killpg, (child, signal.SIGKILL))
@@ -118,6 +128,11 @@ def python(
     if not in_time:
         raise subprocess.TimeoutExpired(arguments, timeout, out, err)
     return subprocess.CompletedProcess(["python", *arguments], code, out, err)
+
+
+def unclobber(*words: str, cwd: Path | None = None, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    """Our command with these words, in a process that has told a story already."""
+    return python("-m", "unclobber", *words, cwd=cwd, timeout=timeout, first=OURS)
 
 
 def _started(first: str) -> subprocess.Popen[str]:

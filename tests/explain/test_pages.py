@@ -31,7 +31,7 @@ def run(program: PageProgram, folder) -> tuple[int, list[str]]:
     path = folder / "program.py"
     path.write_text(program.source)
     output = folder / "report.json"
-    done = warm.python("-m", "unclobber", "run", "--format=json", f"--output={output}", str(path))
+    done = warm.unclobber("run", "--format=json", f"--output={output}", str(path))
     assert output.exists(), done.stderr
     return done.returncode, [finding["code"] for finding in json.loads(output.read_text())["findings"]]
 

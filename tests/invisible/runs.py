@@ -25,7 +25,7 @@ class Run(NamedTuple):
 def run(mode: str, core: str, programs: list[Path]) -> dict[str, Run]:
     """By its name, what came of each program."""
     files = map(str, programs)
-    child = warm.python(str(HERE / "observed.py"), mode, CORES[core], *files, timeout=300, brief=True)
+    child = warm.python(str(HERE / "observed.py"), mode, CORES[core], *files, timeout=300)
     answers = [Run(**json.loads(line)) for line in child.stdout.splitlines()]
     assert child.returncode == 0, child.stderr
     return {program.stem: answer for program, answer in zip(programs, answers, strict=True)}

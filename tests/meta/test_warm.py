@@ -64,18 +64,17 @@ ENDS = {
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-def test_a_brief_one_ends_the_same(end, tmp_path):
+def test_it_ends_the_same(end, tmp_path):
     """With its exit handlers, its threads and all that it has printed."""
     (tmp_path / "told.py").write_text(
         f"import atexit, sys, threading\natexit.register(print, 'left')\nprint('begun')\n{end}\n"
     )
-    assert seen(warm.python("told.py", cwd=tmp_path, brief=True)) == seen(really("told.py", cwd=tmp_path))
+    assert seen(warm.python("told.py", cwd=tmp_path)) == seen(really("told.py", cwd=tmp_path))
 
 
-@pytest.mark.parametrize("brief", [False, True])
-def test_a_program_that_fails(brief, tmp_path):
+def test_a_program_that_fails(tmp_path):
     (tmp_path / "failing.py").write_text("print('begun')\nassert 1 > 2, 'no'\n")
-    done = warm.python("failing.py", cwd=tmp_path, brief=brief)
+    done = warm.python("failing.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, "begun\n")
     assert done.stderr.endswith("AssertionError: no\n")
 

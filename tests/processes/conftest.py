@@ -40,7 +40,7 @@ class Shell:
     def unclobber(self, *words: str, **options: object) -> subprocess.CompletedProcess[str]:
         """Our command."""
         if self.warm and not options:
-            return warm.python("-m", "unclobber", *words, cwd=self.directory, timeout=LIMIT)
+            return warm.unclobber(*words, cwd=self.directory, timeout=LIMIT)
         return self._start([sys.executable, "-m", "unclobber", *words], **options)
 
     def _start(

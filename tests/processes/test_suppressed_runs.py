@@ -8,7 +8,6 @@ import pytest
 
 import warm
 
-FIRST = "import unclobber.cli.run, unclobber.cli._main, unclobber.session.session"
 PROGRAM = """
 import torch
 w = torch.ones(3, requires_grad=True)
@@ -28,8 +27,7 @@ def run(tmp_path):
             (tmp_path / "train.py").write_text(text.format(comment=comment))
         if settings is not None:
             (tmp_path / "pyproject.toml").write_text(f"[tool.unclobber]\n{settings}\n")
-        words = ("-m", "unclobber", "run", *options, "train.py")
-        return warm.python(*words, cwd=tmp_path, first=FIRST, brief=True)
+        return warm.unclobber("run", *options, "train.py", cwd=tmp_path)
 
     return run
 

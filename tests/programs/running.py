@@ -9,19 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import warm
+from warm import OURS, python
 from programs import marks
 
 PROGRAMS = Path(__file__).parent
 TIMEOUT = 120  # seconds; most programs take a fifth of one
-
-FIRST = """
-import torch._dynamo, torch.utils.checkpoint
-import unclobber.cli.run, unclobber.cli._main, unclobber.judge, unclobber.report
-with unclobber.watch():
-    torch.ones(3, requires_grad=True).exp()
-"""
-"""What every run would import and build; it starts no thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +72,7 @@ def run_plain(program: Path) -> Run:
     return _process([str(program)], program)
 
 
-def run_reported(program: Path, first: str = FIRST) -> Run:
+def run_reported(program: Path, first: str = OURS) -> Run:
     """The program under ``unclobber run``, with the JSON report."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "report.json"
@@ -90,13 +82,13 @@ def run_reported(program: Path, first: str = FIRST) -> Run:
     return Run(run.exit_code, run.stdout, run.stderr, report)
 
 
-def run_guarded(program: Path, first: str = FIRST) -> Run:
+def run_guarded(program: Path, first: str = OURS) -> Run:
     """The program under ``unclobber run --guard``."""
     return _process(["-m", "unclobber", "run", "--guard", str(program)], program, first)
 
 
-def _process(arguments: list[str], program: Path, first: str = FIRST) -> Run:
-    done = warm.python(*arguments, cwd=program.parent, timeout=TIMEOUT, first=first, brief=True)
+def _process(arguments: list[str], program: Path, first: str = OURS) -> Run:
+    done = python(*arguments, cwd=program.parent, timeout=TIMEOUT, first=first)
     return Run(done.returncode, done.stdout, done.stderr)
 
 

@@ -9,7 +9,7 @@ import textwrap
 import pytest
 
 import warm
-from programs.running import FIRST, Case, find_cases, gradients, run_guarded, run_plain, run_reported
+from programs.running import Case, find_cases, gradients, run_guarded, run_plain, run_reported
 from programs.scoring import score
 from programs.test_guarded import REFUSED_IN_VAIN, differences
 
@@ -18,7 +18,7 @@ import torch
 del torch._C._dispatch_tls_set_dispatch_key_included
 import warnings
 """
-WITHOUT = f"{TAKEN_AWAY}with warnings.catch_warnings(action='ignore'):{textwrap.indent(FIRST, '    ')}"
+WITHOUT = f"{TAKEN_AWAY}with warnings.catch_warnings(action='ignore'):{textwrap.indent(warm.OURS, '    ')}"
 SENTENCE = "writes are seen in a slower way on this torch, by a dispatch mode, under which torch.compile"
 
 CASES = [case for case in find_cases() if case.path.parent.name not in ("unclaimed", "untold")][::8]
@@ -102,7 +102,7 @@ def test_guard_gives_what_was_saved(tmp_path):
     """Whatever writes, in the thread itself or in one that it starts; the slower way is warned of once."""
     program = tmp_path / "writes.py"
     program.write_text(WRITES)
-    done = warm.python(str(program), first=TAKEN_AWAY, brief=True)
+    done = warm.python(str(program), first=TAKEN_AWAY)
     assert done.returncode == 0, done.stderr
     found, warned, conflicts = json.loads(done.stdout)
     assert all(found.values()), found
@@ -136,7 +136,7 @@ def test_what_has_moved_the_counter_before_it_is_seen_is_refused(tmp_path):
     """A custom operation's kernel counts first, and is seen then; ``watch`` refuses as torch would."""
     program = tmp_path / "unseen.py"
     program.write_text(UNSEEN)
-    done = warm.python(str(program), first=WITHOUT, brief=True)
+    done = warm.python(str(program), first=WITHOUT)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["UC101 [15]", "UC101 [10]"]
 
@@ -166,6 +166,6 @@ def test_a_custom_operation_that_was_there_before(tmp_path):
     """The kernel that the self-test had registered over its own is not asked again for ever."""
     program = tmp_path / "before.py"
     program.write_text(DEFINED_BEFORE)
-    done = warm.python(str(program), first=TAKEN_AWAY, brief=True)
+    done = warm.python(str(program), first=TAKEN_AWAY)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["[6.0, 6.0, 6.0] 1"]

@@ -75,7 +75,7 @@ def fix_process(tmp_path: Path) -> Fix:
     """The same in a process of its own."""
 
     def call(words: list[str]) -> tuple[int, str, str]:
-        done = warm.python("-m", "unclobber", *words, cwd=tmp_path, timeout=280)
+        done = warm.unclobber(*words, cwd=tmp_path, timeout=280)
         return done.returncode, done.stdout, done.stderr
 
     return _fixing(tmp_path, call)

@@ -111,7 +111,7 @@ class StorageLog:
             if entry.undo_log.region.hi <= size or entry.position.is_kept():
                 continue
             entry.undo_log = entry.position = None
-            entry.unseen = True
+            entry.unseen = entry.given_back = True
 
     def preserve(
         self, account: Account, target: Any, region: Region, selection: Selection | None, shift: int = 0

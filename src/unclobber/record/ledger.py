@@ -621,7 +621,7 @@ class Ledger:
             ):
                 value = entry.undo_log.value_at(entry.position)
                 changed = unknown or not (_in_memory(now) and same_bits(value, now))
-            elif now is not alias:
+            elif now is not alias and not entry.given_back:
                 changed = unknown or not (_in_memory(now) and same_bits(alias, now))
         if changed and entry.swap is not None:
             swapped = self._brought_others(saved, entry.swap, alias if value is None else value)

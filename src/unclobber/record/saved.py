@@ -86,8 +86,8 @@ class LogEntry:
     """Where a save stands in the log of its storage."""
 
     __slots__ = (
-        "bumps", "detached", "history", "log", "lost", "nth", "original", "position", "sealed", "since",
-        "swap", "undo_log", "unseen",
+        "bumps", "detached", "given_back", "history", "log", "lost", "nth", "original", "position", "sealed",
+        "since", "swap", "undo_log", "unseen",
     )  # fmt: skip
 
     def __init__(self, log: Log | None, since: int, bumps: int, nth: int, unseen: bool) -> None:
@@ -101,6 +101,8 @@ class LogEntry:
         """Which of the versions of this storage saved by this very stack it is, from 1."""
         self.unseen = unseen
         """The counter moved before any write that we saw."""
+        self.given_back = False
+        """Whether `storage.resize_` freed the values; what the memory holds now says nothing about them."""
         self.swap: Swap | None = None
         """The last ``.data =`` or ``set_`` that gave the saved tensor other memory."""
         self.detached: Stack | None = None
