@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warm import OURS, python
 from programs import marks
+from warm import OURS, python
 
 PROGRAMS = Path(__file__).parent
 TIMEOUT = 120  # seconds; most programs take a fifth of one
