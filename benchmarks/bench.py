@@ -39,7 +39,7 @@ def entry_table(quick: bool) -> Iterator[str]:
 
 def workload_table(workload: Workload, quick: bool) -> Iterator[str]:
     torch.manual_seed(0)
-    rounds = max(3, workload.rounds // 5) if quick else workload.rounds
+    rounds = max(3, workload.rounds // 25) if quick else workload.rounds
     timings = interleaved(workload.make(), rounds, workload.steps)
     yield f"## {workload.title}"
     yield ""

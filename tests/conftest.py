@@ -15,6 +15,7 @@ for _name in (
     "BUILD_NUMBER", "CI", "GITHUB_ACTIONS", "GITHUB_WORKSPACE",  # a CI job's: pytest then cuts no line
     "CLICOLOR_FORCE", "COLUMNS", "FORCE_COLOR", "NO_COLOR", "PY_COLORS",  # a terminal's
     "PYTEST_ADDOPTS",
+    "PYTHONDONTWRITEBYTECODE",  # each process that a test starts would compile all of the package
 ):  # fmt: skip
     os.environ.pop(_name, None)
 

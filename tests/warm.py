@@ -1,7 +1,7 @@
 """Run programs in a Python that has imported torch already: a fork of it, which saves two seconds each.
 
-For tests of what is said about a program. What starting a process is like has tests of its own, in
-``processes``, which start real ones.
+For tests of what a program prints and what is said about it. What starting a process is like has tests of its
+own, in ``processes``, which start real ones.
 """
 
 from __future__ import annotations
@@ -9,17 +9,22 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 _SERVER = '''
-import atexit, gc, json, os, runpy, sys, threading
+import atexit, gc, json, os, runpy, sys, threading, weakref
 import torch
 exec(sys.argv.pop())
+for finalizer in weakref.finalize._registry:  # torch's unregister kernels, in a process that ends anyway
+    finalizer.atexit = False
 
 def serve():
     """Answer one line for each program; returns what to run, in the child."""
@@ -36,8 +41,10 @@ def serve():
 request = serve()
 os.setsid()
 os.chdir(request["cwd"])
+os.environ.update(request["env"])
 for stream, name in enumerate((os.devnull, request["stdout"], request["stderr"])):
-    os.dup2(os.open(name, os.O_WRONLY if stream else os.O_RDONLY), stream)
+    os.dup2(os.open(name, os.O_WRONLY | os.O_APPEND if stream else os.O_RDONLY), stream)
+sys.stdout.reconfigure(line_buffering=True)
 first, *rest = request["arguments"]
 
 def program():
@@ -59,8 +66,11 @@ except SystemExit as end:
     code = end.code if isinstance(end.code, int) else int(end.code is not None)
     if end.code is not None and not isinstance(end.code, int):
         print(end.code, file=sys.stderr)
-except BaseException:
-    sys.excepthook(*sys.exc_info())
+except BaseException as error:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename in ("<string>", "<frozen runpy>"):
+        trace = trace.tb_next
+    sys.excepthook(type(error), error.with_traceback(trace), trace)
     code = 1
 threading._shutdown()
 atexit._run_exitfuncs()
@@ -69,10 +79,12 @@ sys.stderr.flush()
 os._exit(code)
 '''
 
-OURS = """
+PLAIN = "torch.optim.SGD([torch.zeros(1)], lr=0.1)"
+"""The first optimizer of a process imports a good part of torch."""
+OURS = f"""
+{PLAIN}
 import torch._dynamo, torch.utils.checkpoint
 import unclobber.cli.run, unclobber.cli._main, unclobber.repair.candidates
-torch.optim.SGD([torch.zeros(1)], lr=0.1)
 try:
     with unclobber.watch():
         (torch.ones(1, requires_grad=True).exp().add_(1) * 1).backward()
@@ -86,7 +98,12 @@ _idle: dict[str, list[subprocess.Popen[str]]] = {}
 
 
 def python(
-    *arguments: str, cwd: Path | None = None, timeout: float = 120, first: str = ""
+    *arguments: str,
+    cwd: Path | None = None,
+    timeout: float = 120,
+    first: str = PLAIN,
+    env: Mapping[str, str] | None = None,
+    merged: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """``python script.py …`` or ``python -m module …``, without standard input.
 
@@ -97,6 +114,8 @@ def python(
         cwd: The working directory; the test's own if None.
         timeout: Seconds.
         first: Code that is run once, before the first program, such as imports; it must start no thread.
+        env: Variables to set.
+        merged: Whether standard error goes to where standard output goes.
 
     Raises:
         subprocess.TimeoutExpired: it took longer, and was killed with all that it had started.
@@ -108,9 +127,11 @@ def python(
     try:
         with tempfile.TemporaryDirectory() as folder:
             files = {stream: os.path.join(folder, stream) for stream in ("stdout", "stderr")}
+            if merged:
+                files["stderr"] = files["stdout"]
             for file in files.values():
                 Path(file).touch()
-            request = {"arguments": arguments, "cwd": str(cwd or Path.cwd()), **files}
+            request = {"arguments": arguments, "cwd": str(cwd or Path.cwd()), "env": dict(env or {}), **files}
             print(json.dumps(request), file=server.stdin, flush=True)
             child = int(server.stdout.readline())
             clock = threading.Timer(timeout, os.killpg, (child, signal.SIGKILL))
@@ -127,12 +148,34 @@ def python(
     idle.append(server)
     if not in_time:
         raise subprocess.TimeoutExpired(arguments, timeout, out, err)
-    return subprocess.CompletedProcess(["python", *arguments], code, out, err)
+    return subprocess.CompletedProcess(["python", *arguments], code, out, "" if merged else err)
 
 
-def unclobber(*words: str, cwd: Path | None = None, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+def unclobber(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Our command with these words, in a process that has told a story already."""
-    return python("-m", "unclobber", *words, cwd=cwd, timeout=timeout, first=OURS)
+    return python("-m", "unclobber", *words, first=OURS, **options)
+
+
+def command(
+    line: str, cwd: Path, env: Mapping[str, str] | None = None, *, merged: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """A line as a shell of this environment runs it; ``unclobber`` without a shell, in a warm process."""
+    program, *words = shlex.split(line)
+    if program == "unclobber" and not set(line) & set("|<>&;$*`"):
+        return unclobber(*words, cwd=cwd, env=env, merged=merged)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return subprocess.run(
+        line,
+        shell=True,
+        cwd=cwd,
+        env={**os.environ, "PATH": path, **(env or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if merged else subprocess.PIPE,
+        encoding="utf-8",
+        timeout=240,
+        check=False,
+    )
 
 
 def _started(first: str) -> subprocess.Popen[str]:

@@ -1,14 +1,13 @@
 """The transcript in the README is what the commands print."""
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+
+import warm
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = re.compile(r"^\$ (.+)\n((?:(?!\$ ).*\n)*)", re.M)
@@ -23,20 +22,9 @@ def transcript(readme: str) -> list[tuple[str, str]]:
 
 def printed(command: str, folder: Path) -> str:
     """What a command prints in ``folder`` on 80 columns; of a traceback just its last line."""
-    words = command.split()
-    program = [sys.executable] if words[0] == "python" else [sys.executable, "-m", words[0]]
-    environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1"}
-    done = subprocess.run(
-        [*program, *words[1:]],
-        cwd=folder,
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=200,
-    )
+    done = warm.command(command, folder, {"COLUMNS": "80", "NO_COLOR": "1"}, merged=True)
     text = done.stdout.rstrip()
-    if text.startswith("Traceback") and words[0] == "python":
+    if text.startswith("Traceback") and command.startswith("python "):
         text = textwrap.fill(text.splitlines()[-1], 80, break_long_words=False)
     return text
 

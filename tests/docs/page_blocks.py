@@ -19,13 +19,14 @@ import os
 import re
 import runpy
 import shutil
-import subprocess
 import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import warm
 
 DOCS = Path(__file__).parents[2] / "docs"
 FENCE = re.compile(r"^(?P<ticks>`{3,}|:{3,})(?P<kind>[^\n]*)\n(?P<text>.*?)^(?P=ticks)$", re.M | re.S)
@@ -121,21 +122,8 @@ def _name(kind: type) -> str:
 
 
 def _console(command: str, folder: Path) -> str:
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    environment = {**os.environ, "PATH": path, "COLUMNS": WIDTH, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
-    done = subprocess.run(
-        command,
-        shell=True,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        timeout=240,
-        check=False,
-    )
-    return done.stdout
+    environment = {"COLUMNS": WIDTH, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
+    return warm.command(command, folder, environment, merged=True).stdout
 
 
 def matches(expected: str, printed: str) -> bool:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -16,24 +14,15 @@ import pytest
 import yaml
 from nbclient import NotebookClient
 
+import warm
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 
 
 def shell(command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Run a line as a CI job's shell does, with the commands of this environment."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    environment = {**os.environ, "PATH": path, "GITHUB_WORKSPACE": str(cwd)}
-    return subprocess.run(
-        command,
-        shell=True,
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return warm.command(command, cwd, {"GITHUB_WORKSPACE": str(cwd)})
 
 
 @pytest.fixture

@@ -113,9 +113,9 @@ def test_what_one_program_does_is_not_there_for_the_next(tmp_path):
 def test_what_is_run_first_is_run_once(tmp_path):
     """Programs find it done; those that ask for something else get a process of their own."""
     (tmp_path / "one.py").write_text(
-        "import os, sys; print(sys.argv, os.getppid(), 'colorsys' in sys.modules)"
+        "import os, sys; print(sys.argv, os.getppid(), 'tabnanny' in sys.modules)"
     )
-    asked = [warm.python("one.py", "a", cwd=tmp_path, first="import colorsys") for _ in range(2)]
+    asked = [warm.python("one.py", "a", cwd=tmp_path, first="import tabnanny") for _ in range(2)]
     plain = warm.python("one.py", "a", cwd=tmp_path)
     assert asked[0].stdout == asked[1].stdout
     assert asked[0].stdout.startswith("['one.py', 'a'] ")

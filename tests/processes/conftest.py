@@ -67,7 +67,7 @@ class Shell:
 @pytest.fixture
 def shell(tmp_path: Path, request: pytest.FixtureRequest) -> Shell:
     """An empty directory to run programs in; with ``WARM`` in a file of tests, in a warm process: there it is
-    the findings that are tested, not how a process begins."""
+    the findings that are tested, not how a process begins. A test may set ``shell.warm`` itself."""
     return Shell(tmp_path, getattr(request.module, "WARM", False))
 
 

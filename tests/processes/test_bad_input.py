@@ -6,6 +6,8 @@ import os
 
 import pytest
 
+WARM = True
+
 MARK = "import pathlib; pathlib.Path('ran').touch()\n"
 NO_TORCH = """
     import sys
@@ -116,6 +118,7 @@ def test_no_torch(inputs):
 )
 def test_wrong_torch(inputs, text, parts):
     """A torch that is too old, or broken."""
+    inputs.warm = False
     inputs.write("torch.py", text)
     check(inputs.unclobber("run", "marks.py"), parts)
     assert not (inputs.directory / "ran").exists()

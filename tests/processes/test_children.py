@@ -312,6 +312,8 @@ def test_data_parallel_in_spawned_processes(shell):
 FAILURES = """
 import multiprocessing as mp, sys
 
+WARM = True
+
 def chained():
     try:
         {}["key"]

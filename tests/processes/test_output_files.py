@@ -10,6 +10,8 @@ import pytest
 from unclobber.cli._errors import UsageError
 from unclobber.cli._output import OutputFile
 
+WARM = True
+
 
 def test_json_of_a_clean_run(shell):
     """A clean run is reported as such; the program's own output comes first on stdout, and a line
@@ -60,6 +62,7 @@ def test_a_directory_that_is_gone(shell):
 
 def test_closed_streams(shell):
     """A program that closes its own streams still ends as it would."""
+    shell.warm = False
     shell.write("closes.py", "import sys; sys.stdout.close(); sys.stderr.close(); sys.exit(3)")
     assert shell.unclobber("run", "--format", "json", "closes.py").returncode == 3
     assert shell.unclobber("run", "--guard", "closes.py").returncode == 3

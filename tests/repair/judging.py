@@ -16,6 +16,7 @@ import warm
 from programs.running import Case, gradients
 from unclobber.repair import rounds as _rounds
 from unclobber.repair.outcome import Clean, Unproved
+from unclobber.repair.proof import Runner
 
 TIMEOUT = 120.0
 
@@ -30,10 +31,9 @@ class Verdict:
     tried: int = 0
 
 
-def judge(case: Case, rounds: _rounds.Rounds | None = None) -> Verdict:
+def judge(case: Case, runner: Runner | None = None) -> Verdict:
     """Repair a case and check the claim."""
-    if rounds is None:
-        rounds = _rounds.run(str(case.path), timeout=TIMEOUT, everything=True)
+    rounds = _rounds.run(str(case.path), timeout=TIMEOUT, everything=True, runner=runner)
     last = rounds.last
     offered = len(getattr(last, "offered", ()))
     tried = sum(getattr(outcome, "tried", 0) for outcome in rounds.outcomes)

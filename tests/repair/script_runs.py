@@ -27,10 +27,6 @@ import unclobber
 with unclobber.guard():
     runpy.run_path(sys.argv[1], run_name="__main__")
 """
-_OPTIMIZER = "torch.optim.SGD([torch.zeros(1)], lr=0.1)"
-"""The first one of a process imports a good part of torch."""
-_ENTERED = f"{_OPTIMIZER}\nimport unclobber\nwith unclobber.guard(): pass"
-"""The first session of a process looks at all of torch's operators."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +69,12 @@ class Desk:
 
 
 @contextmanager
-def desk(folder: Path) -> Iterator[Desk]:
+def desk(folder: Path, driver: Runner | None = None) -> Iterator[Desk]:
     """A project of its own, with one driver for all scripts: starting one takes seconds."""
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "pyproject.toml").touch()
-    with contextlib.chdir(folder), Runner(60.0) as runner:
+    with contextlib.chdir(folder), contextlib.nullcontext(driver) if driver else Runner(60.0) as runner:
         yield Desk(folder, runner)
 
 
@@ -121,9 +117,9 @@ def run(at: Desk, text: str, *, guarded: bool = False) -> Done:
     at.path.write_text(text)
     if guarded:
         (at.folder / "guarded.py").write_text(_GUARDED)
-        done = warm.python("guarded.py", "train.py", cwd=at.folder, timeout=60, first=_ENTERED)
+        done = warm.python("guarded.py", "train.py", cwd=at.folder, timeout=60, first=warm.OURS)
     else:
-        done = warm.python("train.py", cwd=at.folder, timeout=60, first=_OPTIMIZER)
+        done = warm.python("train.py", cwd=at.folder, timeout=60)
     left = [path for path in sorted(at.folder.iterdir()) if path.is_file() and path.suffix == ".txt"]
     return Done(
         done.returncode, done.stdout, tuple((path.name, path.read_text()) for path in left), done.stderr

@@ -7,6 +7,7 @@ import pytest
 
 from programs.running import Case, find_cases
 from repair.judging import judge, same
+from unclobber.repair.proof import Runner
 
 REFUSED = [case for case in find_cases() if case.refused]
 NO_PROOF = {
@@ -25,8 +26,8 @@ def _ids(case: Case) -> str:
     return case.name
 
 
-def _check(case: Case) -> None:
-    verdict = judge(case)
+def _check(case: Case, driver: Runner) -> None:
+    verdict = judge(case, driver)
     if case.name in NO_PROOF:
         assert verdict.result == "unproved", verdict
     else:
@@ -34,16 +35,16 @@ def _check(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", [c for c in REFUSED if c.name in SAMPLE], ids=_ids)
-def test_sampled(case):
+def test_sampled(case, driver):
     """One of each: a saved tensor, a view, a freed graph."""
-    _check(case)
+    _check(case, driver)
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("case", REFUSED, ids=_ids)
-def test_all(case):
+def test_all(case, driver):
     """Every program that torch refuses."""
-    _check(case)
+    _check(case, driver)
 
 
 def test_most_can_be_proved():

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 
@@ -30,21 +30,16 @@ y.sum().backward()
 """
 
 
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    with Runner() as one:
-        yield one
-
-
 @pytest.fixture
-def last(tmp_path: Path, runner: Runner, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Proved | Unproved]:
+def last(tmp_path: Path, driver: Runner, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Proved | Unproved]:
     """``last(text)``: how the repair of a script ends."""
+    driver.timeout, driver.seconds_to_end = 120.0, 60.0
 
     def run(text: str, **options: object) -> Proved | Unproved:
         monkeypatch.chdir(tmp_path)
         (tmp_path / "pyproject.toml").touch()
         (tmp_path / "train.py").write_text(dedent(text))
-        rounds = _rounds.run("train.py", runner=runner, **options)  # type: ignore[arg-type]
+        rounds = _rounds.run("train.py", runner=driver, **options)  # type: ignore[arg-type]
         assert isinstance(rounds.last, (Proved, Unproved))
         return rounds.last
 
@@ -69,9 +64,9 @@ def test_up_to_a_backward(last, more, why):
     assert found.best.proof.why_not_to_end.startswith(why)
 
 
-def test_a_run_that_is_too_long(last, runner, monkeypatch):
+def test_a_run_that_is_too_long(last, driver, monkeypatch):
     """It is ended, and what it had shown by then counts."""
-    monkeypatch.setattr(runner, "seconds_to_end", 1.0)
+    monkeypatch.setattr(driver, "seconds_to_end", 1.0)
     found = last(BROKEN + "import time\ntime.sleep(100)")
     assert isinstance(found, Proved), found
     assert (found.best.proof.verified, found.best.proof.why_not_to_end) == (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,12 +17,6 @@ NAMES = sorted(path.stem for path in PROGRAMS.glob("*.py") if not path.stem.ends
 QUICK = ("half_precision", "old_name", "penalty_beside", "yielded")
 
 
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    with Runner() as one:
-        yield one
-
-
 def _check(name: str, folder: Path, runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     (folder / "pyproject.toml").touch()
@@ -36,20 +29,22 @@ def _check(name: str, folder: Path, runner: Runner, monkeypatch: pytest.MonkeyPa
     (text,) = rounds.project.overlay.values()
     (folder / "train.py").write_text(text)
     right = PROGRAMS / f"{name}.right.py"
-    guarded = ("-m", "unclobber", "run", "--guard", "--exit-zero", str(PROGRAMS / f"{name}.py"))
-    expected = warm.python(*([str(right)] if right.exists() else guarded), cwd=folder)
+    if right.exists():
+        expected = warm.python(str(right), cwd=folder)
+    else:
+        expected = warm.unclobber("run", "--guard", "--exit-zero", str(PROGRAMS / f"{name}.py"), cwd=folder)
     found = warm.python("train.py", cwd=folder)
     assert (found.returncode, found.stdout) == (0, expected.stdout), f"{last.best.titles}\n{found.stderr}"
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_sampled(name, tmp_path, runner, monkeypatch):
+def test_sampled(name, tmp_path, driver, monkeypatch):
     """A dtype, the written value under its old name, what stands beside the write, a generator."""
-    _check(name, tmp_path, runner, monkeypatch)
+    _check(name, tmp_path, driver, monkeypatch)
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", NAMES)
-def test_all(name, tmp_path, runner, monkeypatch):
+def test_all(name, tmp_path, driver, monkeypatch):
     """Each of them."""
-    _check(name, tmp_path, runner, monkeypatch)
+    _check(name, tmp_path, driver, monkeypatch)

@@ -112,7 +112,7 @@ def test_neither_dynamo_nor_sympy_is_imported_for_it(tmp_path):
         "    pass\n"
         "print({'sympy', 'torch._dynamo'} & set(sys.modules))\n"
     )
-    ran = warm.python(str(script))
+    ran = warm.python(str(script), first="")
     assert ran.stdout == "set()\n", ran.stderr
 
 

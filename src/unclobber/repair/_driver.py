@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 
 from ._job import INTERRUPTED, Job
@@ -46,6 +47,8 @@ def main(argv: list[str]) -> int:
             _make_optimizer()
         _enter_session()  # again, because the last child's imports may have registered operators of torch's
         gc.freeze()  # the driver's objects aren't the program's, so a child's collector need not visit them
+        for finalizer in weakref.finalize._registry:  # type: ignore[attr-defined]
+            finalizer.atexit = False  # torch's unregister kernels: 0.04 s in each child, which ends anyway
         outcome = _run(job, line.strip(), _threads() <= threads)
         names = _what_it_imported(job)
         print(outcome, file=answers, flush=True)

@@ -14,8 +14,9 @@ import os
 import random
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -56,7 +57,7 @@ def ending_of(
     *,
     printed: dict[str, str],
     files: Iterable[str],
-    own: Callable[[str], bool],
+    own: Mapping[str, ModuleType],
     living: Living,
     generators: dict[str, str],
 ) -> EndState:
@@ -66,14 +67,14 @@ def ending_of(
         how: The way it ended.
         printed: Name of a stream to the file of its output.
         files: The files that it may have written.
-        own: Whether a source file is one of the program's.
+        own: The program's own modules, by name.
         living: The modules and optimizers that were alive at its backward calls.
         generators: ``generators()`` when the program's body had ended.
     """
     flush()
-    names = [os.path.basename(path) for path in sources() if own(path)]
-    modules = {name: vars(module) for name, module in _own_modules(own)}
-    state = Walk(frozenset(name.partition(".")[0] for name in modules)).walk(modules, living.found())
+    names = [os.path.basename(str(module.__file__)) for module in own.values()]
+    modules = {name: vars(module) for name, module in own.items()}
+    state = Walk(frozenset(name.partition(".")[0] for name in own)).walk(modules, living.found())
     return EndState(
         how,
         {name: _text(path, names) for name, path in printed.items()},
@@ -175,18 +176,3 @@ def _text(path: str, sources: list[str]) -> str:
         names = "|".join(map(re.escape, sorted(set(sources))))
         text = re.sub(rf"((?:{names})(?:\", line |:))\d+", r"\1…", text)
     return text if os.path.getsize(path) <= _MOST_TEXT else f"{text}\n{digest(path)}"
-
-
-def sources() -> Iterator[str]:
-    """Return the files of all loaded modules."""
-    for module in list(sys.modules.values()):
-        path = getattr(module, "__file__", None)
-        if isinstance(path, str):
-            yield path
-
-
-def _own_modules(own: Callable[[str], bool]) -> Iterator[tuple[str, Any]]:
-    for name, module in list(sys.modules.items()):
-        path = getattr(module, "__file__", None)
-        if name != "__mp_main__" and isinstance(path, str) and own(path):
-            yield name, module

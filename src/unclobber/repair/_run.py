@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
 import os
 import pickle
 import random
@@ -14,7 +13,7 @@ import threading
 import time
 import traceback
 from dataclasses import replace
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any
 
 import torch
@@ -24,7 +23,7 @@ from ..session.session import Session
 from ..torch_internals.engine import engine
 from . import _ending, _leftovers, _overlay, _proposal, _readings
 from ._agreement import Difference
-from ._ending import EndState, RunRecord, compare_endings, sources
+from ._ending import EndState, RunRecord, compare_endings
 from ._holders import Holders
 from ._job import Comparison, Different, Job, Ran
 from ._living import Living
@@ -47,9 +46,8 @@ class Run:
         """The reason why there is no reference to compare with."""
         self._load()
         self.project = Project(root_of(os.path.join(job.folder, job.script)))
-        self.libraries = frozenset(sources())
-        """Files of the modules that are loaded before the program begins: thousands, so none is looked at."""
-        self.owns = functools.cache(self._owns)
+        self.before = frozenset(sys.modules) - {"__main__"}
+        """Names of the modules that are loaded before the program begins: thousands, so none is looked at."""
         self.living = Living()
         self.session = Session(job.policy, strict=True, warn=False)  # type: ignore[arg-type]
         self.holders = Holders(self.session.ledger.saves)
@@ -168,12 +166,19 @@ class Run:
         )
 
     def _loaded(self) -> tuple[str, ...]:
-        own = filter(self.owns, sources())
-        return tuple(sorted({os.path.realpath(self._here(path)) for path in own if path.endswith(".py")}))
+        paths = [str(module.__file__) for module in self._own_modules().values()]
+        return tuple(sorted({os.path.realpath(self._here(path)) for path in paths if path.endswith(".py")}))
 
-    def _owns(self, path: str) -> bool:
-        """Return whether a module's file is the program's, and not one that was loaded before it began."""
-        return path not in self.libraries and self.project.owns(self._here(path))
+    def _own_modules(self) -> dict[str, ModuleType]:
+        """Return the modules, by name, that the program has loaded from files of its own."""
+        new = [(name, module) for name, module in list(sys.modules.items()) if name not in self.before]
+        return {
+            name: module
+            for name, module in new
+            if isinstance(path := getattr(module, "__file__", None), str)
+            and name != "__mp_main__"
+            and self.project.owns(self._here(path))
+        }
 
     def _here(self, path: str) -> str:
         """Return the user's own path of a file, which may lie in a copy."""
@@ -195,7 +200,7 @@ class Run:
             f"error {self.error}" if self.error else f"exit {self.code}",
             printed={name: f"{job.answer_to}.{name}" for name in ("stdout", "stderr")},
             files=self.events.written(),
-            own=self.owns,
+            own=self._own_modules(),
             living=self.living,
             generators=generators,
         )

@@ -51,7 +51,7 @@ def test_what_an_edit_moves(tmp_path):
     def seen(text):
         stream = tmp_path / "stdout"
         stream.write_text(text)
-        own = sys.modules[__name__].__file__.__eq__
+        own = {__name__: sys.modules[__name__]}
         found = ending_of(
             "exit ", printed={"stdout": str(stream)}, files=[], own=own, living=Living(), generators={}
         )
