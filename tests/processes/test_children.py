@@ -288,6 +288,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.sweep
 @needs("buffers broadcast unseen")
 def test_data_parallel_in_spawned_processes(shell):
     """The buffer that DDP overwrites in rank 1 is found there, torch being silent, and none of the model

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
 SOME = settings(
-    max_examples=120,
+    max_examples=60,
     derandomize=True,
     database=None,
     deadline=None,

@@ -171,6 +171,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.sweep
 def test_spawned_processes(tmp_path):
     """A process that the trainer spawns is watched, too, and its story comes back with its failure."""
     script = tmp_path / "spawning.py"

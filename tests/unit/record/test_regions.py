@@ -8,7 +8,7 @@ from strided_views import bytes_of, pairs
 from unclobber.record import _region, overlap, region_of
 
 MANY = settings(
-    max_examples=1500,
+    max_examples=500,
     derandomize=True,
     database=None,
     deadline=None,
