@@ -19,6 +19,9 @@ for _name in (
 ):  # fmt: skip
     os.environ.pop(_name, None)
 
+# Each worker is one process on a core of its own: threads of OpenMP that wait for each other there cost an eighth.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # A shell's background job ignores Ctrl-C, as does all that it starts; tests send it (repair/test_how_far.py).
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
