@@ -11,7 +11,7 @@ from ._view_writes import ViewWrites
 from ._write_event import WriteEvent
 from .content import differing, each_once, same_bits
 from .fingerprints import Fingerprints
-from .ledger import METADATA_ONLY, FingerprintedLedger, Ledger, Standing
+from .ledger import METADATA_ONLY, FingerprintedLedger, Ledger, SaveState
 from .saved import History, SavedTensor, UncheckedSave, same_memory
 from .saved_bytes import SavedBytes
 from .selection import select
@@ -29,9 +29,9 @@ __all__ = [
     "PythonQueue",
     "Region",
     "SaveQueue",
+    "SaveState",
     "SavedBytes",
     "SavedTensor",
-    "Standing",
     "UncheckedSave",
     "ViewWrites",
     "WriteEvent",

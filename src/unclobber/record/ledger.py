@@ -49,7 +49,7 @@ METADATA_ONLY = frozenset({
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SaveState:
     """The save state: what is known of a save record when backward unpacks it."""
 
     saved: SavedTensor
@@ -612,12 +612,12 @@ class Ledger:
 
     # --- called by the session ------------------------------------------------------------------
 
-    def standing(self, saved: SavedTensor) -> Standing:
+    def state_of(self, saved: SavedTensor) -> SaveState:
         """Return the save state of ``saved``, with its value rebuilt if it was overwritten."""
         with self._lock:
-            return self._standing(saved)
+            return self._state_of(saved)
 
-    def _standing(self, saved: SavedTensor) -> Standing:
+    def _state_of(self, saved: SavedTensor) -> SaveState:
         """Return the save state of ``saved``. The caller holds the lock."""
         alias = saved.alias
         version = _version(alias)
@@ -626,7 +626,7 @@ class Ledger:
         elsewhere = len(self._elsewhere_counted(saved))
         if entry is None or log is None:
             unseen = version - saved.version > elsewhere
-            return Standing(saved, version, unseen, None, False, False, alias)
+            return SaveState(saved, version, unseen, None, False, False, alias)
         # An operation bumps the counter of the tensor it wrote, which need not be this one's
         # (`.data` has its own), so fewer bumps than writes are normal; more are not.
         unseen = version - saved.version > _bumps(entry) + elsewhere or (entry.unseen and not elsewhere)
@@ -646,7 +646,7 @@ class Ledger:
                 changed = unknown or not (_in_memory(now) and same_bits(alias, now))
         if changed and entry.swap is not None:
             swapped = self._brought_others(saved, entry.swap, alias if value is None else value)
-        return Standing(saved, version, unseen, value, changed, swapped, now)
+        return SaveState(saved, version, unseen, value, changed, swapped, now)
 
     def _elsewhere_counted(self, saved: SavedTensor) -> list[WriteEvent]:
         """Return the writes to other memory that moved the counter of ``saved`` since the save."""
@@ -659,7 +659,7 @@ class Ledger:
             return True
         if same_memory(to.alias, saved.alias):
             return False  # the memory is the same, so a write changed it, not the exchange
-        then = self._standing(to)
+        then = self._state_of(to)
         held = to.alias if then.value is None else then.value  # the program may have written there since
         with torch.no_grad(), compat.unseen_by_torch():
             return not (_in_memory(held) and same_bits(value, held))
@@ -688,7 +688,7 @@ class Ledger:
             # Backward reads the new memory: writes to the old one touched none of its elements.
             before = [(event, False) for event, _ in events if event is not swap.event]
             after = [] if swap.to is None else self.history(swap.to)
-            return [*before, (swap.event, self._standing(saved).swapped), *after]
+            return [*before, (swap.event, self._state_of(saved).swapped), *after]
 
     def reached(self, saved: SavedTensor, event: WriteEvent) -> Reached:
         """Return the memory that a write of the ``history`` of ``saved`` went to."""

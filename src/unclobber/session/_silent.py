@@ -19,7 +19,7 @@ from ..hooks.conflicts import Conflict
 from ..hooks.write_log import FollowedWrite
 from ..judge import judge, judge_dirty, judge_gradient, judge_self_overlap, judge_unmarked, judge_untold
 from ..model import Finding, Save, Write, asked
-from ..record import Ledger, SavedTensor, Standing
+from ..record import Ledger, SavedTensor, SaveState
 from ..source import frames, sites, spelling
 from .telling import Certain, fault_in
 
@@ -76,7 +76,7 @@ class SilentConflicts:
         """Return whether code gets the values as they were: under ``guard`` and ``audit``."""
         return self._session.policy != "watch" and self._session.active
 
-    def stale(self, saved: SavedTensor, held: Literal["ctx", "recompute"]) -> Standing | None:
+    def stale(self, saved: SavedTensor, held: Literal["ctx", "recompute"]) -> SaveState | None:
         """Return the save state of ``saved`` if its values are known to have changed, else None.
 
         Raises:
@@ -92,11 +92,11 @@ class SilentConflicts:
         fault = None if entry is None else entry.lost
         if fault is None:
             try:
-                standing = self.ledger.standing(saved)
+                state = self.ledger.state_of(saved)
             except Exception as error:
                 fault = fault_in("what became of a tensor could not be told", error)
             else:
-                return standing if standing.changed else None
+                return state if state.changed else None
         session.name_fault(fault)
         written = saved.alias._version != saved.version or (entry is not None and entry.written)
         if written and session.policy != "watch":
@@ -164,14 +164,14 @@ class _OnCtxStory(_Story[conflicts.StaleOnCtx]):
         self.repaired = self.is_guard and session.active
 
     def key(self) -> Any:
-        return _key("UC103", self.conflict.standing, self.session.ledger)
+        return _key("UC103", self.conflict.state, self.session.ledger)
 
     def make(self) -> Finding | None:
         """Describe the attribute as what the Function's forward saved, and judge it."""
-        standing, attribute, node = self.conflict
+        state, attribute, node = self.conflict
         return judge(
             describe.held_elsewhere(
-                standing,
+                state,
                 self.session.ledger,
                 save.HeldTensor("ctx", attribute, node.removesuffix("Backward"), node),
                 repaired=self.repaired,
@@ -180,7 +180,7 @@ class _OnCtxStory(_Story[conflicts.StaleOnCtx]):
         )
 
     def certain(self) -> Certain:
-        return _certain("UC103", self.conflict.standing.saved, self.repaired)
+        return _certain("UC103", self.conflict.state.saved, self.repaired)
 
 
 class _InRecomputeStory(_Story[conflicts.StaleInRecompute]):
@@ -190,13 +190,13 @@ class _InRecomputeStory(_Story[conflicts.StaleInRecompute]):
     """
 
     def key(self) -> Any:
-        return _key("UC105", self.conflict.standing, self.session.ledger)
+        return _key("UC105", self.conflict.state, self.session.ledger)
 
     def make(self) -> Finding | None:
         """Describe the tensor as what the checkpoint read in its first run, and judge it."""
         return judge(
             describe.held_elsewhere(
-                self.conflict.standing,
+                self.conflict.state,
                 self.session.ledger,
                 save.HeldTensor("recompute", None, "checkpoint", None),
                 repaired=False,
@@ -206,7 +206,7 @@ class _InRecomputeStory(_Story[conflicts.StaleInRecompute]):
         )
 
     def certain(self) -> Certain:
-        return _certain("UC105", self.conflict.standing.saved)
+        return _certain("UC105", self.conflict.state.saved)
 
 
 class _GradientStory(_Story[conflicts.GradientWritten]):
@@ -354,7 +354,7 @@ class _ContentStory(_Story[conflicts.ContentChanged]):
         ledger = self.session.ledger
         return judge(
             describe.changed_unseen(
-                ledger.standing(saved),
+                ledger.state_of(saved),
                 ledger,
                 fingerprint,
                 backwards_before=self.session.backwards_before,
@@ -376,10 +376,10 @@ _STORIES: dict[type[Conflict], type[_Story[Any]]] = {
 }
 
 
-def _key(code: str, standing: Standing, ledger: Ledger) -> Any:
+def _key(code: str, state: SaveState, ledger: Ledger) -> Any:
     # No source file is read for a key, because a known conflict must stay cheap in a loop.
-    last = ledger.last_write(standing.saved)
-    return code, frames.spot(standing.saved.stack), None if last is None else frames.spot(last.stack)
+    last = ledger.last_write(state.saved)
+    return code, frames.spot(state.saved.stack), None if last is None else frames.spot(last.stack)
 
 
 def _certain(code: str, saved: SavedTensor, repaired: bool = False) -> Certain:

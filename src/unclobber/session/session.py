@@ -55,7 +55,7 @@ from ..model import (
     asked,
 )
 from ..native import core
-from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, SavedTensor, Standing, ViewWrites
+from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, SavedTensor, SaveState, ViewWrites
 from ..settings import Suppression
 from ..source import compiled, sites
 from ..torch_internals import compat, versions
@@ -84,7 +84,7 @@ _MOST_AHEAD = 20
 class _Verdict(NamedTuple):
     """The session's decision at one unpack, made before any explanation."""
 
-    standing: Standing
+    state: SaveState
     value: torch.Tensor
     """The tensor that backward gets, unless it is refused."""
     refused: bool = False
@@ -267,29 +267,29 @@ class Session:
             # torch keeps a result apart from the tensor that the program got:
             # tests/programs/allowed/a_result_is_kept_apart_from_the_tensor_that_data_changes.py.
             entry.swap = None
-        standing = self.ledger.standing(saved)
-        now = standing.now
+        state = self.ledger.state_of(saved)
+        now = state.now
         # Only `watch` refuses as torch does; guard needs no history (test_right_under_guard).
         if self.policy == "watch" and _is_detached(saved):
-            return _Verdict(standing, now, refused=True)
+            return _Verdict(state, now, refused=True)
         # Writes after the session's end went unseen: test_graph_passed_from_guard_to_guard.
         sealed = entry.sealed if entry is not None else None
-        written_after_exit = sealed is not None and standing.version != sealed
-        dirty = standing.moved or standing.changed
+        written_after_exit = sealed is not None and state.version != sealed
+        dirty = state.moved or state.changed
         if not dirty and not written_after_exit:
-            return _Verdict(standing, now)
+            return _Verdict(state, now)
         # A failed query counts as a read: better one finding too many than a wrong gradient.
-        if not standing.refused and asked(lambda: reads.never_read(saved, self.ledger), False):
-            return _Verdict(standing, now)
+        if not state.refused and asked(lambda: reads.never_read(saved, self.ledger), False):
+            return _Verdict(state, now)
         if self.policy == "watch":
             # If torch would go on with the present value, so does `watch`, which only reports it.
-            return _Verdict(standing, now, refused=standing.refused, told=standing.changed)
-        if written_after_exit or standing.unseen:
-            return _Verdict(standing, now, refused=True)
-        as_saved = saved.alias if standing.value is None or not standing.changed else standing.value
+            return _Verdict(state, now, refused=state.refused, told=state.changed)
+        if written_after_exit or state.unseen:
+            return _Verdict(state, now, refused=True)
+        as_saved = saved.alias if state.value is None or not state.changed else state.value
         # If torch refuses although no element changed, guard has nothing to repair, but audit reports it.
-        notable = standing.changed or (self.policy == "audit" and standing.refused)
-        return _Verdict(standing, as_saved, told=notable)
+        notable = state.changed or (self.policy == "audit" and state.refused)
+        return _Verdict(state, as_saved, told=notable)
 
     def _followed(self, verdict: _Verdict) -> torch.Tensor:
         """Report a finding if the verdict is one, and return the verdict's value.
@@ -298,9 +298,9 @@ class Session:
             InplaceError: the verdict is a refusal, or ``watch`` is strict.
         """
         if verdict.refused:
-            raise self._refusal(verdict.standing)
+            raise self._refusal(verdict.state)
         if verdict.told:
-            finding = self._note(verdict.standing, repaired=self.policy == "guard")
+            finding = self._note(verdict.state, repaired=self.policy == "guard")
             if self.policy == "watch":
                 self.tell(finding)
         return verdict.value
@@ -333,24 +333,24 @@ class Session:
         self.name_fault(fault)
         return fault
 
-    def _refusal(self, standing: Standing) -> InplaceError:
+    def _refusal(self, state: SaveState) -> InplaceError:
         """Return the error that refuses a tensor, with the findings that backward would have raised next."""
-        finding = self._note(standing, repaired=False, again=True)
+        finding = self._note(state, repaired=False, again=True)
         if finding is None:
             raise AssertionError("a story with a refusal is a finding, or tells of its fault")
         nothing: tuple[Finding, ...] = ()
         # An internal error costs this list alone: test_a_fault_costs_the_list_alone.
         what = "what else backward would refuse could not be told"
-        others = self._asked(what, lambda: self._refused_too(standing), nothing)
+        others = self._asked(what, lambda: self._refused_too(state), nothing)
         return error_of(finding, others)
 
-    def _refused_too(self, standing: Standing) -> tuple[Finding, ...]:
+    def _refused_too(self, state: SaveState) -> tuple[Finding, ...]:
         """Return findings for the tensors that the running backward would have refused next."""
         if self.policy != "watch":
             return ()
         found: dict[int, Finding] = {}
-        for saved, node in ahead.refused_too(standing.saved, self.ledger):
-            finding = self._note(self.ledger.standing(saved), repaired=False, node=node)
+        for saved, node in ahead.refused_too(state.saved, self.ledger):
+            finding = self._note(self.ledger.state_of(saved), repaired=False, node=node)
             if finding is not None and finding.ahead:
                 found[id(finding)] = finding
             if len(found) >= _MOST_AHEAD:
@@ -358,32 +358,32 @@ class Session:
         return tuple(found.values())
 
     def _note(
-        self, standing: Standing, *, repaired: bool, again: bool = False, node: Any = None
+        self, state: SaveState, *, repaired: bool, again: bool = False, node: Any = None
     ) -> Finding | None:
         """Judge a conflict, and keep its finding unless its places have one already.
 
         One line may save two tensors, of which torch sees only one overwritten: these are two findings.
 
         Args:
-            standing: The state of the save record.
+            state: The save state of the tensor.
             repaired: Whether backward gets the value as it was saved.
             again: Make a new finding even for known places, for an error that is about to be raised.
             node: The node that would have unpacked the tensor, if backward was refused before it came there.
         """
         # Part of the key, so it must be known without an explanation.
-        refused = standing.refused or (standing.moved and not standing.changed)
+        refused = state.refused or (state.moved and not state.changed)
 
         def key() -> Any:
             # `refused` keeps two saves of one line apart: test_both_are_told, random scripts 14013 and 14178.
-            last = self.ledger.last_write(standing.saved)
+            last = self.ledger.last_write(state.saved)
             written = None if last is None else sites.user_place(last.stack)
-            return refused, sites.user_place(standing.saved.stack), written
+            return refused, sites.user_place(state.saved.stack), written
 
         def make() -> Finding | None:
             """Describe and judge the conflict."""
             finding = judge(
                 describe.evidence(
-                    standing,
+                    state,
                     self.ledger,
                     repaired=repaired,
                     backwards_before=self.backwards_before,
@@ -398,7 +398,7 @@ class Session:
         return self.keep(
             key,
             make,
-            lambda: _certain(standing, refused=refused, repaired=repaired, goes_on=not again),
+            lambda: _certain(state, refused=refused, repaired=repaired, goes_on=not again),
             again=again,
             met=node is None,
         )
@@ -768,13 +768,13 @@ def _is_detached(saved: SavedTensor) -> bool:
     return asked(lambda: reads.detached(saved) is not None, True)
 
 
-def _certain(standing: Standing, *, refused: bool, repaired: bool, goes_on: bool) -> Certain:
+def _certain(state: SaveState, *, refused: bool, repaired: bool, goes_on: bool) -> Certain:
     """Return the facts that the ledger alone knows of a conflict."""
-    saved = standing.saved
+    saved = state.saved
     seen = refused or (not repaired and _is_detached(saved))
     return Certain(
         "UC101" if seen else "UC102",
-        torch_message=sentence.in_any_case(standing, goes_on=goes_on),
+        torch_message=sentence.in_any_case(state, goes_on=goes_on),
         saved=unplaced(saved),
         repaired=repaired,
     )
