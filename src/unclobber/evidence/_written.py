@@ -85,7 +85,7 @@ def _write(
         write.at(site, event.operation, spelling.spell_write(site, event.operation, event.stack)),
         bumps_version=bumped,
         overlaps_needed=overlaps,
-        shape_only=event.operation in METADATA_ONLY and not state.swapped,
+        shape_only=event.operation in METADATA_ONLY and not state.storage_swapped,
         reached=ledger.reached(state.saved, event),
         version_before=before if bumped else None,
         version_after=after if bumped else None,

@@ -118,7 +118,7 @@ def _evidence(
         value_known=saved.entry is not None and not state.unseen and saved.entry.log is not None,
         unread=unread,
         unseen=state.unseen,
-        swapped=state.swapped,
+        storage_swapped=state.storage_swapped,
         torch_message=None,
         kept_bytes=ledger.account.kept,
         repaired=repaired,

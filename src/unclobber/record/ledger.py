@@ -33,7 +33,7 @@ from ._view_writes import ViewWrites, concerns
 from ._write_event import WriteEvent
 from .content import same_bits
 from .fingerprints import Fingerprints
-from .saved import LogEntry, SavedTensor, Swap, note_original, same_memory
+from .saved import LogEntry, SavedTensor, StorageSwap, note_original, same_memory
 from .saved_bytes import SavedBytes
 from .selection import select
 from .self_overlap import LARGEST_COPY, overlaps_itself
@@ -62,7 +62,7 @@ class SaveState:
     changed: bool
     """Whether any saved element differs now, bit for bit. False if unknown, except that every write counts
     as a change while a CUDA graph is captured."""
-    swapped: bool
+    storage_swapped: bool
     """Whether it changed because ``.data =`` or ``set_`` gave the tensor memory with other values."""
     now: torch.Tensor
     """The tensor that torch would read."""
@@ -249,7 +249,7 @@ class Ledger:
             log.note(event)
             if operation == "set_":
                 new = args[1] if len(args) == 2 and isinstance(args[1], torch.Tensor) else None
-                self._swap(log, tensor, event, new)
+                self._note_storage_swap(log, tensor, event, new)
         return log
 
     def _elsewhere(self, tensor: torch.Tensor, key: int, storage: torch.UntypedStorage) -> dict[int, int]:
@@ -471,7 +471,7 @@ class Ledger:
             if log is not None:
                 log.settle(log.bumps + 1)
 
-    def before_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
+    def before_storage_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
         """Note that ``tensor.data = new`` is about to exchange the tensor's memory, and move no counter."""
         key = compat.storage_key_or_none(tensor)
         if key is None:
@@ -487,7 +487,7 @@ class Ledger:
             event = WriteEvent("set_data", frames.of_program(), frames.actor(), version=_version(tensor))
             event.first = event.last = log.serial
             event.region = region_of(tensor)
-            self._swap(log, tensor, event, new)
+            self._note_storage_swap(log, tensor, event, new)
 
     def _share_counter(self, tensor: torch.Tensor, old: int, new: int | None) -> None:
         """Count writes to both storages, because ``tensor`` changes storage and keeps its shared counter."""
@@ -539,7 +539,7 @@ class Ledger:
                 if saved.entry is not None and saved.origin() is tensor and id(saved) not in own:
                     saved.entry.detached = stack
 
-    def _swap(
+    def _note_storage_swap(
         self, log: StorageLog, tensor: torch.Tensor, event: WriteEvent, new: torch.Tensor | None
     ) -> None:
         """Observe the memory of ``new`` from now on for the saves of ``tensor``, which gets that memory."""
@@ -548,7 +548,7 @@ class Ledger:
             if saved.entry is not None and saved.origin() is tensor:
                 if to is None and new is not None:
                     to = self.file(new, event.stack)
-                saved.entry.swap = Swap(event, to)
+                saved.entry.storage_swap = StorageSwap(event, to)
 
     def saves(self, *, queued: bool = True) -> list[SavedTensor]:
         """Return all live saves, of written storages or not; without those in the queue unless ``queued``."""
@@ -630,9 +630,9 @@ class Ledger:
         # An operation bumps the counter of the tensor it wrote, which need not be this one's
         # (`.data` has its own), so fewer bumps than writes are normal; more are not.
         unseen = version - saved.version > _bumps(entry) + elsewhere or (entry.unseen and not elsewhere)
-        now = alias if entry.swap is None else _memory_of(saved, entry.swap)
+        now = alias if entry.storage_swap is None else _memory_of(saved, entry.storage_swap)
         value = None
-        changed = swapped = False
+        changed = storage_swapped = False
         with torch.no_grad(), compat.unseen_by_torch():
             unknown = _streams.capturing(now)
             if (
@@ -644,15 +644,17 @@ class Ledger:
                 changed = unknown or not (_in_memory(now) and same_bits(value, now))
             elif now is not alias and not entry.given_back:
                 changed = unknown or not (_in_memory(now) and same_bits(alias, now))
-        if changed and entry.swap is not None:
-            swapped = self._brought_others(saved, entry.swap, alias if value is None else value)
-        return SaveState(saved, version, unseen, value, changed, swapped, now)
+        if changed and entry.storage_swap is not None:
+            storage_swapped = self._brought_others(
+                saved, entry.storage_swap, alias if value is None else value
+            )
+        return SaveState(saved, version, unseen, value, changed, storage_swapped, now)
 
     def _elsewhere_counted(self, saved: SavedTensor) -> list[WriteEvent]:
         """Return the writes to other memory that moved the counter of ``saved`` since the save."""
         return [] if self.counters_of_two is None else self.counters_of_two.writes_elsewhere(saved)
 
-    def _brought_others(self, saved: SavedTensor, swap: Swap, value: torch.Tensor) -> bool:
+    def _brought_others(self, saved: SavedTensor, swap: StorageSwap, value: torch.Tensor) -> bool:
         """Return whether the memory that ``saved`` was given held values other than ``value`` then."""
         to = swap.to
         if to is None:
@@ -682,21 +684,21 @@ class Ledger:
             ]
             if elsewhere:
                 events = sorted((*events, *elsewhere), key=lambda entry: entry[0].version)
-            swap = entry.swap
+            swap = entry.storage_swap
             if swap is None or _keeps_memory(saved, swap):
                 return events
             # Backward reads the new memory: writes to the old one touched none of its elements.
             before = [(event, False) for event, _ in events if event is not swap.event]
             after = [] if swap.to is None else self.history(swap.to)
-            return [*before, (swap.event, self._state_of(saved).swapped), *after]
+            return [*before, (swap.event, self._state_of(saved).storage_swapped), *after]
 
     def reached(self, saved: SavedTensor, event: WriteEvent) -> Reached:
         """Return the memory that a write of the ``history`` of ``saved`` went to."""
         if any(event is other for other in self._elsewhere_counted(saved)):
             return "other"
         entry = saved.entry
-        if entry is not None and entry.log is not None and entry.swap is not None:
-            swap = entry.swap
+        if entry is not None and entry.log is not None and entry.storage_swap is not None:
+            swap = entry.storage_swap
             own = any(event is other for other in entry.log.writes)
             if own and event is not swap.event and not _keeps_memory(saved, swap):
                 return "former"
@@ -708,7 +710,7 @@ class Ledger:
         None if unknown, because the log was folded or belongs to other memory.
         """
         entry = saved.entry
-        if entry is None or (entry.swap is not None and not _keeps_memory(saved, entry.swap)):
+        if entry is None or (entry.storage_swap is not None and not _keeps_memory(saved, entry.storage_swap)):
             return None
         found = [event.counter for event in events if event.counter is not None and event.count == 1]
         found.append(_version(saved.alias))
@@ -806,12 +808,16 @@ def _bumps(entry: LogEntry) -> int:
     if entry.log is None:
         return 0
     bumps = entry.log.bumps - entry.bumps
-    if entry.swap is not None and entry.swap.to is not None and entry.swap.to.entry is not None:
-        bumps += _bumps(entry.swap.to.entry)
+    if (
+        entry.storage_swap is not None
+        and entry.storage_swap.to is not None
+        and entry.storage_swap.to.entry is not None
+    ):
+        bumps += _bumps(entry.storage_swap.to.entry)
     return bumps
 
 
-def _memory_of(saved: SavedTensor, swap: Swap) -> torch.Tensor:
+def _memory_of(saved: SavedTensor, swap: StorageSwap) -> torch.Tensor:
     """Return the tensor that torch reads now for a save whose memory was exchanged."""
     origin = saved.origin()
     if origin is not None:
@@ -820,7 +826,7 @@ def _memory_of(saved: SavedTensor, swap: Swap) -> torch.Tensor:
     return saved.alias if swap.to is None else swap.to.alias
 
 
-def _keeps_memory(saved: SavedTensor, swap: Swap) -> bool:
+def _keeps_memory(saved: SavedTensor, swap: StorageSwap) -> bool:
     """Return whether a tensor was given the memory that it had already, as ``w.data -= 1`` does."""
     return swap.to is not None and same_memory(swap.to.alias, saved.alias)
 

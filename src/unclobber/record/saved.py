@@ -58,7 +58,7 @@ class UncheckedSave(SavedTensor):
     unchecked = True
 
 
-class Swap(NamedTuple):
+class StorageSwap(NamedTuple):
     """An exchange of a saved tensor's memory. Torch reads the new one, unless an operation saved its own."""
 
     event: WriteEvent
@@ -87,7 +87,7 @@ class LogEntry:
 
     __slots__ = (
         "bumps", "detached", "given_back", "history", "log", "lost", "nth", "original", "position", "sealed",
-        "since", "swap", "undo_log", "unseen",
+        "since", "storage_swap", "undo_log", "unseen",
     )  # fmt: skip
 
     def __init__(self, log: Log | None, since: int, bumps: int, nth: int, unseen: bool) -> None:
@@ -104,7 +104,7 @@ class LogEntry:
         """Whether the counter moved before any observed write."""
         self.given_back = False
         """Whether `storage.resize_` freed the values, so that the present content says nothing about them."""
-        self.swap: Swap | None = None
+        self.storage_swap: StorageSwap | None = None
         """The last ``.data =`` or ``set_`` that gave the saved tensor other memory."""
         self.detached: Stack | None = None
         """Stack of the ``detach_`` that removed the tensor's history, which another node had saved."""
@@ -123,7 +123,7 @@ class LogEntry:
     @property
     def written(self) -> bool:
         """Return whether the memory was written since, or exchanged, or this is unknown."""
-        return self.swap is not None or self.log is None or self.log.serial != self.since
+        return self.storage_swap is not None or self.log is None or self.log.serial != self.since
 
 
 class Life:

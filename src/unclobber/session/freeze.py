@@ -25,7 +25,7 @@ from ..torch_internals import compat
 from .session import _installation
 from .telling import Certain, error_of, told
 
-_SWAPS = frozenset(("set_", "set_data"))
+_STORAGE_SWAPS = frozenset(("set_", "set_data"))
 """Operations that give the tensor itself other memory."""
 
 
@@ -142,11 +142,13 @@ class _Keeper(Listener):
             return
         region = None if operation in METADATA_ONLY else region_of(tensor)
         for entry in entries:
-            swapped = operation in _SWAPS and tensor is entry.tensor
-            if swapped or (region is not None and entry.region is not None and overlap(entry.region, region)):
+            storage_swapped = operation in _STORAGE_SWAPS and tensor is entry.tensor
+            if storage_swapped or (
+                region is not None and entry.region is not None and overlap(entry.region, region)
+            ):
                 raise _refusal(entry, operation)
 
-    def before_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
+    def before_storage_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
         """Refuse ``tensor.data = …`` if ``tensor`` is frozen."""
         self.before_write(tensor, "set_data", False, (tensor,), {})
 

@@ -263,10 +263,10 @@ class Session:
     def _verdict(self, saved: SavedTensor) -> _Verdict:
         """Return the verdict on a saved tensor, without reading any source file."""
         entry = saved.entry
-        if entry is not None and entry.swap is not None and reads.is_own_result(saved):
+        if entry is not None and entry.storage_swap is not None and reads.is_own_result(saved):
             # torch keeps a result apart from the tensor that the program got:
             # tests/programs/allowed/a_result_is_kept_apart_from_the_tensor_that_data_changes.py.
-            entry.swap = None
+            entry.storage_swap = None
         state = self.ledger.state_of(saved)
         now = state.now
         # Only `watch` refuses as torch does; guard needs no history (test_right_under_guard).
@@ -582,7 +582,7 @@ _BEYOND_SAVES = (write_log, functions, gradients, module_hooks, checkpoint)
 class Watcher(kernels.Listener, Protocol):
     """Client of the installation, notified of writes and storage changes: a ledger or the freezer."""
 
-    def before_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None: ...
+    def before_storage_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None: ...
     def after_detach(self, tensor: torch.Tensor, node: Any) -> None: ...
     def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None: ...
     def before_replay(self) -> None: ...
@@ -678,7 +678,7 @@ class _Installation:
             backward.install(patches)
             undispatched.install(
                 patches,
-                self._before_swap,
+                self._before_storage_swap,
                 self._after_detach,
                 self._before_shrink,
                 self._before_replay,
@@ -732,9 +732,9 @@ class _Installation:
         for ledger in self._ledgers:
             ledger.after_detach(tensor, node)
 
-    def _before_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
+    def _before_storage_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
         for ledger in self._ledgers:
-            ledger.before_swap(tensor, new)
+            ledger.before_storage_swap(tensor, new)
 
     def _anything_alive(self) -> bool:
         for ledger in self._ledgers:  # noqa: SIM110  (runs in each step: a generator is two calls more)

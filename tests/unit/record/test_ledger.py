@@ -83,10 +83,10 @@ def test_a_write_that_moves_no_counter_is_known_by_its_record(ledger):
 def test_other_memory_is_no_write_to_the_old(ledger):
     tensor = torch.zeros(3)
     save = ledger.file(tensor, LINE)
-    ledger.before_swap(tensor, torch.ones(3))
+    ledger.before_storage_swap(tensor, torch.ones(3))
     tensor.data = torch.ones(3)
     state = ledger.state_of(save)
-    assert (state.changed, state.swapped, state.now.tolist()) == (True, True, [1.0] * 3)
+    assert (state.changed, state.storage_swapped, state.now.tolist()) == (True, True, [1.0] * 3)
     assert [event.operation for event, _ in ledger.history(save)] == ["set_data"]
 
 
