@@ -151,9 +151,9 @@ def _past_torch(saved: SavedTensor, ledger: Ledger) -> str | None:
 
 
 def _changed_past_torch(saved: SavedTensor, ledger: Ledger) -> Fingerprint | None:
-    if ledger.prints is None:
+    if ledger.fingerprints is None:
         return None
-    return ledger.prints.changed(saved, lambda: ProgramPoint(program_frames.of_program(), False))
+    return ledger.fingerprints.changed(saved, lambda: ProgramPoint(program_frames.of_program(), False))
 
 
 def _changed_too(saved: SavedTensor, ledger: Ledger) -> tuple[Site | None, ...]:

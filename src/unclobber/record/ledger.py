@@ -101,7 +101,7 @@ class Ledger:
         self.account = Account()
         self.write_count = 0
         """Number of writes to memory that live saves share."""
-        self.prints: Fingerprints | None = None
+        self.fingerprints: Fingerprints | None = None
         """Content hashes of live saves; None if the session takes none."""
         self.by_address: SavesByAddress | None = None
         """Saves whose memory another storage may cover, by address; None while no such save is known."""
@@ -282,8 +282,8 @@ class Ledger:
         for key, shift in elsewhere.items():
             log = self._log_of(key)
             if log is not None:
-                if self.prints is not None:
-                    self.prints.before_write(key, lambda: ProgramPoint(event.stack, False))
+                if self.fingerprints is not None:
+                    self.fingerprints.before_write(key, lambda: ProgramPoint(event.stack, False))
                 own = WriteEvent(event.operation, event.stack, event.actor)
                 self._enter(tensor, log, own, args, kwargs, shift)
 
@@ -328,8 +328,8 @@ class Ledger:
         """Note a write that no kernel saw, after the caller has put the old values back for now."""
         key = compat.storage_key_or_none(tensor)
         try:
-            if self.prints is not None and key is not None:
-                self.prints.before_write(key, lambda: ProgramPoint(stack, False))
+            if self.fingerprints is not None and key is not None:
+                self.fingerprints.before_write(key, lambda: ProgramPoint(stack, False))
             self._enter(tensor, log, WriteEvent(operation, stack, None))
         except Exception as error:
             self._not_recorded(tensor, error)
@@ -455,8 +455,8 @@ class Ledger:
         """
         key = compat.key_of_storage(storage)
         self._sort_pending(key)
-        if self.prints is not None:
-            self.prints.given_back(key)
+        if self.fingerprints is not None:
+            self.fingerprints.given_back(key)
         with self._lock:
             log = self._log_of(key)
             if log is not None:
@@ -756,23 +756,23 @@ class FingerprintedLedger(Ledger):
     """A ledger that keeps its session's fingerprints up to date with the observed writes.
 
     Args:
-        prints: The session's fingerprints.
+        fingerprints: The session's fingerprints.
         keeps_originals: As for ``Ledger``.
     """
 
-    prints: Fingerprints
+    fingerprints: Fingerprints
 
-    def __init__(self, prints: Fingerprints, *, keeps_originals: bool = False) -> None:
+    def __init__(self, fingerprints: Fingerprints, *, keeps_originals: bool = False) -> None:
         super().__init__(keeps_originals=keeps_originals)
-        self.prints = prints
+        self.fingerprints = fingerprints
 
     def before_write(self, tensor: torch.Tensor, *rest: Any) -> StorageLog | None:
         """Check the storage's fingerprints, then record the write as ``Ledger`` does."""
-        with self.prints.quiet():
+        with self.fingerprints.quiet():
             try:
                 key = compat.storage_key_or_none(tensor)
                 if key is not None:  # without storage there is no fingerprint either
-                    self.prints.before_write(key, lambda: ProgramPoint(frames.of_program(), False))
+                    self.fingerprints.before_write(key, lambda: ProgramPoint(frames.of_program(), False))
             except Exception as error:
                 self._not_recorded(tensor, error)
             return super().before_write(tensor, *rest)

@@ -126,8 +126,8 @@ class Session:
         plain = not fingerprint and policy != "audit"
         self.ledger = Ledger(keeps_originals=originals, queue=_saves.new_queue() if plain else None)
         if fingerprint:
-            prints = Fingerprints(fingerprint, write_log.storage_of)
-            self.ledger = FingerprintedLedger(prints, keeps_originals=originals)
+            fingerprints = Fingerprints(fingerprint, write_log.storage_of)
+            self.ledger = FingerprintedLedger(fingerprints, keeps_originals=originals)
         self.ledger.view_writes = _installation.view_writes
         if policy == "audit":
             self.ledger.saved_bytes = SavedBytes()
@@ -173,7 +173,9 @@ class Session:
         self.backwards_before = backward.count()
         self._begun = compiled.now()
         try:
-            self._hooks = _saves.SavedTensorHooks(self.ledger, self._need, self._silent, self.ledger.prints)
+            self._hooks = _saves.SavedTensorHooks(
+                self.ledger, self._need, self._silent, self.ledger.fingerprints
+            )
             self._hooks.enter()
         # Not `Exception` alone: Ctrl-C here would leave the kernels installed without a session.
         except BaseException:
