@@ -52,7 +52,7 @@ class SaveQueue(Protocol):
     def take_own(self, tensors: list[torch.Tensor]) -> list[Any]:
         """Remove and return the saves that the running operation made of ``tensors``, at most one of each."""
 
-    def ask_always(self) -> None:
+    def report_all_writes(self) -> None:
         """Report every write to the ledger from now on, even to storages of which the queue has no save."""
 
     def may_rest(self) -> bool | str | None:
@@ -106,7 +106,7 @@ class PythonQueue(deque[Any]):
         self.extend(reversed(others))
         return own
 
-    def ask_always(self) -> None:
+    def report_all_writes(self) -> None:
         """Do nothing, because the Python kernels call the ledger at every write while it holds a save."""
 
     def may_rest(self) -> None:

@@ -103,7 +103,7 @@ class Ledger:
         """Number of writes to memory that live saves share."""
         self.fingerprints: Fingerprints | None = None
         """Content hashes of live saves; None if the session takes none."""
-        self.by_address: SavesByAddress | None = None
+        self.saves_by_address: SavesByAddress | None = None
         """Saves whose memory another storage may cover, by address; None while no such save is known."""
         self.on_self_overlap: Callable[[str, frames.Stack], None] | None = None
         """Called with an operation that is about to read what it has overwritten itself, and its stack."""
@@ -118,7 +118,7 @@ class Ledger:
         """Stack of the first ``torch.func`` transform, whose saves go unseen because it allows no hooks."""
         self.replay: frames.Stack | None = None
         """Stack of the first CUDA graph replay, whose writes go unseen because it runs no operation."""
-        self.counters_of_two: SharedCounters | None = None
+        self.shared_counters: SharedCounters | None = None
         """Version counters that count writes to two memories; None until the program makes one."""
         self._saves_taken = 0
         """Number of saves that have left the queue."""
@@ -171,7 +171,7 @@ class Ledger:
             return None
         try:
             key: int = storage._cdata
-            borrowed = self.by_address is not None or not storage.resizable()
+            borrowed = self.saves_by_address is not None or not storage.resizable()
             # Two holders are the tensor and `storage`: a save's alias would be a third.
             if not borrowed and compat.holders_at(key) == 2:
                 return None
@@ -191,7 +191,7 @@ class Ledger:
             log = self._log_of(key, tensor)
             by_views = concerns(tensor)
             elsewhere = None
-            if borrowed or self.by_address is not None:
+            if borrowed or self.saves_by_address is not None:
                 elsewhere = self._elsewhere(tensor, key, storage)
             if log is None and not by_views and not elsewhere:
                 return None
@@ -218,7 +218,7 @@ class Ledger:
             queued = itertools.chain(self.pending.copy(), *self.watched.values())
             alive = [saved for ref in queued if (saved := ref()) is not None]
             for saved in (*alive, *self.live_saves()):
-                if self.by_address is not None or _may_share(saved.alias, tensor):
+                if self.saves_by_address is not None or _may_share(saved.alias, tensor):
                     _lose(saved, fault)
 
     def _enter(
@@ -255,7 +255,7 @@ class Ledger:
     def _elsewhere(self, tensor: torch.Tensor, key: int, storage: torch.UntypedStorage) -> dict[int, int]:
         """Return the other storages over this memory that live saves share (``SavesByAddress.elsewhere``)."""
         with self._lock:
-            known = self.look_by_address()
+            known = self.track_by_address()
             # Only a write through borrowed memory can hit torch's own: without one the table may stay small
             # (test_memory_of_torchs_own_is_not_looked_up).
             if not known.everything and not storage.resizable():
@@ -263,12 +263,12 @@ class Ledger:
                 known.take_everything(self.saves())
             return known.elsewhere(tensor, key)
 
-    def look_by_address(self) -> SavesByAddress:
+    def track_by_address(self) -> SavesByAddress:
         """Start checking every write for saves of the same memory under another storage. Return the table."""
-        if self.by_address is None:
-            self.by_address = SavesByAddress()
-            self.pending.ask_always()
-        return self.by_address
+        if self.saves_by_address is None:
+            self.saves_by_address = SavesByAddress()
+            self.pending.report_all_writes()
+        return self.saves_by_address
 
     def _enter_elsewhere(
         self,
@@ -345,7 +345,7 @@ class Ledger:
         """
         watched = self.watched
         with self._lock:
-            if self.by_address is not None and self.by_address.everything:
+            if self.saves_by_address is not None and self.saves_by_address.everything:
                 asked = None
             pending = self.pending.take(asked)
             while pending:
@@ -364,8 +364,8 @@ class Ledger:
                         saved.entry = LogEntry(None, 0, 0, 1, False)
                         continue
                     key: int = storage._cdata
-                    if self.by_address is not None or not storage.resizable():
-                        known = self.look_by_address()
+                    if self.saves_by_address is not None or not storage.resizable():
+                        known = self.track_by_address()
                         if known.everything or not storage.resizable():
                             known.add(saved)
                 except Exception:
@@ -445,7 +445,7 @@ class Ledger:
 
     def before_export(self) -> None:
         """Track memory by address, because a DLPack export may give a tensor's memory a second storage."""
-        self.look_by_address()
+        self.track_by_address()
 
     def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
         """Forget the values in memory that ``storage.resize_()`` is about to free without moving a counter.
@@ -493,8 +493,8 @@ class Ledger:
         """Count writes to both storages, because ``tensor`` changes storage and keeps its shared counter."""
         if new is None or new == old:
             return
-        if self.counters_of_two is None:
-            counters = self.counters_of_two = SharedCounters()
+        if self.shared_counters is None:
+            counters = self.shared_counters = SharedCounters()
             before_write = self.before_write
 
             def before_write_counted(tensor: torch.Tensor, operation: str, bumps: bool, *rest: Any) -> Any:
@@ -515,10 +515,10 @@ class Ledger:
                 log = before_write(tensor, operation, bumps, *rest)
                 return log if uncertain is None else uncertain.over(log)
 
-            self.pending.ask_always()
+            self.pending.report_all_writes()
             # On the object: programs that exchange no memory pay nothing for this.
             self.before_write = before_write_counted  # type: ignore[method-assign,assignment]
-        self.counters_of_two.exchanged(tensor, old, new)
+        self.shared_counters.exchanged(tensor, old, new)
 
     def after_detach(self, tensor: torch.Tensor, node: Any) -> None:
         """Note that ``tensor.detach_()`` has dropped ``node``, which had made it.
@@ -652,7 +652,7 @@ class Ledger:
 
     def _elsewhere_counted(self, saved: SavedTensor) -> list[WriteEvent]:
         """Return the writes to other memory that moved the counter of ``saved`` since the save."""
-        return [] if self.counters_of_two is None else self.counters_of_two.writes_elsewhere(saved)
+        return [] if self.shared_counters is None else self.shared_counters.writes_elsewhere(saved)
 
     def _brought_others(self, saved: SavedTensor, swap: StorageSwap, value: torch.Tensor) -> bool:
         """Return whether the memory that ``saved`` was given held values other than ``value`` then."""
