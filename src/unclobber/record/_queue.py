@@ -55,7 +55,7 @@ class SaveQueue(Protocol):
     def report_all_writes(self) -> None:
         """Report every write to the ledger from now on, even to storages of which the queue has no save."""
 
-    def may_rest(self) -> bool | str | None:
+    def can_pause_observation(self) -> bool | str | None:
         """Return whether backward may run unobserved (``hooks.pause``), or ``"hook"`` if a leaf has a hook.
 
         None if the caller must inspect each save, because the queue keeps no summary.
@@ -109,7 +109,7 @@ class PythonQueue(deque[Any]):
     def report_all_writes(self) -> None:
         """Do nothing, because the Python kernels call the ledger at every write while it holds a save."""
 
-    def may_rest(self) -> None:
+    def can_pause_observation(self) -> None:
         return None
 
 

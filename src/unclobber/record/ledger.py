@@ -590,9 +590,9 @@ class Ledger:
             self.watched.clear()
             return False
 
-    def may_rest(self) -> Any:
-        """Return the queue's own answer to whether backward may run unobserved (``SaveQueue.may_rest``)."""
-        return self.pending.may_rest()
+    def can_pause_observation(self) -> Any:
+        """Return the queue's own answer to whether backward may run unobserved (``SaveQueue``)."""
+        return self.pending.can_pause_observation()
 
     def file(self, tensor: torch.Tensor, stack: frames.Stack) -> SavedTensor:
         """Observe ``tensor`` as if an operation had saved it now, until the returned record is dropped."""

@@ -676,7 +676,9 @@ class _Installation:
             # clients.
             _saves.install(patches)
             unmarked.install(patches)
-            pause.install(patches, self._anything_alive, self._saves, self._may_rest, self.view_writes)
+            pause.install(
+                patches, self._anything_alive, self._saves, self._can_pause_observation, self.view_writes
+            )
             backward.install(patches)
             undispatched.install(
                 patches,
@@ -701,13 +703,13 @@ class _Installation:
         self._patches.undo()
         kernels.take_away()
 
-    def _may_rest(self) -> Any:
-        """Return the queue's answer to whether backward may run unobserved (``SaveQueue.may_rest``).
+    def _can_pause_observation(self) -> Any:
+        """Return the queue's answer to whether backward may run unobserved (``SaveQueue``).
 
         None if several clients are installed, or if the only one is no ledger.
         """
         only = self._ledgers[0] if len(self._ledgers) == 1 else None
-        return only.may_rest() if isinstance(only, Ledger) else None
+        return only.can_pause_observation() if isinstance(only, Ledger) else None
 
     def _saves(self, *, queued: bool = True) -> list[SavedTensor]:
         if len(self._ledgers) == 1:  # the usual case, without a generator: each backward calls this

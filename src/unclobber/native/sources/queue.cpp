@@ -213,7 +213,7 @@ PyObject* report_all_writes(PyObject* self, PyObject*) {
   return Py_NewRef(Py_None);
 }
 
-PyObject* may_rest(PyObject* self, PyObject*) { return pause::may_rest(queue_of(self)); }
+PyObject* can_pause_observation(PyObject* self, PyObject*) { return pause::can_pause_observation(queue_of(self)); }
 
 PyObject* iterate(PyObject* self) {
   return guarded([&] { return must(PyObject_GetIter(Owned(copy(self, nullptr)).get())).release(); },
@@ -279,7 +279,8 @@ PyMethodDef methods[] = {
     {"serve", entry<serve>, METH_VARARGS, "serve(need, unpack)"},
     {"report_all_writes", entry<report_all_writes>, METH_NOARGS,
      "report_all_writes(): every write concerns the ledger from now on"},
-    {"may_rest", entry<may_rest>, METH_NOARGS, "may_rest(): whether backward may run unobserved"},
+    {"can_pause_observation", entry<can_pause_observation>, METH_NOARGS,
+     "can_pause_observation(): whether backward may run unobserved"},
     {nullptr, nullptr, 0, nullptr},
 };
 PyGetSetDef attributes[] = {
