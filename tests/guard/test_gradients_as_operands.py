@@ -12,7 +12,7 @@ from unclobber.hooks.pause import PauseInBackward
 from unclobber.torch_internals.engine import engine
 
 
-def may_rest():
+def can_pause_observation():
     """Whether a backward that began now would run unseen."""
     (pause,) = [one for one in engine._subscribers if isinstance(one, PauseInBackward)]
     return pause.allowed()
@@ -89,7 +89,7 @@ def test_other_programs_rest():
             batch = images[2 * i : 2 * i + 2]
             scale = torch.full((2, 1, 3, 3), 0.5).detach()
             loss = (net(batch * batch) * scale).square().mean()
-            assert may_rest()
+            assert can_pause_observation()
             loss.backward()
         loss = (net(images) * net[0].bias.grad[:, None, None]).sum()
-        assert not may_rest()
+        assert not can_pause_observation()

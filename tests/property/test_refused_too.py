@@ -30,15 +30,15 @@ class _GoesOn(Session):
     def _followed(self, verdict: Any) -> Any:
         if not verdict.refused:
             return super()._followed(verdict)
-        standing, node, call = verdict.standing, compat.current_node(), backward.current()
+        state, node, call = verdict.state, compat.current_node(), backward.current()
         self.call = self.call or (call and call.nth)
         if call is None or call.nth != self.call:
             return super()._followed(verdict)
-        if standing.refused:
-            self.refused.append(_what(standing.saved, node))
-            role = reads.role_of(node, standing.saved)
-            self.sentences.add(sentence.of(standing, node, role, goes_on=False))
-        return standing.saved.alias if standing.value is None else standing.value
+        if state.refused:
+            self.refused.append(_what(state.saved, node))
+            role = reads.role_of(node, state.saved)
+            self.sentences.add(sentence.of(state, node, role, goes_on=False))
+        return state.saved.alias if state.value is None else state.value
 
 
 class _WatchGoingOn(unclobber.watch):

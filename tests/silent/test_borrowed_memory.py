@@ -216,5 +216,5 @@ def test_memory_of_torchs_own_is_not_looked_up():
         x.mul_(2)
         torch.ones(3).mul_(2)
         loss.backward()
-        assert session.ledger.by_address is None
+        assert session.ledger.saves_by_address is None
     assert w.grad.tolist() == [1.0] * 3

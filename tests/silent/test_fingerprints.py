@@ -394,6 +394,6 @@ def test_nothing_is_kept_alive():
         x = torch.ones(4, requires_grad=True)
         for _ in range(50):
             x.exp().sum().backward()
-        prints = session.ledger.prints
+        fingerprints = session.ledger.fingerprints
         torch.zeros(1) + 1
-        assert not any(ref() for refs in prints._by_key.values() for ref in refs)
+        assert not any(ref() for refs in fingerprints._by_key.values() for ref in refs)

@@ -51,7 +51,7 @@ def test_every_part_of_the_record_is_asked(called):
     """What files saves, keeps values and walks stacks is among the functions."""
     assert {function for function, _ in called} >= {
         "unclobber.record.ledger:Ledger._sort_pending", "unclobber.record.ledger:Ledger._file",
-        "unclobber.record.ledger:Ledger._enter", "unclobber.record.ledger:Ledger.standing",
+        "unclobber.record.ledger:Ledger._enter", "unclobber.record.ledger:Ledger.state_of",
         "unclobber.record._storage:StorageLog.preserve", "unclobber.record._storage:StorageLog.add",
         "unclobber.record._region:region_of", "unclobber.source.frames:of_program",
         "unclobber.record._write_event:WriteEvent.__init__",

@@ -10,27 +10,27 @@ import torch
 
 from ..hooks import kernels as _writes_table
 from ..model import PastCounter, Site, Write
-from ..record import METADATA_ONLY, Ledger, Standing, WriteEvent
+from ..record import METADATA_ONLY, Ledger, SaveState, WriteEvent
 from ..source import owners, sites, spelling
 from ..torch_internals import compat
 from ..torch_internals.own_writes import adds_gradients, sets_counters_back, syncs_buffers
 from . import write
 
 
-def writes(standing: Standing, ledger: Ledger, frames: list[FrameType]) -> tuple[Write, ...]:
+def writes(state: SaveState, ledger: Ledger, frames: list[FrameType]) -> tuple[Write, ...]:
     """Return the writes to a saved tensor with their sources; writes of one line and operation are merged."""
     folded: dict[Any, Write] = {}
-    version = standing.saved.version
-    history = ledger.history(standing.saved)
+    version = state.saved.version
+    history = ledger.history(state.saved)
     if any(event.stack for event, _ in history):
         # A collective is seen in the program's thread and again in a library's own thread, which has no
         # stack.
         history = [entry for entry in history if entry[0].stack]
-    counters = ledger.counters(standing.saved, [event for event, _ in history]) if standing.moved else None
+    counters = ledger.counters(state.saved, [event for event, _ in history]) if state.moved else None
     for nth, (event, overlaps) in enumerate(history):
         site = sites.resolve(event.stack)
         key = (_place(site), event.operation if site is None or not site.below else None)
-        after = version + event.count * event.bumps if standing.moved else version
+        after = version + event.count * event.bumps if state.moved else version
         if counters is not None:
             version = counters[nth]
             after = version + min(event.bumps, counters[nth + 1] - version)
@@ -38,7 +38,7 @@ def writes(standing: Standing, ledger: Ledger, frames: list[FrameType]) -> tuple
         if earlier is not None:
             folded[key] = _merged(earlier, overlaps, after, event.count)
         else:
-            folded[key] = _write(event, overlaps, site, version, after, standing, ledger, frames)
+            folded[key] = _write(event, overlaps, site, version, after, state, ledger, frames)
         version = after
     return tuple(folded.values())
 
@@ -62,7 +62,7 @@ def _write(
     site: Site | None,
     before: int,
     after: int,
-    standing: Standing,
+    state: SaveState,
     ledger: Ledger,
     frames: list[FrameType],
 ) -> Write:
@@ -85,8 +85,8 @@ def _write(
         write.at(site, event.operation, spelling.spell_write(site, event.operation, event.stack)),
         bumps_version=bumped,
         overlaps_needed=overlaps,
-        shape_only=event.operation in METADATA_ONLY and not standing.swapped,
-        reached=ledger.reached(standing.saved, event),
+        shape_only=event.operation in METADATA_ONLY and not state.storage_swapped,
+        reached=ledger.reached(state.saved, event),
         version_before=before if bumped else None,
         version_after=after if bumped else None,
         count=event.count,

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from ..hooks import backward
 from ..hooks.graph import reachable
 from ..model import Evidence, GradientMemory, Save, Site, Write
-from ..record import Fingerprint, Ledger, ProgramPoint, SavedTensor, Standing
+from ..record import Fingerprint, Ledger, ProgramPoint, SavedTensor, SaveState
 from ..source import Stack, owners, sites
 from ..source import frames as program_frames
 from ..torch_internals import compat
@@ -24,7 +24,7 @@ from .save import HeldTensor, of_held, of_saved
 
 
 def evidence(
-    standing: Standing,
+    state: SaveState,
     ledger: Ledger,
     *,
     repaired: bool,
@@ -42,12 +42,12 @@ def evidence(
     """
     runs, frames = node is None, user_frames()
     node = compat.current_node() if runs else node
-    role = reads.role_of(node, standing.saved)
+    role = reads.role_of(node, state.saved)
     # The sentence first: searching names reads tensors, and reading a stale view may give it a new history.
-    known = runs or not _is_view(standing.saved)
-    torch_message = sentence.of(standing, node, role, goes_on=goes_on) if known else None
-    save = of_saved(standing.saved, node, role, frames)
-    found = _evidence(standing, ledger, save, node, frames, repaired, backwards_before)
+    known = runs or not _is_view(state.saved)
+    torch_message = sentence.of(state, node, role, goes_on=goes_on) if known else None
+    save = of_saved(state.saved, node, role, frames)
+    found = _evidence(state, ledger, save, node, frames, repaired, backwards_before)
     return replace(found, torch_message=torch_message)
 
 
@@ -58,18 +58,18 @@ def _is_view(saved: SavedTensor) -> bool:
 
 
 def changed_unseen(
-    standing: Standing, ledger: Ledger, fingerprint: Fingerprint, *, backwards_before: int
+    state: SaveState, ledger: Ledger, fingerprint: Fingerprint, *, backwards_before: int
 ) -> Evidence:
     """Return evidence for a save whose fingerprint changed without an observed write: a line range replaces
     the write."""
     good, bad, stack = fingerprint.good, fingerprint.bad, fingerprint.write
     written = None if stack is None else line_range.write_at(stack)
-    found = evidence(standing, ledger, repaired=False, backwards_before=backwards_before)
+    found = evidence(state, ledger, repaired=False, backwards_before=backwards_before)
     return replace(found, line_range=line_range.between(good, bad, written), written=written, past_torch=None)
 
 
 def held_elsewhere(
-    standing: Standing,
+    state: SaveState,
     ledger: Ledger,
     held: HeldTensor,
     *,
@@ -83,14 +83,14 @@ def held_elsewhere(
         read: The stack of the recomputation that reads it.
     """
     frames = user_frames()
-    save = of_held(standing.saved, held, frames)
+    save = of_held(state.saved, held, frames)
     node = compat.current_node()
-    found = _evidence(standing, ledger, save, node, frames, repaired, backwards_before, held.kind)
+    found = _evidence(state, ledger, save, node, frames, repaired, backwards_before, held.kind)
     return found if read is None else replace(found, read=sites.resolve(read))
 
 
 def _evidence(
-    standing: Standing,
+    state: SaveState,
     ledger: Ledger,
     save: Save,
     node: Any,
@@ -100,9 +100,9 @@ def _evidence(
     kind: Literal["saved", "ctx", "recompute"] = "saved",
 ) -> Evidence:
     """Build the evidence from the save's state, its writes and the running backward."""
-    saved = standing.saved
-    written = writes(standing, ledger, frames)
-    by_backward = standing.unseen or any(one.by == "backward" for one in written)
+    saved = state.saved
+    written = writes(state, ledger, frames)
+    by_backward = state.unseen or any(one.by == "backward" for one in written)
     gradient = owners.gradient_owner(saved.alias, frames) if by_backward else None
     unread = kind == "saved" and reads.never_read(saved, ledger, node)
     return Evidence(
@@ -110,17 +110,15 @@ def _evidence(
         writes=written,
         need=need.running(node, backwards_before),
         detached=_detached(saved),
-        moved=standing.refused or (standing.moved and not standing.changed),
+        moved=state.refused or (state.moved and not state.changed),
         unchecked=saved.unchecked,
-        changed=standing.changed,
+        changed=state.changed,
         went_before=_went_before(node),
-        changed_too=_changed_too(saved, ledger)
-        if standing.refused and (unread or not standing.changed)
-        else (),
-        value_known=saved.entry is not None and not standing.unseen and saved.entry.log is not None,
+        changed_too=_changed_too(saved, ledger) if state.refused and (unread or not state.changed) else (),
+        value_known=saved.entry is not None and not state.unseen and saved.entry.log is not None,
         unread=unread,
-        unseen=standing.unseen,
-        swapped=standing.swapped,
+        unseen=state.unseen,
+        storage_swapped=state.storage_swapped,
         torch_message=None,
         kept_bytes=ledger.account.kept,
         repaired=repaired,
@@ -141,7 +139,7 @@ def _went_before(node: Any) -> bool:
 
 
 def _has_changed(saved: SavedTensor, ledger: Ledger) -> bool:
-    seen = saved.entry is not None and ledger.standing(saved).changed
+    seen = saved.entry is not None and ledger.state_of(saved).changed
     return seen or _changed_past_torch(saved, ledger) is not None
 
 
@@ -153,9 +151,9 @@ def _past_torch(saved: SavedTensor, ledger: Ledger) -> str | None:
 
 
 def _changed_past_torch(saved: SavedTensor, ledger: Ledger) -> Fingerprint | None:
-    if ledger.prints is None:
+    if ledger.fingerprints is None:
         return None
-    return ledger.prints.changed(saved, lambda: ProgramPoint(program_frames.of_program(), False))
+    return ledger.fingerprints.changed(saved, lambda: ProgramPoint(program_frames.of_program(), False))
 
 
 def _changed_too(saved: SavedTensor, ledger: Ledger) -> tuple[Site | None, ...]:

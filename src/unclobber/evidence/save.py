@@ -148,5 +148,5 @@ def _as_it_is(saved: SavedTensor) -> torch.Tensor:
     """Return the tensor under which its owner is found: the original after ``.data =``, because the alias
     keeps the old memory."""
     origin = saved.origin()
-    swapped = saved.entry is not None and saved.entry.swap is not None
-    return origin if swapped and origin is not None else saved.alias
+    storage_swapped = saved.entry is not None and saved.entry.storage_swap is not None
+    return origin if storage_swapped and origin is not None else saved.alias

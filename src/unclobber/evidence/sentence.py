@@ -19,7 +19,7 @@ from ..derivatives import by_operation, may_save_result_again
 from ..hooks import backward
 from ..hooks.graph import reachable
 from ..model import asked
-from ..record import History, SavedTensor, Standing, same_memory
+from ..record import History, SavedTensor, SaveState, same_memory
 from ..source import frames, sites, syntax
 from ..source.operands import callee
 from ..torch_internals import compat
@@ -33,34 +33,34 @@ class _AnotherError(Exception):
     (``unbind``, views made under ``no_grad``)."""
 
 
-def of(standing: Standing, node: Any, role: str | None, *, goes_on: bool) -> str | None:
+def of(state: SaveState, node: Any, role: str | None, *, goes_on: bool) -> str | None:
     """Return torch's message for a tensor that ``node`` unpacks, up to its hint; None if torch raises
     nothing.
 
     Args:
-        standing: The save state of the tensor.
+        state: The save state of the tensor.
         node: The node that unpacks it.
         role: The node's name for it.
         goes_on: Whether backward goes on after all, so that no view may be given a new history.
     """
-    if reads.detached(standing.saved) is not None:
+    if reads.detached(state.saved) is not None:
         return compat.DETACHED_SENTENCE
-    if not standing.refused:
+    if not state.refused:
         return None
     try:
-        return _of_version(standing, node, role, goes_on)
+        return _of_version(state, node, role, goes_on)
     except _AnotherError as other:
         return str(other)
 
 
-def in_any_case(standing: Standing, *, goes_on: bool) -> str | None:
+def in_any_case(state: SaveState, *, goes_on: bool) -> str | None:
     """Return the sentence after an internal error, at worst without the tensor's type, shape and producer."""
-    saved = standing.saved
-    node, plain = compat.current_node(), shortest(saved, standing.version)
+    saved = state.saved
+    node, plain = compat.current_node(), shortest(saved, state.version)
     if plain is None and saved.entry is not None and saved.entry.detached is not None:
         plain = compat.DETACHED_SENTENCE
     role = asked(lambda: reads.role_of(node, saved), None)
-    return asked(lambda: of(standing, node, role, goes_on=goes_on), plain)
+    return asked(lambda: of(state, node, role, goes_on=goes_on), plain)
 
 
 def shortest(saved: SavedTensor, version: int) -> str | None:
@@ -71,10 +71,10 @@ def shortest(saved: SavedTensor, version: int) -> str | None:
     return f"{_WHAT}: it is at version {version}; expected version {saved.version} instead."
 
 
-def _of_version(standing: Standing, node: Any, role: str | None, goes_on: bool) -> str:
+def _of_version(state: SaveState, node: Any, role: str | None, goes_on: bool) -> str:
     """Return the sentence about the version counter, with the tensor and the producer that torch
     would show."""
-    saved = standing.saved
+    saved = state.saved
     unpacked = reads.unpacked(node, role)
     saved = _first_save(saved, unpacked)
     output = 0  # torch notes the output number of an operation's own results alone
@@ -90,7 +90,7 @@ def _of_version(standing: Standing, node: Any, role: str | None, goes_on: bool) 
         shown, producer = saved.alias, _producer_of_dead(saved, unpacked)
     made = "" if producer is None else f", which is output {output} of {producer},"
     return (
-        f"{_WHAT}: [{_type_and_sizes(shown)}]{made} is at version {standing.version}; expected version "
+        f"{_WHAT}: [{_type_and_sizes(shown)}]{made} is at version {state.version}; expected version "
         f"{saved.version} instead."
     )
 

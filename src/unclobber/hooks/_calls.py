@@ -19,11 +19,11 @@ from ..torch_internals import compat
 
 
 class CallWatcher(TorchFunctionMode):
-    """Tells ``prints`` of the calls of the thread that enters it."""
+    """Tells ``fingerprints`` of the calls of the thread that enters it."""
 
-    def __init__(self, prints: Fingerprints) -> None:
+    def __init__(self, fingerprints: Fingerprints) -> None:
         super().__init__()
-        self._prints = prints
+        self._fingerprints = fingerprints
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -33,7 +33,7 @@ class CallWatcher(TorchFunctionMode):
         # `x.shape` and `x.grad` are no operations
         if name == "__get__" or torch.compiler.is_compiling():
             return func(*args, **kwargs)
-        prints = self._prints
+        fingerprints = self._fingerprints
 
         def before() -> ProgramPoint:
             return ProgramPoint(frames.of_program(), False, name)
@@ -41,20 +41,20 @@ class CallWatcher(TorchFunctionMode):
         def after() -> ProgramPoint:
             return ProgramPoint(frames.of_program(), True, name)
 
-        prints.before_call(before)
+        fingerprints.before_call(before)
         # somebody else's kernel may write what its schema doesn't say
         foreign = compat.is_operator(func) and compat.namespace(func) != "aten"
         if foreign:
             for tensor in _tensors(args):
-                prints.look_at(tensor, before)
+                fingerprints.look_at(tensor, before)
         result = func(*args, **kwargs)
         if name in HAND_OUT:
             for tensor in _tensors(args):
-                prints.hand_out(tensor)
-        prints.after_call(after)
+                fingerprints.hand_out(tensor)
+        fingerprints.after_call(after)
         if foreign:
             for tensor in _tensors(args):
-                prints.look_at(tensor, after)
+                fingerprints.look_at(tensor, after)
         return result
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from ..record import SavedTensor, Standing
+from ..record import SavedTensor, SaveState
 from ..source import frames
 from ..source.sites import is_library
 from ..torch_internals import compat
@@ -78,15 +78,15 @@ class _Recomputed:
         conflicts = self._conflicts
         stale = []
         for tensor, saved in self._reached:
-            standing = conflicts.stale(saved, "recompute")
-            if standing is None or not compat.is_plain(tensor):
+            state = conflicts.stale(saved, "recompute")
+            if state is None or not compat.is_plain(tensor):
                 continue
-            before = standing.value if standing.value is not None else saved.alias
+            before = state.value if state.value is not None else saved.alias
             now = tensor.detach()
             if before.shape == now.shape and before.dtype == now.dtype:
 
-                def told(read: frames.Stack, standing: Standing = standing) -> None:
-                    conflicts.on(StaleInRecompute(standing, _inside(read)))
+                def told(read: frames.Stack, state: SaveState = state) -> None:
+                    conflicts.on(StaleInRecompute(state, _inside(read)))
 
                 stale.append(StaleTensor(now, before, told))
         if not stale:

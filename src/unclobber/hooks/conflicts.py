@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 
-from ..record import Fingerprint, Ledger, SavedTensor, Standing
+from ..record import Fingerprint, Ledger, SavedTensor, SaveState
 from ..source import Stack
 from .write_log import FollowedWrite
 
@@ -14,7 +14,7 @@ from .write_log import FollowedWrite
 class StaleOnCtx(NamedTuple):
     """``backward`` of a custom Function reads ``ctx.x`` that has changed."""
 
-    standing: Standing
+    state: SaveState
     attribute: str
     """``ctx.x``."""
     node: str
@@ -23,7 +23,7 @@ class StaleOnCtx(NamedTuple):
 class StaleInRecompute(NamedTuple):
     """A checkpoint's recomputation reads a tensor that has changed since its forward."""
 
-    standing: Standing
+    state: SaveState
     read: Stack
     """Where; only the frames below the checkpoint."""
 
@@ -101,7 +101,7 @@ class Conflicts(Protocol):
     def repairs(self) -> bool:
         """Whether code is to be given the values as they were."""
 
-    def stale(self, saved: SavedTensor, held: Literal["ctx", "recompute"]) -> Standing | None:
+    def stale(self, saved: SavedTensor, held: Literal["ctx", "recompute"]) -> SaveState | None:
         """How ``saved`` stands if its values are known to have changed, else None; ``held`` by whom."""
 
     def on(self, conflict: Conflict) -> None:

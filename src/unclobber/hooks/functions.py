@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from ..record import SavedTensor, Standing, each_once
+from ..record import SavedTensor, SaveState, each_once
 from ..source import Stack, frames
 from ..torch_internals import compat
 from ..torch_internals.patches import Patches
@@ -253,17 +253,17 @@ def _run_backward(original: Callable[..., Any], patches: Patches) -> Callable[..
     return run_backward
 
 
-def _stale_on(ctx: Any) -> list[tuple[Stashed, Standing]]:
+def _stale_on(ctx: Any) -> list[tuple[Stashed, SaveState]]:
     with compat.unseen_by_functions():
         return [
-            (stashed, standing)
+            (stashed, state)
             for stashed in ctx.__dict__[_STASH]
-            if (standing := stashed.conflicts.stale(stashed.saved, "ctx")) is not None
+            if (state := stashed.conflicts.stale(stashed.saved, "ctx")) is not None
         ]
 
 
 def _run_with_stale(
-    ctx: Any, stale: list[tuple[Stashed, Standing]], run: Callable[..., Any], gradients: tuple[Any, ...]
+    ctx: Any, stale: list[tuple[Stashed, SaveState]], run: Callable[..., Any], gradients: tuple[Any, ...]
 ) -> Any:
     """Run a backward whose ``ctx`` holds changed tensors; a read of one of the changes is told.
 
@@ -271,20 +271,18 @@ def _run_with_stale(
     """
     watched: list[StaleTensor] = []
     put_back: list[Callable[[], None]] = []
-    for stashed, standing in stale:
+    for stashed, state in stale:
         tensor = stashed.saved.origin()
         if tensor is None:
             continue
-        before = standing.value if standing.value is not None else stashed.saved.alias
+        before = state.value if state.value is not None else stashed.saved.alias
         now = tensor.detach()
         if before.shape != now.shape or before.dtype != now.dtype or not compat.is_plain(now):
             continue
         name = f"ctx.{stashed.path}"
 
-        def told(
-            read: Stack, stashed: Stashed = stashed, standing: Standing = standing, name: str = name
-        ) -> None:
-            stashed.conflicts.on(StaleOnCtx(standing, name, type(ctx).__name__))
+        def told(read: Stack, stashed: Stashed = stashed, state: SaveState = state, name: str = name) -> None:
+            stashed.conflicts.on(StaleOnCtx(state, name, type(ctx).__name__))
 
         if stashed.conflicts.repairs:
             value = _copy_like(before, now)

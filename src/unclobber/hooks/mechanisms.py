@@ -33,13 +33,13 @@ class StandInSession:
         """Who held something that has changed: ``saved``, ``ctx``, ``recompute``."""
 
     def need(self, saved: SavedTensor) -> torch.Tensor:
-        standing = self.ledger.standing(saved)
-        if standing.changed:
+        state = self.ledger.state_of(saved)
+        if state.changed:
             self.told.append("saved")
-        return saved.alias if standing.value is None else standing.value
+        return saved.alias if state.value is None else state.value
 
     def stale(self, saved: SavedTensor, held: str) -> None:
-        if self.ledger.standing(saved).changed:
+        if self.ledger.state_of(saved).changed:
             self.told.append(held)
 
     def on(self, conflict: Conflict) -> None:

@@ -45,12 +45,12 @@ class PauseInBackward:
     Args:
         live_saves: All of them, or those that are not in a queue. The hooks of leaves among them may be older
             than the session.
-        may_rest: What the native core says to the same question, of its queue: ``record.SaveQueue.may_rest``.
+        can_pause_observation: The native core's answer to the same question, for its queue (``SaveQueue``).
     """
 
-    def __init__(self, live_saves: LiveSaves, may_rest: Callable[[], bool | str | None]) -> None:
+    def __init__(self, live_saves: LiveSaves, can_pause_observation: Callable[[], bool | str | None]) -> None:
         self._live_saves = live_saves
-        self._may_rest = may_rest
+        self._can_pause_observation = can_pause_observation
         self._hooks_known = False
         """Whether any Python hook was registered since, or was found on a leaf."""
 
@@ -58,7 +58,7 @@ class PauseInBackward:
         """Whether backward may run unobserved now."""
         if self._hooks_known or _saves.always_observed():
             return False
-        answer = self._may_rest()
+        answer = self._can_pause_observation()
         if answer == "hook":
             self._hooks_known = True
             return False
@@ -67,11 +67,11 @@ class PauseInBackward:
             if not others:
                 return bool(answer)
             # Memory that saves of both kinds share is another holder's to either: then all are looked at.
-            if answer and self._may_rest_for(others):
+            if answer and self._can_pause_for(others):
                 return True
-        return not self._hooks_known and self._may_rest_for(self._live_saves())
+        return not self._hooks_known and self._can_pause_for(self._live_saves())
 
-    def _may_rest_for(self, saves: Iterable[SavedTensor]) -> bool:
+    def _can_pause_for(self, saves: Iterable[SavedTensor]) -> bool:
         shared = []
         for saved in saves:
             if saved.requires_grad:
@@ -114,7 +114,7 @@ def install(
     patches: Patches,
     anything_alive: Callable[[], bool],
     live_saves: LiveSaves,
-    may_rest: Callable[[], bool | str | None],
+    can_pause_observation: Callable[[], bool | str | None],
     view_writes: ViewWrites,
 ) -> None:
     """Pause where that is safe, while somebody looks; ``backward`` must come after it.
@@ -123,10 +123,10 @@ def install(
         patches: Its sleep ends all pauses.
         anything_alive: Whether any save is alive.
         live_saves: All of them, or those that are not in a queue.
-        may_rest: What the native core says for its queue: ``record.SaveQueue.may_rest``.
+        can_pause_observation: The native core's answer for its queue (``SaveQueue``).
         view_writes: Told of steps whose writes were not observed.
     """
-    pause = PauseInBackward(live_saves, may_rest)
+    pause = PauseInBackward(live_saves, can_pause_observation)
     _pause_in_steps(patches, anything_alive, view_writes)
     for home, name in compat.hook_registrations():
         original = home.__dict__[name]

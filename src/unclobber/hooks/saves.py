@@ -65,12 +65,12 @@ class SavedTensorHooks:
         ledger: Ledger,
         need: Callable[[SavedTensor], torch.Tensor],
         conflicts: Conflicts | None = None,
-        prints: Fingerprints | None = None,
+        fingerprints: Fingerprints | None = None,
     ) -> None:
         see = compat.see_writes if kernels.installed() else _nothing
         self.pack, self.unpack = _make_hooks(ledger, need, see)
         self._ledger = ledger
-        self._native: Any = _core_of(ledger) if prints is None and ledger.saved_bytes is None else None
+        self._native: Any = _core_of(ledger) if fingerprints is None and ledger.saved_bytes is None else None
         """The native core, if its queue is the ledger's and nobody else is told of saves."""
         self._pushed = False
         """Whether the hooks lie on torch's stack; the native core's need not."""
@@ -81,10 +81,10 @@ class SavedTensorHooks:
         """Whom to tell of what no saved tensor shows."""
         self._see = see
         self._set_aside = False
-        self._prints = prints
+        self._fingerprints = fingerprints
         self._calls: CallWatcher | None = None
-        if prints is not None:
-            self.pack, self.unpack = self._with_prints(prints, self.pack, self.unpack)
+        if fingerprints is not None:
+            self.pack, self.unpack = self._with_fingerprints(fingerprints, self.pack, self.unpack)
         if ledger.saved_bytes is not None:
             self.pack = _counted(self.pack, ledger.saved_bytes)
         self.unpack = compat.recognizable(self.unpack)
@@ -93,7 +93,7 @@ class SavedTensorHooks:
 
     def for_another_thread(self) -> SavedTensorHooks:
         """The same for a thread that the program started."""
-        return SavedTensorHooks(self._ledger, self._need, self.conflicts, self._prints)
+        return SavedTensorHooks(self._ledger, self._need, self.conflicts, self._fingerprints)
 
     def enter(self, *, over_programs: bool = False) -> None:
         """Begin; the program's hooks that are entered already go on to be called, unless they are to lie
@@ -113,8 +113,8 @@ class SavedTensorHooks:
             _hook_stack.push(*self._over)
         fallback.enter()
         self._see()
-        if self._prints is not None:
-            self._calls = CallWatcher(self._prints)
+        if self._fingerprints is not None:
+            self._calls = CallWatcher(self._fingerprints)
             self._calls.__enter__()  # type: ignore[no-untyped-call]
 
     def leave(self) -> None:
@@ -192,19 +192,19 @@ class SavedTensorHooks:
             compat.lies_over_programs_hooks(new)
             _hook_stack.push(new, self.unpack)
 
-    def _with_prints(
-        self, prints: Fingerprints, pack: Callable[[torch.Tensor], SavedTensor], unpack: Unpack
+    def _with_fingerprints(
+        self, fingerprints: Fingerprints, pack: Callable[[torch.Tensor], SavedTensor], unpack: Unpack
     ) -> tuple[Callable[[torch.Tensor], SavedTensor], Unpack]:
         """The same hooks, with a hash of each saved tensor's content."""
 
         def pack_printed(tensor: torch.Tensor) -> SavedTensor:
             saved = pack(tensor)
-            prints.add(saved)
+            fingerprints.add(saved)
             return saved
 
         def unpack_printed(saved: SavedTensor) -> torch.Tensor:
             value = unpack(saved)
-            changed = prints.changed(saved, lambda: ProgramPoint(frames.of_program(), False))
+            changed = fingerprints.changed(saved, lambda: ProgramPoint(frames.of_program(), False))
             if changed is not None and self.conflicts is not None:
                 self.conflicts.on(ContentChanged(saved, changed))
             return value

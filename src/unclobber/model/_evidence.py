@@ -44,7 +44,7 @@ class Evidence:
     """Whether no computed gradient reads its values."""
     unseen: bool
     """Whether the counter changed more often than the observed writes explain."""
-    swapped: bool
+    storage_swapped: bool
     """Whether ``.data =`` gave the saved leaf other memory."""
     torch_message: str | None
     """The message of torch's own check for this tensor; None if it doesn't refuse."""

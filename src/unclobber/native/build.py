@@ -1,4 +1,4 @@
-"""Compile the core for the torch and the Python that run this."""
+"""Compile the native core for the torch and the Python of this process."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from unclobber.native import core, selftest
 problem = selftest.why_it_fails(core.load(Path(sys.argv[1])))
 sys.exit(problem)
 """
-"""In a process of its own: a fault in compiled code may end it."""
+"""Code of the self-test. It runs in its own process, because compiled code may crash."""
 
 _PRELOAD = "UNCLOBBER_PRELOAD"
-"""The library that a sanitizer's build needs loaded before all others (tools/sanitize.py)."""
+"""Environment variable of the library that a sanitizer's build must load first (tools/sanitize.py)."""
 
 
 def build(tell: Callable[[str], None], *, again: bool = False) -> Path:
     """Compile the core into the user's cache, unless it is there.
 
     Args:
-        tell: Told of each step.
-        again: Compile it although it is there.
+        tell: Called with a sentence about each step.
+        again: Compile even if the file exists.
     Returns:
         The compiled file.
     Raises:
@@ -44,7 +44,7 @@ def build(tell: Callable[[str], None], *, again: bool = False) -> Path:
         return file
     compiler = _compiler()
     file.parent.mkdir(parents=True, exist_ok=True)
-    # beside the file, so that it is put in its place in one step, whoever builds at the same time
+    # In the folder of the file, so that one rename puts it in place, even if two processes build at once.
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
         made = Path(folder) / file.name
         tell("compiling the native core (half a minute of one processor)")
@@ -61,7 +61,7 @@ def build(tell: Callable[[str], None], *, again: bool = False) -> Path:
 
 
 def _compiler() -> str:
-    """The C++ compiler to use.
+    """Return the path of the C++ compiler to use.
 
     Raises:
         UnclobberError: There is none, or no headers to compile with.
@@ -69,6 +69,7 @@ def _compiler() -> str:
     if sys.platform != "linux":
         raise UnclobberError("the native core is built on Linux only; the Python core runs everywhere")
     wanted = os.environ.get("CXX")
+    # A compiler that CXX names must not silently become another one.
     names = [wanted] if wanted else ["c++", "g++", "clang++"]
     found = next((path for name in names if (path := shutil.which(name))), None)
     if found is None:
@@ -88,14 +89,14 @@ def _compiler() -> str:
 
 
 def _commands(compiler: str, folder: Path, made: Path) -> list[list[str]]:
-    """What makes the core: the frames' file in C, then all others with it."""
+    """Return the two commands that make the core: the frames' file in C, then all C++ files with it."""
     import torch
 
     torchs = Path(torch.__file__).parent
     headers = torchs / "include"
     if not headers.is_dir():
         raise UnclobberError(f"this torch has no headers ({headers}), so the Python core goes on to run")
-    # In one piece: torch's headers take most of the time, and would be read once for each file.
+    # All C++ in one piece, because torch's headers take most of the time and would be read for each file.
     whole, frames = folder / f"{MODULE}.cpp", folder / "frames.o"
     whole.write_text("".join(f'#include "{source.name}"\n' for source in sorted(SOURCES.glob("*.cpp"))))
     includes = (headers, headers / "torch" / "csrc" / "api" / "include")
@@ -112,6 +113,7 @@ def _commands(compiler: str, folder: Path, made: Path) -> list[list[str]]:
         [compiler, "-x", "c", *common, "-c", str(SOURCES / "frames.c"), "-o", str(frames)],
         [
             compiler, "-std=c++20", "-shared", *common,
+            # torch's own choice: with another one, names that take a `std::string` don't link.
             f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
             *(part for include in includes for part in ("-isystem", str(include))),
             str(whole), str(frames), "-o", str(made),
@@ -121,8 +123,14 @@ def _commands(compiler: str, folder: Path, made: Path) -> list[list[str]]:
 
 
 def _run(command: list[str], failed: str, more: dict[str, str] | None = None) -> None:
+    """Run a command with ``more`` environment variables.
+
+    Raises:
+        UnclobberError: the command failed; the message has ``failed`` and the end of its output.
+    """
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(more or {})})
     if done.returncode:
+        # The last lines, because the whole output of a compiler would hide the sentence above it.
         last = "\n".join((done.stderr or done.stdout).splitlines()[-12:])
         raise UnclobberError(
             f"{failed} (exit code {done.returncode}), so the Python core goes on to run:\n{last}"

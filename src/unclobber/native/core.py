@@ -1,4 +1,4 @@
-"""Which core runs: the compiled one where it is there and passes its self-test."""
+"""The choice of the core: the native one if it is compiled and passes its self-test, else the Python core."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from ..model import UnclobberError
 from .place import MODULE, compiled
 
 SWITCH = "UNCLOBBER_NATIVE"
-"""``0``: the core in Python. ``1``: a warning where the native one can't be had."""
+"""Environment variable. ``0``: use the Python core. ``1``: warn if the native core can't be used."""
 
 
 class Choice(NamedTuple):
-    """Which core is to run."""
+    """The core that is to run."""
 
     file: Path | None
-    """The compiled core; None for the one in Python."""
+    """The compiled core; None for the Python core."""
     why_not: str
-    """Why it is the one in Python, as one clause."""
+    """The reason for the Python core, as one clause; empty for the native core."""
 
 
 def choice() -> Choice:
-    """What would be loaded; imports no torch."""
+    """Return the core that would be loaded, without importing torch."""
     if os.environ.get(SWITCH) == "0":
         return Choice(None, f"{SWITCH}=0")
     try:
@@ -38,12 +38,12 @@ def choice() -> Choice:
 
 
 def load(file: Path) -> Any:
-    """The extension module in ``file``.
+    """Load and set up the extension module in ``file``.
 
     Raises:
         ImportError: It can't be loaded.
     """
-    import torch  # noqa: F401  (its libraries must be there)
+    import torch  # noqa: F401  (the file links to its libraries, which must be loaded before)
 
     from ..record import SavedTensor
     from ..source import frames, sites
@@ -59,16 +59,17 @@ def load(file: Path) -> Any:
 
 
 class Loaded(NamedTuple):
-    """The outcome of loading it."""
+    """The outcome of loading the native core."""
 
     module: Any
-    """None where the core in Python runs."""
+    """The extension module; None if the Python core runs."""
     why_not: str
 
 
+# Cached, because a second module would register kernels and an engine next to those of the first.
 @functools.cache
 def loaded() -> Loaded:
-    """The native core, once per process; the core in Python where there is none or it fails."""
+    """Return the native core, or the reason why the Python core runs."""
     from .selftest import why_it_fails
 
     file, why_not = choice()
@@ -77,13 +78,14 @@ def loaded() -> Loaded:
     try:
         module = load(file)
         problem = why_it_fails(module)
-    except Exception as error:  # whatever is wrong with it, there is the other core
+    # Any exception, because the Python core can always run instead.
+    except Exception as error:
         return Loaded(None, f"loading it failed ({type(error).__name__}: {error})")
     return Loaded(None, f"its self-test failed: {problem}") if problem else Loaded(module, "")
 
 
 def missed() -> str | None:
-    """One sentence where the native core was asked for by ``UNCLOBBER_NATIVE=1`` and can't be had."""
+    """Return a sentence if ``UNCLOBBER_NATIVE=1`` is set and the Python core runs all the same; else None."""
     why_not = loaded().why_not
     if not why_not or os.environ.get(SWITCH) != "1":
         return None

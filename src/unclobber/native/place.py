@@ -1,4 +1,4 @@
-"""Where the compiled core of this torch, Python and unclobber lies; asked without importing torch."""
+"""The path of the native core that is compiled for this torch, Python and unclobber, found without torch."""
 
 from __future__ import annotations
 
@@ -19,32 +19,33 @@ SOURCES = Path(__file__).parent / "sources"
 
 
 def sources() -> list[Path]:
-    """The files that are compiled, and those that they include."""
+    """Return the files that are compiled, and the files that they include."""
     return sorted(path for path in SOURCES.iterdir() if path.suffix in (".cpp", ".c", ".h"))
 
 
 @functools.cache
 def torchs_build() -> str:
-    """Version and commit of the torch that would be imported: ``2.13.0+cpu 1a2b3c``.
+    """Return version and commit of the torch that would be imported: ``2.13.0+cpu 1a2b3c``.
 
     Raises:
         UnclobberError: There is none.
     """
     found = importlib.util.find_spec("torch")
-    if found is None or found.origin is None:
+    if found is None or found.origin is None:  # a mere folder named torch is a package without origin
         raise UnclobberError(f"PyTorch is not installed for {sys.executable}")
+    # torch's version file alone, because importing torch takes seconds and `unclobber --version` runs this.
     said: dict[str, Any] = runpy.run_path(os.path.join(os.path.dirname(found.origin), "version.py"))
     return f"{said['__version__']} {said.get('git_version', '')}"
 
 
 def pythons_build() -> str:
-    """Version of this Python, and what its extension modules end in: ``3.11.7 .cpython-311.so``."""
+    """Return this Python's version and the suffix of its extension modules: ``3.11.7 .cpython-311.so``."""
     return f"{sys.version.split()[0]} {sysconfig.get_config_var('EXT_SUFFIX')}"
 
 
 @functools.cache
 def key() -> str:
-    """What the compiled file is for: another torch, Python or source has another key."""
+    """Return the key of this torch, Python and source; a compiled file is valid for one key alone."""
     digest = hashlib.sha256(f"{torchs_build()}\n{pythons_build()}".encode())
     for source in sources():
         digest.update(source.name.encode())
@@ -53,8 +54,8 @@ def key() -> str:
 
 
 def compiled() -> Path:
-    """The compiled file, whether it is there or not."""
-    import platformdirs
+    """Return the path of the compiled file, whether it exists or not."""
+    import platformdirs  # late, because UNCLOBBER_NATIVE=0 needs no path
 
     folder = Path(platformdirs.user_cache_dir("unclobber", appauthor=False)) / "native" / key()
     return folder / f"{MODULE}{sysconfig.get_config_var('EXT_SUFFIX')}"

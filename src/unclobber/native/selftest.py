@@ -1,4 +1,4 @@
-"""Does the compiled core write down what it should? Asked when it was built, and once per process."""
+"""Self-test of the native core, which runs after a build and once per process."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..torch_internals import compat
 
 
 class _StandInLedger:
-    """As much of a ledger as the pack hook asks for."""
+    """The part of a ledger that the pack hook uses."""
 
     def __init__(self) -> None:
         self.pending: deque[Any] = deque()
-        self.pending_limit = 2
+        self.pending_limit = 2  # so that the third save must prune
         self.pruned = 0
 
     def prune(self) -> None:
@@ -29,13 +29,14 @@ class _StandInMarker:
 
 
 def why_it_fails(module: Any) -> str | None:
-    """None if saves and needs are noted as they should be; otherwise what is wrong."""
+    """Return the failure of the self-test, as a clause; None if saves and unpacks are recorded correctly."""
     nobodys = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.detach(), lambda kept: kept)
     with torch.inference_mode(False), torch.enable_grad(), nobodys:  # no hook of the program's is called
         return _exercise(module) or _unpushed(module)
 
 
 def _exercise(module: Any) -> str | None:
+    """Run the self-test with the core's hooks pushed on torch's stack. Return the failure, or None."""
     ledger, needed, marker = _StandInLedger(), [], _StandInMarker()
 
     def need(saved: Any) -> torch.Tensor:
@@ -48,6 +49,7 @@ def _exercise(module: Any) -> str | None:
     x = torch.full((2,), 5.0, requires_grad=True)
     weight = torch.full((4,), 3.0, requires_grad=True)
     constant = torch.full((2,), 2.0)
+    # A leaf, a view with an offset and a tensor without grad, because their records differ.
     with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
         y = x * weight[1:3]
         z = (y * constant).sum()
@@ -71,9 +73,12 @@ def _exercise(module: Any) -> str | None:
 
 
 def _unpushed(module: Any) -> str | None:
-    """The same without hooks on torch's stack: asked by torch's engine, and made Python objects on demand."""
+    """Run the self-test without hooks on torch's stack, as torch's engine calls the core.
+
+    Return the failure, or None.
+    """
     if not compat.HANDS_OUT_DATA:
-        return None  # these are not used here
+        return None  # before torch 2.10 the core pushes its hooks, and this way is never used
     queue, needed = module.Queue(), []
 
     def need(saved: Any) -> torch.Tensor:
@@ -94,7 +99,7 @@ def _unpushed(module: Any) -> str | None:
             z = (y * constant).sum()
         finally:
             module.leave(queue)
-        (x * x).sum()
+        (x * x).sum()  # after `leave`: the queue must not get these saves
         if len(queue) != 3:
             return "not every save was noted"
         with torch.no_grad():
@@ -112,6 +117,7 @@ def _unpushed(module: Any) -> str | None:
         if len(queue) != 0 or queue.died != 3:
             return "saves outlive their graph"
         return None
+    # Even after a failure: the engine is the whole process's, and the Python core needs torch's own.
     finally:
         module.hook(False)
 
@@ -119,7 +125,7 @@ def _unpushed(module: Any) -> str | None:
 def _of_saves(
     saves: list[Any], x: torch.Tensor, weight: torch.Tensor, constant: torch.Tensor, module: Any
 ) -> str | None:
-    """What is wrong with the saves of ``x * weight[1:3]`` and of its product with ``constant``."""
+    """Return what is wrong with the saves of ``x * weight[1:3]`` and its product with ``constant``."""
     of_x, of_part = sorted(saves[:2], key=lambda saved: saved.base is not None)
     of_constant = saves[2]
     if [saved.requires_grad for saved in (of_x, of_part, of_constant)] != [True, True, False]:

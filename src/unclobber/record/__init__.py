@@ -1,7 +1,7 @@
-"""What was saved, what was written over it, and what was there before.
+"""The ledger: saved tensors, the writes to their memory, and the values that the writes destroyed.
 
-One ``Ledger`` belongs to one session. It is fed by ``hooks`` and asked by the session at each
-need; it decides nothing. Everything in it dies with the graph nodes that autograd frees.
+One ``Ledger`` belongs to one session. The hooks feed it, and the session queries it at each unpack;
+it decides nothing. Everything in it dies with the graph nodes that autograd frees.
 """
 
 from ._fingerprint import Fingerprint, ProgramPoint
@@ -11,7 +11,7 @@ from ._view_writes import ViewWrites
 from ._write_event import WriteEvent
 from .content import differing, each_once, same_bits
 from .fingerprints import Fingerprints
-from .ledger import METADATA_ONLY, FingerprintedLedger, Ledger, Standing
+from .ledger import METADATA_ONLY, FingerprintedLedger, Ledger, SaveState
 from .saved import History, SavedTensor, UncheckedSave, same_memory
 from .saved_bytes import SavedBytes
 from .selection import select
@@ -29,9 +29,9 @@ __all__ = [
     "PythonQueue",
     "Region",
     "SaveQueue",
+    "SaveState",
     "SavedBytes",
     "SavedTensor",
-    "Standing",
     "UncheckedSave",
     "ViewWrites",
     "WriteEvent",

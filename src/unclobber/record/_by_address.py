@@ -1,8 +1,8 @@
-"""Saved tensors found by the addresses of their bytes, where two storages may lie over one memory.
+"""Saved tensors found by the addresses of their bytes, because two storages may cover one memory.
 
 ``torch.from_numpy`` twice over one array, DLPack, ``frombuffer``, a mapped file: each call makes a storage of
 its own over memory that torch has not allocated, with a version counter of its own. torch allocates no
-memory twice, so that one of two storages that meet is always such a borrowed one.
+memory twice, so at least one of two overlapping storages is always such a borrowed one.
 """
 
 from __future__ import annotations
@@ -31,18 +31,21 @@ class SavesByAddress:
             self._saves.add(*reach, saved)
 
     def take_everything(self, saves: Iterable[SavedTensor]) -> None:
-        """From now on memory that torch has allocated is known, too: ``saves`` are all live ones."""
+        """Track memory that torch allocated as well, from now on.
+
+        Rebuild the table from ``saves``, which must be all live saves.
+        """
         self.everything = True
         self._saves = Extents()
         for saved in saves:
             self.add(saved)
 
     def elsewhere(self, tensor: torch.Tensor, key: int) -> dict[int, int]:
-        """The other storages through which bytes of ``tensor`` are saved.
+        """Return the other storages through which bytes of ``tensor`` are saved.
 
         Args:
-            tensor: What is about to be written.
-            key: Its own storage.
+            tensor: The tensor that is about to be written.
+            key: The storage key of ``tensor``.
         Returns:
             By storage key, how many bytes after the start of that storage the one of ``tensor`` begins.
         """
@@ -54,9 +57,12 @@ class SavesByAddress:
         for saved in self._saves.near(lo, hi):
             alias = saved.alias
             other = compat.storage_key_or_none(alias)
+            # Addresses of two devices may be equal numbers without being one memory.
             if other is None or other == key or other in found or alias.device != tensor.device:
                 continue
-            now = _reach(alias)  # its memory may have been given back since, and be another's
+            # The entry's range may be stale: a `resize_` frees memory, and the allocator hands the address
+            # out again (test_reused_addresses_are_no_match).
+            now = _reach(alias)
             if now is not None and now[0] < hi and lo < now[1]:
                 found[other] = _start(tensor) - _start(alias)
         return found
@@ -67,7 +73,7 @@ def _start(tensor: torch.Tensor) -> int:
 
 
 def _reach(tensor: torch.Tensor) -> tuple[int, int] | None:
-    """The addresses of its first byte and after its last; None where it lies nowhere."""
+    """Return the half-open address range of a tensor's bytes, or None if it has no readable memory."""
     if tensor.is_meta or not compat.is_plain(tensor):
         return None
     region = region_of(tensor)

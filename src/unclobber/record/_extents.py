@@ -1,4 +1,4 @@
-"""Things that cover a range of bytes, found by the ranges that meet them."""
+"""Index of objects by the byte range that each covers, queried by range."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ _FIRST_PRUNE = 256
 
 
 class Extents(Generic[T]):
-    """Sorted by start, in one list for each power of two of the extent: who asks looks only at the
-    neighbours that can reach them, so it costs the same with 1 saved row or 1,000.
+    """Weak references sorted by start, in one list for each power of two of the extent.
 
-    Nothing in it is kept alive.
+    A query visits only the neighbours that can reach its range: it costs the same with 1 saved row or 1,000.
     """
 
     __slots__ = ("_count", "_limit", "_lists", "_numbers")
@@ -28,21 +27,23 @@ class Extents(Generic[T]):
         self._limit = _FIRST_PRUNE
 
     def __bool__(self) -> bool:
-        """Whether it may hold something."""
+        """Return whether the index may hold a live object. Dead entries count until they are pruned."""
         return self._count > 0
 
     def add(self, lo: int, hi: int, thing: T) -> None:
-        """Enter what covers the bytes from ``lo`` to just before ``hi``."""
+        """Enter ``thing``, which covers the bytes from ``lo`` to just before ``hi``."""
         self._count += 1
         if self._count > self._limit:
             self._prune()
         places = self._lists.setdefault((hi - lo).bit_length(), [])
+        # The number decides between equal starts, because weak references have no order.
         insort(places, (lo, next(self._numbers), weakref.ref(thing)))
 
     def near(self, lo: int, hi: int) -> list[T]:
-        """All that cover a byte of the given range, and perhaps some just before it."""
+        """Return all live objects that cover a byte of ``lo`` to before ``hi``, and perhaps nearby ones."""
         found: list[T] = []
         for bits, places in self._lists.items():
+            # No extent in this list is longer than 2**bits bytes, so earlier starts can't reach `lo`.
             start = at = bisect_left(places, (lo - (1 << bits),))
             dead = False
             while at < len(places) and places[at][0] < hi:
@@ -62,4 +63,4 @@ class Extents(Generic[T]):
         for places in self._lists.values():
             places[:] = [place for place in places if place[2]() is not None]
         self._count = sum(map(len, self._lists.values()))
-        self._limit = 2 * self._count + _FIRST_PRUNE
+        self._limit = 2 * self._count + _FIRST_PRUNE  # doubling keeps the mean cost of an entry constant

@@ -15,12 +15,12 @@ class ProgramPoint(NamedTuple):
 
     stack: Stack
     after: bool
-    """Just after the call that the stack ends in, not just before it."""
+    """Whether the moment is just after the call that the stack ends in, not just before it."""
     name: str = ""
     """The torch function that is called, if one is."""
     moment: int | None = None
-    """Number of the moment: two for each call of torch, one before and one after it. None where nothing is
-    called, and where another thread runs, too."""
+    """Number of the moment: two for each call of torch, one before and one after it. None if no torch
+    function is called, or if another thread runs as well."""
 
 
 class Fingerprint:
@@ -31,18 +31,19 @@ class Fingerprint:
     )  # fmt: skip
 
     def __init__(self, alias: torch.Tensor, key: int, owner: int) -> None:
+        """Prepare the fingerprint of ``alias``, of storage ``key``, saved in the thread ``owner``."""
         self.alias = weakref.ref(alias)
         self.key = key
         self.nbytes = alias.numel() * alias.itemsize
         self.value: int | None = None
-        """None until it is taken, and again while a seen write is under way."""
+        """The hash. None until it is taken, and again while an observed write is under way."""
         self.owner = owner
-        """The thread whose operation must finish before it may be taken."""
+        """The thread whose operation must finish before the hash may be taken."""
         self.at_need_only = False
-        """Its memory was given back and is filled again for backward: before that there is no content."""
+        """Whether the memory was given back, so that it has content only once it is refilled for backward."""
         self.good: ProgramPoint | None = None
-        """Where the content was last seen as it should be."""
+        """The last moment at which the content matched the hash."""
         self.bad: ProgramPoint | None = None
-        """Where it was first seen changed."""
+        """The first moment at which the content differed from the hash."""
         self.write: Stack | None = None
-        """Where the one statement is that can have changed it, if there is but one."""
+        """Stack of the only statement that can have changed the content; None if several can."""

@@ -1,4 +1,4 @@
-"""Where saves lie that nobody has asked for yet: what the pack hook appends to, and writes take from."""
+"""The save queue: the pack hook appends new saves, and the ledger takes them at the next write."""
 
 from __future__ import annotations
 
@@ -14,56 +14,56 @@ from ..torch_internals import compat
 from .saved import SavedTensor
 
 _NEWEST = 8
-"""Saves looked at for those of the running operation."""
+"""Number of newest saves that are inspected for those of the running operation."""
 
 Ref = weakref.ref[SavedTensor]
 
 
 class SaveQueue(Protocol):
-    """What a ledger asks of its queue, which the native core has another of.
+    """Interface of the save queue.
 
-    That one notes saves without Python, and makes them ``SavedTensor`` only where they are handed out.
+    The native core implements it in C++ and builds a ``SavedTensor`` only when one is taken out.
     """
 
     died: int
-    """How many have left because they died, but for those that ``prune`` gave."""
+    """Number of saves that left because they died, without those that ``prune`` counted."""
 
     def __len__(self) -> int: ...
     def append(self, ref: Any) -> None: ...
 
     def extend(self, refs: Iterable[Any]) -> None:
-        """Append references, or what ``take_own`` has given."""
+        """Append references, or the result of ``take_own``."""
 
     def popleft(self) -> Ref: ...
     def copy(self) -> Iterable[Ref]: ...
 
     def prune(self) -> int:
-        """Forget references that are dead; how many they were."""
+        """Remove dead references. Return how many were removed."""
 
     def take(self, key: int | None) -> deque[Ref] | tuple[()]:
-        """References to what is saved of a storage, and perhaps to others, which leave; to all if None.
+        """Return references to the saves of the storage ``key``, perhaps with others; to all saves if None.
 
-        It may be the queue itself, which is then to be emptied.
+        The result may be the queue itself: the caller empties it.
         """
 
     def put_back(self, refs: deque[Ref]) -> None:
-        """Append what is left of a ``take``."""
+        """Append the remaining references of an interrupted ``take``."""
 
     def take_own(self, tensors: list[torch.Tensor]) -> list[Any]:
-        """Put aside what the running operation has just saved of ``tensors``: at most one save for each."""
+        """Remove and return the saves that the running operation made of ``tensors``, at most one of each."""
 
-    def ask_always(self) -> None:
-        """From now on tell the ledger of every write, whatever of it shares the queue's saves' memory."""
+    def report_all_writes(self) -> None:
+        """Report every write to the ledger from now on, even to storages of which the queue has no save."""
 
-    def may_rest(self) -> bool | str | None:
-        """Whether backward may run unobserved, as ``hooks.pause`` has it; ``"hook"`` where a leaf has a hook.
+    def can_pause_observation(self) -> bool | str | None:
+        """Return whether backward may run unobserved (``hooks.pause``), or ``"hook"`` if a leaf has a hook.
 
-        None where each save must be looked at.
+        None if the caller must inspect each save, because the queue keeps no summary.
         """
 
 
 class PythonQueue(deque[Any]):
-    """The one of the core in Python: weak references."""
+    """The Python core's save queue: weak references, oldest first."""
 
     died = 0
 
@@ -79,9 +79,11 @@ class PythonQueue(deque[Any]):
         return self
 
     def put_back(self, refs: deque[Ref]) -> None:
-        """They have never left."""
+        """Do nothing, because ``take`` returned the queue itself and removed no save."""
 
     def take_own(self, tensors: list[torch.Tensor]) -> list[Any]:
+        """Remove and return the running operation's saves of ``tensors`` among the ``_NEWEST`` saves."""
+        # Compared by identity below, because an earlier run of the line has an equal stack.
         stack = newest_operations_stack()
         if stack is None:
             return []
@@ -95,22 +97,23 @@ class PythonQueue(deque[Any]):
             before = len(left)
             left = [tensor for tensor in left if tensor is not origin]
             if len(left) < before:
+                # Still held, it would be a cycle: the write makes it the output of a node that leads here.
                 if saved is not None:
-                    saved.held = None  # it is about to be written to
+                    saved.held = None
                 own.append(ref)
             else:
                 others.append(ref)
         self.extend(reversed(others))
         return own
 
-    def ask_always(self) -> None:
-        """So it is done anyway."""
+    def report_all_writes(self) -> None:
+        """Do nothing, because the Python kernels call the ledger at every write while it holds a save."""
 
-    def may_rest(self) -> None:
+    def can_pause_observation(self) -> None:
         return None
 
 
 def newest_operations_stack() -> frames.Stack | None:
-    """The stack of the operation whose node is this thread's newest; None if it has saved nothing."""
+    """Return the stack of the operation that made this thread's newest node, or None if it saved nothing."""
     number, stack = frames.newest_save()
     return stack if number == compat.next_sequence_number() else None

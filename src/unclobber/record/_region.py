@@ -1,4 +1,4 @@
-"""Which bytes of its storage a strided tensor covers, and whether two such sets meet.
+"""Regions: the set of bytes of its storage that a strided tensor covers, and the overlap of two regions.
 
 Strided overlap is no interval question: ``x[::2]`` and ``x[1::2]`` interleave without sharing a
 byte, and so do a row and a column block. The test here is exact.
@@ -20,11 +20,11 @@ class Region(NamedTuple):
     """The bytes of a non-empty strided tensor, relative to the start of its storage."""
 
     lo: int
-    """First byte."""
+    """Offset of the first byte."""
     hi: int
-    """One past the last byte."""
+    """Offset after the last byte."""
     dense: bool
-    """Whether every byte between is covered."""
+    """Whether every byte from ``lo`` to ``hi`` is covered."""
     itemsize: int
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
@@ -33,12 +33,12 @@ class Region(NamedTuple):
     """Distinct bytes, expanded dimensions counted once (an upper bound for other self-overlaps)."""
 
     def moved(self, shift: int) -> Region:
-        """The same bytes, counted from ``shift`` bytes further to the front."""
+        """Return the region counted from a storage start that is ``shift`` bytes further to the front."""
         return self._replace(lo=self.lo + shift, hi=self.hi + shift) if shift else self
 
 
 def region_of(tensor: torch.Tensor) -> Region | None:
-    """The region of a strided tensor of any shape; None if it has no elements.
+    """Return the region of a strided tensor of any shape, or None if it has no elements.
 
     Example:
         >>> x = torch.zeros(4, 6)
@@ -53,14 +53,14 @@ def region_of(tensor: torch.Tensor) -> Region | None:
     for size, stride in zip(sizes, strides, strict=True):
         if size == 0:
             return None
-        if stride:
+        if stride:  # an expanded dimension covers no byte more
             span += (size - 1) * stride * item
             nbytes *= size
     return Region(lo, lo + span, span == nbytes, item, tuple(sizes), tuple(strides), nbytes)
 
 
 def overlap(a: Region, b: Region) -> bool:
-    """Whether two regions of one storage share a byte.
+    """Return whether two regions of one storage share a byte.
 
     Exact up to an address range of 64 MiB for layouts that no mixed-radix number system holds;
     beyond that it may say yes where the truth is no.
@@ -72,6 +72,7 @@ def overlap(a: Region, b: Region) -> bool:
     """
     if a.hi <= b.lo or b.hi <= a.lo:
         return False
+    # Equal starts and item sizes share their first element, whatever their strides are.
     if (a.dense and b.dense) or (a.lo == b.lo and a.itemsize == b.itemsize):
         return True
     answer = _by_digits(a, b)
@@ -79,7 +80,7 @@ def overlap(a: Region, b: Region) -> bool:
 
 
 def _runs(region: Region) -> list[tuple[int, int]]:
-    """(stride in bytes, count) from the innermost out, neighbouring runs merged."""
+    """Return (stride in bytes, count) of each dimension from the innermost out, contiguous ones merged."""
     steps = [(1, region.itemsize)]
     steps += [
         (stride * region.itemsize, size)
@@ -97,9 +98,9 @@ def _runs(region: Region) -> list[tuple[int, int]]:
     return merged
 
 
-@functools.lru_cache(maxsize=1024)  # a program's writes and saves lie where they lay one step before
+@functools.lru_cache(maxsize=1024)  # each training step compares the regions of the step before again
 def _by_digits(a: Region, b: Region) -> bool | None:
-    """Compare digit ranges where all strides form one mixed-radix system; None where they don't.
+    """Compare digit ranges if all strides form one mixed-radix system; return None if they don't.
 
     Each byte address is then a number whose digits run over independent ranges, and the regions
     meet exactly if every digit's ranges meet.
@@ -128,7 +129,7 @@ def _by_digits(a: Region, b: Region) -> bool | None:
 
 
 def _by_bitmap(a: Region, b: Region) -> bool:
-    """Paint one region into a byte map and look at the other."""
+    """Return whether the regions overlap, by painting one into a byte map and reading the other's bytes."""
     from ..torch_internals.compat import unseen_by_torch
 
     base = min(a.lo, b.lo)

@@ -1,7 +1,7 @@
-"""Version counters that stand for two memories.
+"""Version counters that count the writes to two memories.
 
 ``v.data = new`` gives ``v`` other memory, and leaves it the counter that it shares with its base, its
-views and its detached twins, which keep the old one. From then on a write to either memory moves the
+views and its detached twins, which keep the old memory. From then on a write to either memory moves the
 counter of both, and a saved tensor's counter may have moved although nothing has touched its memory.
 """
 
@@ -19,24 +19,24 @@ from .saved import SavedTensor
 
 _MOST_WRITES = 256
 _MOST_STORAGES = 4096
-"""Beyond these bounds what is known is forgotten: a counter that moved is then refused, as torch does."""
+"""Beyond these bounds notes are forgotten. A counter that moved is then refused, as torch refuses it."""
 
 
 class _SharedCounter:
-    """One counter, and the storages that it stands for."""
+    """A version counter of several storages, and the writes that moved it."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.owner = id(tensor)
         """Identity of the tensor. No weak reference, which ``torch.utils.swap_tensors`` would refuse."""
         self.counter = compat.counter_of(tensor)
-        """A tensor without memory, which has the same counter and outlives the one that was exchanged."""
+        """A tensor without memory that has the counter and outlives the tensor whose memory was exchanged."""
         self.writes: deque[tuple[int, WriteEvent]] = deque(maxlen=_MOST_WRITES)
-        """What moved the counter, oldest first, each with the storage that was written."""
+        """Writes that moved the counter, oldest first, each with the key of the written storage."""
 
 
 class _UncertainCount:
-    """In place of the log of a storage, for a write of which it shows only afterwards how often it has moved
-    the counter: ``_foreach_add_``.
+    """Stand-in for a storage's log, for a write whose number of counter bumps is known only afterwards
+    (``_foreach_add_``).
     """
 
     def __init__(self, shared: _SharedCounter, key: int, event: WriteEvent) -> None:
@@ -46,7 +46,7 @@ class _UncertainCount:
         self._before = 0
 
     def over(self, log: StorageLog | None) -> _UncertainCount:
-        """The same, for the storage's own log."""
+        """Attach the storage's own log, which is corrected along with the counter. Return self."""
         self._log, self._before = log, 0 if log is None else log.bumps
         return self
 
@@ -55,7 +55,10 @@ class _UncertainCount:
         return 0 if self._log is None else self._log.bumps
 
     def settle(self, bumps: int, *, by_last_write: bool = False) -> None:
-        """As for ``StorageLog``; one that is written twice in a call is settled twice by the same count."""
+        """Enter the bumps of the finished call, as ``StorageLog.settle`` does.
+
+        A tensor that is written twice in a call is settled twice with the same count.
+        """
         if self._log is not None:
             self._log.settle(bumps, by_last_write=by_last_write)
         writes, since = self._shared.writes, self._written[1].version
@@ -64,17 +67,17 @@ class _UncertainCount:
 
 
 class SharedCounters:
-    """The counters of one session that stand for two memories."""
+    """All version counters of one session that count writes to several memories."""
 
     def __init__(self) -> None:
         self._by_storage: dict[int, _SharedCounter] = {}
 
     def exchanged(self, tensor: torch.Tensor, old: int, new: int) -> None:
-        """``tensor`` leaves the storage ``old``, which others hold, for ``new``."""
+        """Note that ``tensor`` leaves the storage ``old``, which other tensors hold, for ``new``."""
         if tensor.is_inference():
             return  # it has no counter
         shared = self._by_storage.get(old)
-        # The version, because another tensor may have got the identity of a dead one.
+        # Compare the version, too, because a new tensor may have the identity of a dead one.
         if shared is None or shared.owner != id(tensor) or shared.counter._version != tensor._version:
             shared = _SharedCounter(tensor)
         if len(self._by_storage) > _MOST_STORAGES:
@@ -84,14 +87,15 @@ class SharedCounters:
     def written(
         self, tensor: torch.Tensor, key: int, event: Callable[[], WriteEvent], bumps: bool
     ) -> _UncertainCount | None:
-        """``tensor``, of storage ``key``, is about to be written.
+        """Note that ``tensor``, of storage ``key``, is about to be written.
 
         Returns:
-            Whom to tell of it afterwards, where it isn't known beforehand whether that moves its counter.
+            A stand-in for the storage's log that is settled afterwards, if it isn't known beforehand whether
+            the write moves the counter. None if it is known, or the counter is not shared.
         """
         shared = self._by_storage.get(key)
         if shared is None or tensor.is_inference():
-            return None  # an inference tensor, that lies where another lay, has no counter
+            return None  # an inference tensor at a reused storage address has no counter
         if shared.counter._version != tensor._version:
             return None
         if not bumps:
@@ -100,7 +104,7 @@ class SharedCounters:
         return None
 
     def writes_elsewhere(self, saved: SavedTensor) -> list[WriteEvent]:
-        """Writes to other memory that have moved its counter since it was saved, oldest first."""
+        """Return writes to other memory that moved the counter of ``saved`` since the save, oldest first."""
         key = compat.storage_key_or_none(saved.alias)
         shared = None if key is None else self._by_storage.get(key)
         if shared is None or shared.counter._version != saved.alias._version:

@@ -1,4 +1,4 @@
-"""All that is known of one storage: who saved what of it, who wrote to it, what was there before."""
+"""The log of one storage: its live saves, the writes to it, and the undo logs of overwritten values."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ _LONGEST_LOG = 256
 
 
 def _identity(stack: Stack) -> tuple[int, ...]:
-    """A key for a stack that somebody keeps: a code object's own hash takes in all that it consists of."""
+    """Return a key of identities for a stack. Valid only while the caller keeps the stack alive."""
+    # Not the stack's own hash, because hashing a code object hashes all its constants and instructions.
     return (*map(id, stack[::2]), *stack[1::2])
 
 
 class StorageLog:
-    """The saves and writes of one storage. Kept alive by its saves alone."""
+    """Saves and writes of one storage. Only its saves keep it alive."""
 
     __slots__ = (
         "__weakref__", "_by_extent", "_log_limit", "_saves", "_saves_limit", "_times", "_undo_logs",
@@ -37,27 +38,30 @@ class StorageLog:
     )  # fmt: skip
 
     def __init__(self) -> None:
+        """Make the log of a storage without saves and writes."""
         self.serial = 0
         """Number of writes seen so far."""
         self.bumps = 0
-        """How many of them move a version counter."""
+        """Number of version counter bumps of those writes."""
         self.writes: list[WriteEvent] = []
         self._log_limit = _LONGEST_LOG
         self._saves: list[weakref.ref[SavedTensor]] = []
         self._saves_limit = _FIRST_PRUNE
         self._times: dict[Any, tuple[int, int, Stack]] = {}
-        """By a stack's ``_identity``: how often it has run, at which serial the last time, and itself."""
+        """By a stack's ``_identity``: how often it ran, the serial of its last run, and the stack itself."""
         self._undo_logs: dict[Any, weakref.ref[UndoLog]] = {}
         self._undo_logs_limit = _FIRST_PRUNE
         self._by_extent: Extents[UndoLog] = Extents()
 
     def add(self, saved: SavedTensor) -> None:
-        """Enter a save; nothing was written between it and now."""
-        # Saves of one stack between the same two writes are one time that the line ran.
+        """Enter a save. The storage must not have been written since it was made."""
+        # Saves of one stack between the same two writes count as one run of the line: an operation may save a
+        # tensor twice.
         ran = _identity(saved.stack)
         times, at, _ = self._times.get(ran, (0, -1, ()))
         nth = times if at == self.serial else times + 1
         self._times[ran] = (nth, self.serial, saved.stack)
+        # A bump before the first observed write is one that no kernel saw.
         moved = saved.alias._version != saved.version
         entry = saved.entry = LogEntry(self, self.serial, self.bumps, nth, moved)
         self._saves.append(weakref.ref(saved))
@@ -68,18 +72,18 @@ class StorageLog:
             self._open_undo_log(saved.alias, entry)
 
     def times(self, saved: SavedTensor) -> int:
-        """How many versions of this storage the stack of ``saved`` has saved."""
+        """Return how many versions of this storage the stack of ``saved`` has saved."""
         return self._times.get(_identity(saved.stack), (1,))[0]
 
     def saves(self) -> Iterator[SavedTensor]:
-        """The live ones."""
+        """Yield the live saves, oldest first."""
         for ref in self._saves:
             saved = ref()
             if saved is not None:
                 yield saved
 
     def counter(self) -> int | None:
-        """Version counter of the newest live save."""
+        """Return the version counter of the newest live save. None without one, or of an inference tensor."""
         for ref in reversed(self._saves):
             saved = ref()
             if saved is not None:
@@ -87,27 +91,31 @@ class StorageLog:
         return None
 
     def note(self, event: WriteEvent) -> None:
-        """Enter a write that is about to happen."""
+        """Enter a write that is about to happen. Fold the log if it has grown too long."""
         self.serial += 1
         self.bumps += event.bumps
         self.writes.append(event)
         if len(self.writes) > self._log_limit:
+            # Folded, not cut: a loop that writes for ever must keep the lines of the writes that a save saw
+            # (test_a_span_that_reaches_a_live_save_stays).
             oldest = min((saved.entry.since for saved in self.saves() if saved.entry), default=self.serial)
             self.writes = folded(self.writes, oldest)
             self._log_limit = 2 * len(self.writes) + _LONGEST_LOG
 
     def settle(self, bumps: int, *, by_last_write: bool = False) -> None:
-        """Correct the count of bumps after an operation of which it wasn't known beforehand."""
+        """Set the total of bumps after an operation whose number of bumps wasn't known beforehand."""
         if by_last_write and self.writes and bumps > self.bumps:
             self.writes[-1].bumps += bumps - self.bumps
         self.bumps = bumps
 
     def lose(self, size: int) -> None:
-        """All but ``size`` bytes are about to be given back: forget the saves whose values are only there."""
+        """Forget the values of saves that exist only beyond the first ``size`` bytes: these are about to be
+        freed."""
         for saved in self.saves():
             entry = saved.entry
             if entry is None or entry.undo_log is None or entry.position is None:
                 continue
+            # A full copy outlives the memory: test_kept_before_the_memory_was_given_back.
             if entry.undo_log.region.hi <= size or entry.position.is_kept():
                 continue
             entry.undo_log = entry.position = None
@@ -123,9 +131,9 @@ class StorageLog:
         Args:
             target: The tensor about to be written.
             region: Its region of this storage.
-            selection: Which of its elements the write can change; None: all.
-            shift: How many bytes after the start of this storage the one of ``target`` begins, if it is
-                another over the same memory.
+            selection: The elements of ``target`` that the write can change; None: all.
+            shift: Bytes from the start of this storage to the start of ``target``'s storage, if that is
+                another storage over the same memory.
         """
         if selection is not None:
             bounds = selection.bounds(target)
@@ -147,12 +155,14 @@ class StorageLog:
                 nbytes = data.nbytes + selection.nbytes
             else:
                 selection = data = None
-        # elements that lie across those of this storage can't be put back into them one by one
+        # Elements that straddle this storage's elements can't be put back one by one
+        # (test_elements_across_each_other), so the whole save is copied.
         whole_is_smaller = (
             shift % region.itemsize or sum(undo_log.region.nbytes for undo_log in undo_logs) <= nbytes
         )
         record: OldValues | None = None
         for undo_log in undo_logs:
+            # The first write took the value that the save needs: test_the_oldest_value_of_a_region_counts.
             if selection is None and region in undo_log.recorded:
                 continue
             if (
@@ -164,15 +174,17 @@ class StorageLog:
                 assert whole is not None  # `_hit` gives open undo logs only
                 undo_log.append(OldValues(account, undo_log.region, undo_log.dtype, whole, full=True))
             else:
-                if record is None:
+                if record is None:  # one copy for all undo logs: test_one_copy_for_many_saves
                     copied = keep(compat.physical(target) if data is None else data)
                     record = OldValues(account, region, target.dtype, copied, selection)
                 undo_log.append(record)
 
     def _open_undo_log(self, alias: torch.Tensor, entry: LogEntry) -> None:
+        """Give ``entry`` its position in the undo log of the alias's geometry. None if it has no elements."""
         region = region_of(alias)
         if region is None:
             return
+        # Lazy conj and neg bits, too: equal memory then means other values (test_lazy_bits).
         key = (region, alias.dtype, compat.conj_neg_bits(alias))
         ref = self._undo_logs.get(key)
         undo_log = None if ref is None else ref()
@@ -186,7 +198,7 @@ class StorageLog:
         entry.undo_log, entry.position = undo_log, undo_log.open(alias)
 
     def _hit(self, region: Region) -> list[UndoLog]:
-        """Open undo logs that share a byte with ``region``."""
+        """Return the open undo logs whose region shares a byte with ``region``."""
         near = self._by_extent.near(region.lo, region.hi)
         return [
             undo_log for undo_log in near if undo_log.alias is not None and overlap(undo_log.region, region)

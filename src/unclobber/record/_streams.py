@@ -1,4 +1,4 @@
-"""Streams of a device: work in one of them does not wait for work in another."""
+"""Streams of a device: queues of work that don't wait for each other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 
 def current(tensor: torch.Tensor) -> Any:
-    """The stream that work on ``tensor`` goes to now; None where a device has one order alone (the CPU)."""
+    """Return the current stream of the tensor's device, or None if it has none (the CPU)."""
     if tensor.is_cpu:
         return None
     backend = getattr(torch, tensor.device.type, None)
@@ -17,5 +17,5 @@ def current(tensor: torch.Tensor) -> Any:
 
 
 def capturing(tensor: torch.Tensor) -> bool:
-    """Whether work on ``tensor`` is put into a CUDA graph now: then no value can be looked at."""
+    """Return whether work on ``tensor`` is captured into a CUDA graph now, so that no value can be read."""
     return tensor.is_cuda and torch.cuda.is_current_stream_capturing()

@@ -1,11 +1,11 @@
-"""What was there before a write: undo records, and values rebuilt from them.
+"""Undo records of values that writes destroyed, and saved values rebuilt from them.
 
 All live saves of one geometry of one storage share an ``UndoLog``, which is a chain of
 ``LogPosition``s linked forward in time, each with the record of the write that ended it. A save holds
 the position at which it was made, so it keeps alive exactly the records of the writes that came
-after it, and dropping it frees what nobody else needs: reference counting is the bookkeeping.
+after it, and dropping it frees the records that no other save needs: reference counting is the bookkeeping.
 
-A value is rebuilt from the nearest later known one (the memory as it is now, or a full copy) by
+A value is rebuilt from the nearest later known value (the present memory, or a full copy) by
 putting the records back over it, newest first.
 """
 
@@ -27,7 +27,7 @@ SLAB = 1 << 20
 _SMALL = 1 << 17
 _ALIGN = 64
 _CACHE_AFTER = 8
-"""Rebuilding through more records than this keeps the result: backward asks newest first, so the
+"""Rebuilding through more records than this keeps the result: backward unpacks newest first, so the
 next older save needs only a few records more."""
 
 
@@ -52,11 +52,11 @@ class Account:
 
 
 class _Slab(NamedTuple):
-    """Memory for copies of one dtype."""
+    """A block of memory that small copies of one dtype share."""
 
     memory: torch.Tensor
     used: int
-    """Its elements that are taken."""
+    """Number of elements that are taken."""
 
 
 class _Slabs(threading.local):
@@ -68,7 +68,7 @@ _slabs = _Slabs()
 
 
 def keep(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy, any shape and dtype; expanded dimensions stay expanded, small CPU copies share slabs."""
+    """Return a copy of a tensor. Expanded dimensions stay expanded; small CPU copies share slabs."""
     once = each_once(tensor)
     item, count = once.itemsize, once.numel()
     if count * item > _SMALL or tensor.device.type != "cpu":
@@ -79,6 +79,7 @@ def keep(tensor: torch.Tensor) -> torch.Tensor:
         if slab is None or slab.used + room > slab.memory.numel():
             slab = _Slab(torch.empty(SLAB // item, dtype=once.dtype, device="cpu"), 0)
         _slabs.of[once.dtype] = _Slab(slab.memory, slab.used + room)
+        # One torch call instead of two in the usual case, because a copy is made at every write to a save.
         if once.is_contiguous():
             place = slab.memory.as_strided(once.size(), once.stride(), slab.used)
         else:
@@ -101,23 +102,24 @@ class OldValues:
         selection: Selection | None = None,
         full: bool = False,
     ) -> None:
+        """Hold ``data``, a copy of values of ``region``, and add its bytes to ``account``."""
         self.account = account
         self.region = region
         self.dtype = dtype
         self.data = data
         self.selection = selection
-        """Which elements of the region ``data`` holds; None: all of them."""
+        """The elements of the region that ``data`` holds; None: all of them."""
         self.full = full
-        """Whether these are all values of an undo log, so that nothing later is needed to rebuild them."""
+        """Whether these are all values of an undo log, so that rebuilding needs no later record."""
         self.nbytes = region.nbytes if selection is None else selection.nbytes + data.nbytes
         account.add(self.nbytes)
 
     def __del__(self) -> None:
-        if hasattr(self, "nbytes"):  # not where the copy itself failed
+        if hasattr(self, "nbytes"):  # missing if `__init__` raised before it accounted for the bytes
             self.account.remove(self.nbytes)
 
     def used_on(self, stream: Any) -> None:
-        """The allocator may not hand this memory on before what ``stream`` has to do now is done."""
+        """Keep the allocator from reusing this memory before the work that is now in ``stream`` is done."""
         self.data.record_stream(stream)
         for part in () if self.selection is None else self.selection.index:
             if isinstance(part, torch.Tensor):
@@ -141,7 +143,7 @@ class LogPosition:
         self.next: LogPosition | None = None
 
     def is_kept(self) -> bool:
-        """Whether the values of this point can be had without the memory: a full copy came later."""
+        """Return whether the values of this position can be rebuilt without the memory, from a full copy."""
         at: LogPosition | None = self
         while at is not None and at.record is not None:
             if at.record.full:
@@ -151,7 +153,7 @@ class LogPosition:
 
 
 class UndoLog:
-    """All live saves of one geometry and dtype of one storage."""
+    """Undo records that all live saves of one geometry and dtype of one storage share."""
 
     __slots__ = (
         "__weakref__", "_cache", "alias", "bits", "dtype", "now", "recorded", "recorded_bytes",
@@ -159,24 +161,26 @@ class UndoLog:
     )  # fmt: skip
 
     def __init__(self, alias: torch.Tensor, region: Region) -> None:
+        """Make a log for the geometry and dtype of ``alias``, whose region is ``region``."""
         self.region = region
         self.dtype = alias.dtype
         self.bits = compat.conj_neg_bits(alias)
         self.alias: torch.Tensor | None = None
-        """The memory itself while a save's value may still be in it; None once a full copy is kept."""
+        """A view of the memory while a save's value may still be in it; None once a full copy is kept."""
         self.now = LogPosition()
         self.recorded: set[Region] = set()
-        """Regions recorded since the last save: the oldest value of a region is the one that counts."""
+        """Regions recorded since the last save. Their later values are not needed, only the oldest counts."""
         self.recorded_bytes = 0
         self.whole_only = region.nbytes > region.hi - region.lo
-        """Windows that share elements with each other (``unfold``) can't be put back piece by piece."""
+        """Whether indices share elements (``unfold``), so that values can't be put back piece by piece."""
         self._cache: tuple[LogPosition, torch.Tensor] | None = None
         self.streams: set[Any] = set()
-        """Where its memory was written and copied, on a device with streams."""
+        """Streams in which the memory was written and copied; empty on a device without streams."""
 
     def open(self, alias: torch.Tensor) -> LogPosition:
-        """A save was made: from now on the present value matters (again). Returns the present position."""
+        """Record from now on for a new save, whose value is the present one. Return the present position."""
         self.alias = alias
+        # A region that was recorded for an older save has a newer value, which the new save needs.
         self.recorded = set()
         self.recorded_bytes = 0
         return self.now
@@ -193,9 +197,9 @@ class UndoLog:
             self.recorded_bytes += record.nbytes
 
     def value_at(self, position: LogPosition) -> torch.Tensor:
-        """A fresh tensor with the values that were there at ``position``.
+        """Return a new tensor with the values that the memory had at ``position``.
 
-        Always a copy: backward code may scribble on what it unpacks, and asks again later.
+        Always a copy, because backward code may write to what it unpacks and unpack again later.
         """
         here = self._wait_for_writes(position) if self.streams else None
         records: list[OldValues] = []
@@ -221,17 +225,17 @@ class UndoLog:
         value = self._replay(base, records)
         if len(records) > _CACHE_AFTER or self._cache is not None:
             self._cache = (position, value)
-            value = value.clone()
+            value = value.clone()  # backward may write to what it gets, and the cache must stay as it is
         return compat.with_bits(value, *self.bits)
 
     def _wait_for_writes(self, position: LogPosition) -> Any:
-        """Let what is to come wait for the writes in other streams, and their copies wait to be freed.
+        """Make the current stream wait for the writes in other streams, and keep their copies until then.
 
         Backward runs an operation's derivative on the stream of that operation. The program need not have
         ordered it after a write whose result backward does not want.
 
         Returns:
-            The present stream; None where all ran on it.
+            The current stream; None if all writes ran on it.
         """
         assert position.record is not None
         here = _streams.current(position.record.data)
@@ -248,7 +252,8 @@ class UndoLog:
         return here
 
     def _copied(self, base: torch.Tensor) -> torch.Tensor:
-        """A copy laid out as what was saved: kernels round differently for another layout."""
+        """Return a copy in the layout of the saved tensor, because kernels round differently in another one
+        (``test_gradients_through_a_view_are_equal_to_the_last_bit``)."""
         if self.whole_only:
             return self._windows(base)
         strides = _narrowed(self.region)
@@ -257,7 +262,7 @@ class UndoLog:
         return value
 
     def _windows(self, base: torch.Tensor) -> torch.Tensor:
-        """The same for windows that share elements: those have the same value in all of them."""
+        """Copy ``base`` into a layout in which several indices share one memory element (``unfold``)."""
         region = self.region
         count = (region.hi - region.lo) // region.itemsize
         places = torch.arange(count, device=base.device).as_strided(region.sizes, region.strides)
@@ -266,7 +271,8 @@ class UndoLog:
         return memory.as_strided(region.sizes, region.strides)
 
     def _replay(self, base: torch.Tensor, records: list[OldValues]) -> torch.Tensor:
-        """Lay ``records`` (oldest first) over ``base``, in a buffer that holds all their regions."""
+        """Put ``records`` (oldest first) back over ``base``, in a buffer that holds all their regions."""
+        # A record may reach beyond the save. Multiples of 16 bytes let each dtype view the same buffer.
         regions = [self.region, *(record.region for record in records)]
         lo = min(region.lo for region in regions) & -16
         hi = max(region.hi for region in regions)
@@ -280,14 +286,15 @@ class UndoLog:
         for record in reversed(records):
             record.restore(view(record.region, record.dtype))
         value = view(self.region, self.dtype)
+        # A view keeps the whole buffer alive: copy a small save out of a large one.
         return self._copied(value) if buffer.nbytes > 2 * self.region.nbytes else value
 
 
 def _narrowed(region: Region) -> tuple[int, ...]:
-    """Strides that go through memory as the region's do, with gaps of one element where it has any.
+    """Return strides that traverse memory in the region's order, with gaps shortened to one element.
 
-    Kernels ask which dimensions are expanded, which lies inside which, and which follow without a gap; of
-    dimensions of size one, too, whose strides nothing else depends on.
+    Kernels depend on which dimensions are expanded, which is inside which, and which follow without a gap.
+    Dimensions of size one count, too: ``test_kernels_of_one_pixel_come_back_bit_equal``.
     """
     if region.dense:
         return region.strides

@@ -1,8 +1,8 @@
 """Inputs of an operation whose schema declares no write, compared before and after it ran.
 
-Whoever registers an operation may forget to declare what its kernel writes; torch believes the
-schema. What live saves hold of such an operation's inputs is copied before it, and if it is not the
-same afterwards, the write is entered as if it had been seen just before it happened.
+A library may register an operation without declaring what its kernel writes; torch believes the
+schema. Inputs that live saves share are copied before such an operation. If they differ afterwards,
+the write is entered as if it had been seen just before it happened.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from .content import same_bits
 
 
 class SharedInput(NamedTuple):
-    """One tensor that the operation was given and that live saves share."""
+    """An argument of the operation whose storage live saves share."""
 
     tensor: torch.Tensor
     before: torch.Tensor
     log: StorageLog
     serial: int
-    """Writes that were seen before the operation: what it writes by torch's own operations is told anyway."""
+    """Number of writes to the storage before the operation. If it grows, the kernels saw the write."""
 
 
 class UnverifiedCall:
-    """One run of an operation that may write unseen.
+    """A run of an operation that may write unseen.
 
     Args:
         enter: Notes a write to a tensor of a log, by an operation at a stack.
-        operation: Its name without namespace and overload.
-        inputs: What it was given.
+        operation: The operation's name without namespace and overload.
+        inputs: The operation's arguments that live saves share.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class UnverifiedCall:
         operation: str,
         inputs: list[SharedInput],
     ) -> None:
+        """Prepare to compare ``inputs`` after the run; the class lists the arguments."""
         self._enter = enter
         self._operation = operation
         self._inputs = inputs
@@ -50,23 +51,24 @@ class UnverifiedCall:
         """Bytes that ``changed`` compares."""
 
     def changed(self) -> bool:
-        """Whether the operation has written already, past everything that sees writes."""
+        """Return whether the operation has already written to an input unseen."""
         with torch.no_grad(), compat.unseen_by_torch():
             return any(_written_unseen(each) for each in self._inputs)
 
     def settle(self, stack: Stack) -> bool:
-        """The operation has finished: enter what it wrote as a write at ``stack``; whether it did."""
+        """Enter the finished operation's unseen writes as writes at ``stack``. Return whether it made any."""
         wrote = False
         with torch.no_grad(), compat.unseen_by_torch():
             for each in self._inputs:
                 if _written_unseen(each):
                     wrote = True
                     after = each.tensor.clone()
-                    each.tensor.copy_(each.before)  # so that what was there can be kept
+                    each.tensor.copy_(each.before)  # because `enter` copies the old values from memory
                     self._enter(each.tensor, each.log, self._operation, stack)
                     each.tensor.copy_(after)
         return wrote
 
 
 def _written_unseen(each: SharedInput) -> bool:
+    # A write that the kernels saw is entered already: test_a_declared_write_is_counted_as_torch_counts_it.
     return each.log.serial == each.serial and not same_bits(each.tensor, each.before)

@@ -1,4 +1,4 @@
-"""One write to memory that live saved tensors share."""
+"""A write to memory that live saved tensors share."""
 
 from __future__ import annotations
 
@@ -20,27 +20,28 @@ class WriteEvent:
     )  # fmt: skip
 
     def __init__(self, operation: str, stack: Stack, actor: Any, bumps: int = 0, version: int = 0) -> None:
+        """Describe a write that is about to run; the ledger adds its region, counter and number."""
         self.first = self.last = 0
-        """Number of the write in its storage's log, once it is entered there."""
+        """Serial number of the write in its storage's log. 0 until it is entered there."""
         self.count = 1
         self.operation = operation
         """ATen name without namespace and overload: ``add_``."""
         self.stack = stack
         self.region: Region | None = None
-        """None where only metadata changed (``unsqueeze_``) or no element was written."""
+        """The written bytes. None if only metadata changed (``unsqueeze_``) or no element was written."""
         self.version = version
         """Version counter of the written tensor before the write."""
         self.bumps = bumps
-        """By how much it moves the version counter of the written tensor."""
+        """Number of bumps of the written tensor's version counter by this write."""
         self.counter: int | None = None
-        """Version counter of the newest live save before the write: what was written may have one of its
-        own (``.data``)."""
+        """Version counter of the newest live save before the write, because the written tensor may have a
+        counter of its own (``.data``)."""
         self.actor = actor
         """Weak reference to the module or optimizer whose code wrote, or None."""
 
 
 def folded(events: list[WriteEvent], oldest: int) -> list[WriteEvent]:
-    """The same log, shorter: what no live save saw is dropped, equal writes become one.
+    """Return a shorter log: drop events older than every live save, merge equal events.
 
     Args:
         events: Oldest first.
@@ -50,7 +51,8 @@ def folded(events: list[WriteEvent], oldest: int) -> list[WriteEvent]:
     for event in events:
         if event.last < oldest:
             continue
-        files = tuple(code.co_filename for code in event.stack[::2])  # see `spot`
+        # Equal code objects of two files compare as equal, because `co_filename` takes no part in that.
+        files = tuple(code.co_filename for code in event.stack[::2])
         key = (files, event.stack, event.operation, event.region)
         earlier = kept.get(key)
         if earlier is None:

@@ -1,9 +1,9 @@
-"""A tensor's content: compared bit for bit, or as one number, to notice a change that nobody saw.
+"""A tensor's content, compared bit for bit or as a hash, to notice changes without an observed write.
 
-``torch.hash_tensor`` would be at hand, but it is the exclusive or of all elements: it is the same
-after a shuffle, and zero for any even number of equal elements (torch_facts). On the CPU we take
+``torch.hash_tensor`` is no alternative. It is the exclusive or of all elements: unchanged by a shuffle,
+and zero for any even number of equal elements (torch_facts). On the CPU the hash is
 Python's own 64-bit SipHash of the raw bytes, about 3 GB/s; on other devices a sum of scrambled
-words that depends on their places, so that only one number crosses over.
+words that depends on their positions, so that only one number is copied to the CPU.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _CHUNK = 1 << 18
 
 
 def digest(tensor: torch.Tensor) -> int | None:
-    """A number that depends on every bit of a strided tensor, any shape and dtype, and on its place.
+    """Return a hash of every bit of a strided tensor, any shape and dtype, and of the bits' order.
 
     Returns:
-        None where there is no content to look at: meta, sparse, a subclass of its own, a storage that was
+        None if there is no content to read: meta, sparse, a wrapper subclass, a storage that was
         shrunk behind the tensor, or a CUDA graph that is being captured.
     """
     if not compat.is_plain(tensor) or tensor.is_meta or _streams.capturing(tensor):
         return None
     if tensor.is_cpu and tensor.is_contiguous():
-        return _of_bytes(tensor) if _in_storage(tensor) else None  # nothing of torch's runs here
+        return _of_bytes(tensor) if _in_storage(tensor) else None  # no torch operation runs: cheap and unseen
     with torch.no_grad(), compat.unseen_by_torch():
         tensor = compat.physical(tensor)
         if not _in_storage(tensor):
@@ -48,6 +48,7 @@ def _in_storage(tensor: torch.Tensor) -> bool:
 
 
 def _of_bytes(tensor: torch.Tensor) -> int:
+    """Return Python's hash of the bytes of a contiguous CPU tensor; 0 if it has none."""
     nbytes = tensor.numel() * tensor.itemsize
     if nbytes == 0:
         return 0
@@ -63,14 +64,15 @@ def _of_bytes(tensor: torch.Tensor) -> int:
 
 
 def of_words(tensor: torch.Tensor) -> int:
-    """The same on any device, with torch's own operations; a contiguous tensor."""
+    """Return a content hash of a contiguous tensor, computed by torch operations on its own device."""
     raw = tensor.reshape(-1).view(torch.uint8)
     rest = -raw.numel() % 8
     if rest:
         raw = torch.cat((raw, raw.new_zeros(rest)))
-    if raw.storage_offset() % 8:
+    if raw.storage_offset() % 8:  # `view(torch.int64)` refuses an offset that is no multiple of 8 bytes
         raw = raw.clone()
     words = raw.view(torch.int64)
+    # Positions take part, because a plain sum is the same after a shuffle.
     place = torch.arange(1, words.numel() + 1, dtype=torch.int64, device=words.device)
     # Multiplication carries upwards only: fold the high bits down between the two rounds.
     mixed = (words ^ place * -7046029254386353131) * -4658895280553007687
@@ -79,14 +81,16 @@ def of_words(tensor: torch.Tensor) -> int:
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Equal in kind and bit for bit, NaNs included."""
+    """Return whether two tensors are equal in shape, dtype, device and every bit, NaNs included."""
     if a.shape != b.shape or a.dtype != b.dtype or a.device != b.device:
         return False
+    # Bytes, not values: `torch.equal` says that NaN differs from NaN and that -0.0 equals 0.0
+    # (test_nan_and_signed_zero_come_back).
     return a.numel() == 0 or a.is_meta or torch.equal(_bytes_of(a), _bytes_of(b))
 
 
 def differing(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Where two tensors of one shape differ, element by element; a NaN equals a NaN."""
+    """Return a mask of the elements in which two tensors of one shape differ. A NaN equals a NaN."""
     differs = a != b
     if a.is_floating_point() or a.is_complex():
         differs &= ~(a.isnan() & b.isnan())
@@ -94,7 +98,7 @@ def differing(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def each_once(tensor: torch.Tensor) -> torch.Tensor:
-    """One copy of each element: expanded dimensions narrowed to 1.
+    """Return a view that holds each element once: expanded dimensions are narrowed to 1.
 
     Example:
         >>> each_once(torch.zeros(3, 1).expand(3, 4)).shape

@@ -1,9 +1,9 @@
-"""The run record of one session: saves as they are packed, writes as they happen.
+"""The ledger of one session: saves as they are packed, writes as they happen.
 
 The two entries that run at every save and at every write are ``pending.append`` and
-``before_write``. A save is only put on a queue; it is looked up and entered in its storage's log when
-the next write anywhere is about to happen, and most saves are dead by then (backward freed them),
-so that a training loop whose writes come after backward files nothing at all.
+``before_write``. A save is only put on a queue. It is entered in its storage's log when
+the next write anywhere is about to happen. Most saves are dead by then (backward freed them),
+so a training loop whose writes come after backward files nothing at all.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ._view_writes import ViewWrites, concerns
 from ._write_event import WriteEvent
 from .content import same_bits
 from .fingerprints import Fingerprints
-from .saved import LogEntry, SavedTensor, Swap, note_original, same_memory
+from .saved import LogEntry, SavedTensor, StorageSwap, note_original, same_memory
 from .saved_bytes import SavedBytes
 from .selection import select
 from .self_overlap import LARGEST_COPY, overlaps_itself
@@ -49,32 +49,32 @@ METADATA_ONLY = frozenset({
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How a saved tensor stands when backward unpacks it."""
+class SaveState:
+    """The save state: what is known of a save record when backward unpacks it."""
 
     saved: SavedTensor
     version: int
     """Version counter now."""
     unseen: bool
-    """The counter moved more often than the writes that we saw account for."""
+    """Whether the counter moved more often than by the observed writes."""
     value: torch.Tensor | None
-    """What was saved, rebuilt from undo records; None where nothing was overwritten, or unknown."""
+    """The saved value, rebuilt from undo records. None if no element was overwritten, or if it is unknown."""
     changed: bool
-    """Whether any saved element is different now (bit for bit). False where it can't be known, but while
-    a CUDA graph is captured: there each write counts."""
-    swapped: bool
-    """Whether that is because ``.data =`` or ``set_`` gave the tensor memory with other values."""
+    """Whether any saved element differs now, bit for bit. False if unknown, except that every write counts
+    as a change while a CUDA graph is captured."""
+    storage_swapped: bool
+    """Whether it changed because ``.data =`` or ``set_`` gave the tensor memory with other values."""
     now: torch.Tensor
-    """What torch would read."""
+    """The tensor that torch would read."""
 
     @property
     def moved(self) -> bool:
-        """Whether the version counter isn't what it was."""
+        """Return whether the version counter differs from that at the save."""
         return self.version != self.saved.version
 
     @property
     def refused(self) -> bool:
-        """Whether torch's own check refuses: where hooks keep the tensor, it doesn't look."""
+        """Return whether torch's own check refuses. It never refuses a tensor that other hooks keep."""
         return self.moved and not self.saved.unchecked
 
 
@@ -83,43 +83,45 @@ class Ledger:
 
     Args:
         keeps_originals: Whether tensors that torch would keep alive are kept from their first write on, so
-            that what has become of them can be told.
-        queue: Where saves are put; one of Python's own if None.
+            that a report can describe their later history.
+        queue: The save queue; a new ``PythonQueue`` if None.
     """
 
     follows_views = True
 
     def __init__(self, *, keeps_originals: bool = False, queue: SaveQueue | None = None) -> None:
+        """Make an empty ledger; the class lists the arguments."""
         self._keeps_originals = keeps_originals
         self.pending: SaveQueue = PythonQueue() if queue is None else queue
-        """Saves since the last write; appended to from the pack hook, in any thread."""
+        """Saves since the last write. The pack hook appends to it, in any thread."""
         self.watched: dict[int, list[weakref.ref[SavedTensor]]] = {}
-        """Saves by storage key, since that storage was last written to."""
+        """Saves by storage key, since the last write to that storage."""
         self.logs: dict[int, weakref.ref[StorageLog]] = {}
-        """Storages that were written to while live saves shared them, by storage key."""
+        """Logs of storages that were written while live saves shared them, by storage key."""
         self.account = Account()
         self.write_count = 0
-        """Writes to memory that live saves share."""
-        self.prints: Fingerprints | None = None
-        """Content hashes of live saves, where the session takes them."""
-        self.by_address: SavesByAddress | None = None
-        """Where two storages may lie over one memory; None while no such save is known."""
+        """Number of writes to memory that live saves share."""
+        self.fingerprints: Fingerprints | None = None
+        """Content hashes of live saves; None if the session takes none."""
+        self.saves_by_address: SavesByAddress | None = None
+        """Saves whose memory another storage may cover, by address; None while no such save is known."""
         self.on_self_overlap: Callable[[str, frames.Stack], None] | None = None
-        """Told of an operation that is about to read what it has overwritten itself."""
+        """Called with an operation that is about to read what it has overwritten itself, and its stack."""
         self.unrecorded: Callable[[Exception], str] = str
-        """Told of a fault of ours while a write was recorded; gives the sentence for what rests on it."""
+        """Called when recording a write fails. Returns the sentence that is stored with every save the write
+        may have hit."""
         self.view_writes = ViewWrites()
-        """Writes that a view may have missed; all sessions share one."""
+        """Writes that a view may have missed; all sessions share one object."""
         self.saved_bytes: SavedBytes | None = None
-        """What each line keeps, where the session counts it."""
+        """Bytes that each line keeps; None if the session doesn't count them."""
         self.transform: frames.Stack | None = None
-        """Where the first transform of ``torch.func`` ran: they allow no hooks, so it saved unseen."""
+        """Stack of the first ``torch.func`` transform, whose saves go unseen because it allows no hooks."""
         self.replay: frames.Stack | None = None
-        """Where the first CUDA graph was replayed: it writes memory past every operation."""
-        self.counters_of_two: SharedCounters | None = None
-        """Version counters that stand for two memories, once a program has made one."""
+        """Stack of the first CUDA graph replay, whose writes go unseen because it runs no operation."""
+        self.shared_counters: SharedCounters | None = None
+        """Version counters that count writes to two memories; None until the program makes one."""
         self._saves_taken = 0
-        """Saves that have left the queue."""
+        """Number of saves that have left the queue."""
         self.pending_limit = _FIRST_PRUNE
         self._watched_limit = _FIRST_PRUNE
         self._lock = threading.RLock()
@@ -127,17 +129,17 @@ class Ledger:
     # --- fed by hooks ---------------------------------------------------------------------------
 
     def prune(self) -> None:
-        """Forget queued saves that have died; the queue then doubles before it is looked at again."""
+        """Forget queued saves that have died. Allow the queue to double before the next call."""
         with self._lock:
             self._saves_taken += self.pending.prune()
             self.pending_limit = 2 * len(self.pending) + _FIRST_PRUNE
 
     def take_own_saves(self, tensors: list[torch.Tensor]) -> list[Any]:
-        """Take what the running operation has just saved of ``tensors`` off the queue.
+        """Take the saves that the running operation just made of ``tensors`` off the queue.
 
         Returns:
-            At most one save for each tensor, as the queue takes it back; none where the operation's saves
-            don't come to us.
+            At most one save for each tensor, as ``SaveQueue.extend`` takes it back. Empty if the queue does
+            not receive the operation's saves.
         """
         with self._lock:
             return self.pending.take_own(tensors)
@@ -150,25 +152,29 @@ class Ledger:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> StorageLog | None:
-        """A kernel is about to write to ``tensor``, in any thread.
+        """Record that a kernel is about to write to ``tensor``, in any thread.
 
         Args:
-            tensor: What is written, any layout.
+            tensor: The tensor to be written, any layout.
             operation: ATen name without overload.
             bumps: Whether the kernel moves the version counter afterwards.
-            args: The operation's arguments, for the elements that it selects.
+            args: The operation's arguments, which may select elements.
+            kwargs: Its keyword arguments.
         Returns:
-            The log of the storage, None where no live save shares it, or the write could not be recorded.
+            The log of the storage. None if no live save shares it, or if the write could not be recorded.
         """
         try:
             storage = tensor.untyped_storage()
         except (RuntimeError, ValueError):
-            return None  # no storage: autograd's saves of it are version-checked only
+            # Without storage (sparse, wrappers) only the version of a save is checked, as by torch
+            # (test_sparse).
+            return None
         try:
             key: int = storage._cdata
-            borrowed = self.by_address is not None or not storage.resizable()
+            borrowed = self.saves_by_address is not None or not storage.resizable()
+            # Two holders are the tensor and `storage`: a save's alias would be a third.
             if not borrowed and compat.holders_at(key) == 2:
-                return None  # the tensor and ``storage``: a save's alias would hold it, too
+                return None
             if self.pending:
                 self._sort_pending(key)
             overlap_at = None
@@ -177,13 +183,15 @@ class Ledger:
         except Exception as error:
             self._not_recorded(tensor, error)
             return None
+        # Between the two `try`, because a strict session raises the program's error here
+        # (test_strict_raises_before_the_write), which is no internal error.
         if self.on_self_overlap is not None and overlap_at is not None:
-            self.on_self_overlap(operation, overlap_at)  # may raise what the program is to get
+            self.on_self_overlap(operation, overlap_at)
         try:
             log = self._log_of(key, tensor)
             by_views = concerns(tensor)
             elsewhere = None
-            if borrowed or self.by_address is not None:
+            if borrowed or self.saves_by_address is not None:
                 elsewhere = self._elsewhere(tensor, key, storage)
             if log is None and not by_views and not elsewhere:
                 return None
@@ -201,14 +209,16 @@ class Ledger:
             return None
 
     def _not_recorded(self, tensor: torch.Tensor, error: Exception) -> None:
-        """A fault of ours while a write to ``tensor`` was recorded. The program goes on, but what is known of
-        the saves that share its memory is no longer certain."""
+        """Handle an internal error while a write to ``tensor`` was recorded.
+
+        The program goes on, but nothing is certain any more about the saves that share the memory.
+        """
         fault = self.unrecorded(error)
         with self._lock:
             queued = itertools.chain(self.pending.copy(), *self.watched.values())
             alive = [saved for ref in queued if (saved := ref()) is not None]
             for saved in (*alive, *self.live_saves()):
-                if self.by_address is not None or _may_share(saved.alias, tensor):
+                if self.saves_by_address is not None or _may_share(saved.alias, tensor):
                     _lose(saved, fault)
 
     def _enter(
@@ -220,7 +230,7 @@ class Ledger:
         kwargs: dict[str, Any] | None = None,
         shift: int = 0,
     ) -> StorageLog:
-        """Note a write that is about to happen, and keep what it will destroy.
+        """Note a write that is about to happen, and keep the values that it will destroy.
 
         ``shift`` is that of ``StorageLog.preserve``.
         """
@@ -239,24 +249,26 @@ class Ledger:
             log.note(event)
             if operation == "set_":
                 new = args[1] if len(args) == 2 and isinstance(args[1], torch.Tensor) else None
-                self._swap(log, tensor, event, new)
+                self._note_storage_swap(log, tensor, event, new)
         return log
 
     def _elsewhere(self, tensor: torch.Tensor, key: int, storage: torch.UntypedStorage) -> dict[int, int]:
-        """The other storages over this memory that live saves share: ``SavesByAddress.elsewhere``."""
+        """Return the other storages over this memory that live saves share (``SavesByAddress.elsewhere``)."""
         with self._lock:
-            known = self.look_by_address()
+            known = self.track_by_address()
+            # Only a write through borrowed memory can hit torch's own: without one the table may stay small
+            # (test_memory_of_torchs_own_is_not_looked_up).
             if not known.everything and not storage.resizable():
                 self._sort_pending()  # those of every storage
                 known.take_everything(self.saves())
             return known.elsewhere(tensor, key)
 
-    def look_by_address(self) -> SavesByAddress:
-        """From now on ask for every write whether it goes to memory that is saved through another storage."""
-        if self.by_address is None:
-            self.by_address = SavesByAddress()
-            self.pending.ask_always()
-        return self.by_address
+    def track_by_address(self) -> SavesByAddress:
+        """Start checking every write for saves of the same memory under another storage. Return the table."""
+        if self.saves_by_address is None:
+            self.saves_by_address = SavesByAddress()
+            self.pending.report_all_writes()
+        return self.saves_by_address
 
     def _enter_elsewhere(
         self,
@@ -266,25 +278,25 @@ class Ledger:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:
-        """Note a write for other storages over the same memory, whose version counters it doesn't move."""
+        """Note a write in the logs of other storages over the same memory, whose counters it doesn't move."""
         for key, shift in elsewhere.items():
             log = self._log_of(key)
             if log is not None:
-                if self.prints is not None:
-                    self.prints.before_write(key, lambda: ProgramPoint(event.stack, False))
+                if self.fingerprints is not None:
+                    self.fingerprints.before_write(key, lambda: ProgramPoint(event.stack, False))
                 own = WriteEvent(event.operation, event.stack, event.actor)
                 self._enter(tensor, log, own, args, kwargs, shift)
 
     def unverified(self, operation: str, tensors: list[torch.Tensor], records: bool) -> UnverifiedCall | None:
-        """An operation that declares no write is about to run on ``tensors``.
+        """Copy the shared arguments of an operation that is about to run and declares no write.
 
         Args:
-            operation: Its name without namespace and overload.
-            tensors: What it was given.
+            operation: The operation's name without namespace and overload.
+            tensors: Its tensor arguments.
             records: Whether autograd has made a node for it.
         Returns:
-            What can tell afterwards whether it wrote; None where live saves share none of them, but for
-            those that the operation has made itself.
+            The call, which compares the arguments afterwards. None if no live save shares any of them, apart
+            from saves that the operation has made itself.
         """
         tensors = [
             t
@@ -313,27 +325,27 @@ class Ledger:
         return UnverifiedCall(self.enter, operation, inputs) if inputs else None
 
     def enter(self, tensor: torch.Tensor, log: StorageLog, operation: str, stack: frames.Stack) -> None:
-        """Note a write that no kernel of ours could announce; what it destroyed is there again for now."""
+        """Note a write that no kernel saw, after the caller has put the old values back for now."""
         key = compat.storage_key_or_none(tensor)
         try:
-            if self.prints is not None and key is not None:
-                self.prints.before_write(key, lambda: ProgramPoint(stack, False))
+            if self.fingerprints is not None and key is not None:
+                self.fingerprints.before_write(key, lambda: ProgramPoint(stack, False))
             self._enter(tensor, log, WriteEvent(operation, stack, None))
         except Exception as error:
             self._not_recorded(tensor, error)
 
     def _sort_pending(self, asked: int | None = None) -> None:
-        """Put every queued save that is still alive under its storage's key.
+        """Move every queued save that is still alive to ``watched``, under its storage's key.
 
         Backward itself writes (it adds gradients up) while most saves are alive, so this is hot:
-        a key and a list, nothing more. Where a storage is written to, ``_file`` does the rest.
+        a key and a list, nothing more. If a storage is written, ``_file`` completes the work.
 
         Args:
-            asked: The only storage that is asked for: those that lie in another may stay where they are.
+            asked: The only storage key that the caller needs. Saves of other storages may stay in the queue.
         """
         watched = self.watched
         with self._lock:
-            if self.by_address is not None and self.by_address.everything:
+            if self.saves_by_address is not None and self.saves_by_address.everything:
                 asked = None
             pending = self.pending.take(asked)
             while pending:
@@ -352,12 +364,13 @@ class Ledger:
                         saved.entry = LogEntry(None, 0, 0, 1, False)
                         continue
                     key: int = storage._cdata
-                    if self.by_address is not None or not storage.resizable():
-                        known = self.look_by_address()
+                    if self.saves_by_address is not None or not storage.resizable():
+                        known = self.track_by_address()
                         if known.everything or not storage.resizable():
                             known.add(saved)
                 except Exception:
-                    self.pending.append(ref)  # a write must not find the queue without them
+                    # Put back, because a later write must find these saves in the queue or in `watched`.
+                    self.pending.append(ref)
                     self.pending.put_back(pending)
                     self._saves_taken -= 1
                     raise
@@ -370,6 +383,7 @@ class Ledger:
                 self._watched_limit = 2 * len(watched) + _FIRST_PRUNE
 
     def _forget_dead_watched(self) -> None:
+        """Drop the dead saves from ``watched``, and the storages that have no other."""
         with self._lock:
             for key, refs in list(self.watched.items()):
                 alive = [ref for ref in refs if ref() is not None]
@@ -379,15 +393,17 @@ class Ledger:
                     del self.watched[key]
 
     def _log_of(self, key: int, target: torch.Tensor | None = None) -> StorageLog | None:
-        """The log of a storage that is about to be written to, through ``target`` if that is known; None
-        where no live save shares it."""
+        """File the storage's saves and return its log; None if no live save shares it.
+
+        ``target`` is the tensor through which the storage is about to be written, if that is known.
+        """
         if key in self.watched:
             self._file(key, target)
         ref = self.logs.get(key)
         return None if ref is None else ref()
 
     def _file(self, key: int, target: torch.Tensor | None = None) -> None:
-        """The storage is about to be written to: enter the saves that share it into its log."""
+        """Enter the saves that share a storage into its log, because the storage is about to be written."""
         with self._lock:
             for ref in self.watched.get(key, ()):
                 saved = ref()
@@ -396,7 +412,7 @@ class Ledger:
                 held, saved.held = saved.held, None
                 entry = saved.entry
                 if entry is not None:
-                    continue  # what is known of it was lost
+                    continue  # `_lose` has given it an entry, which says that nothing is known
                 if not compat.is_plain(saved.alias):
                     saved.entry = LogEntry(None, 0, 0, 1, False)
                     continue
@@ -404,11 +420,11 @@ class Ledger:
                     self._storage_log(key).add(saved)
                 if self._keeps_originals and saved.entry is not None:
                     note_original(saved, saved.entry, target)
-                del held  # by now the log keeps it, if anything of ours does
-            self.watched.pop(key, None)  # last: after a fault they are still to be found
+                del held  # only now, because `note_original` reaches the tensor by a weak reference
+            self.watched.pop(key, None)  # last, because after an internal error `_not_recorded` looks there
 
     def _storage_log(self, key: int) -> StorageLog:
-        """The storage's log; its saves are all that keeps it."""
+        """Return the storage's log, which only its saves keep alive. Create it if there is none."""
         ref = self.logs.get(key)
         log = None if ref is None else ref()
         if log is None:
@@ -423,31 +439,31 @@ class Ledger:
         return log
 
     def before_replay(self) -> None:
-        """A CUDA graph is about to be replayed."""
+        """Note where a CUDA graph is replayed for the first time."""
         if self.replay is None:
             self.replay = frames.of_program()
 
     def before_export(self) -> None:
-        """A tensor is about to hand its memory out through DLPack: another storage may come to lie on it."""
-        self.look_by_address()
+        """Track memory by address, because a DLPack export may give a tensor's memory a second storage."""
+        self.track_by_address()
 
     def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
-        """``storage.resize_()`` is about to give memory back, and to move no counter.
+        """Forget the values in memory that ``storage.resize_()`` is about to free without moving a counter.
 
-        Keeping the values would undo what it is for (sharded training frees weights so, and gathers
-        equal ones again before backward). Its saves are left to torch's own check from now on.
+        Keeping them would defeat the program's purpose: sharded training frees weights so, and gathers
+        equal ones again before backward. Only torch's own check covers these saves from now on.
         """
         key = compat.key_of_storage(storage)
         self._sort_pending(key)
-        if self.prints is not None:
-            self.prints.given_back(key)
+        if self.fingerprints is not None:
+            self.fingerprints.given_back(key)
         with self._lock:
             log = self._log_of(key)
             if log is not None:
                 log.lose(size)
 
     def marked_dirty(self, tensor: torch.Tensor) -> None:
-        """A custom Function returned with ``tensor`` marked dirty: its counter moved, with no write."""
+        """Count one bump for a tensor that a custom Function marked dirty, because no write explains it."""
         with self._lock:
             key = compat.storage_key_or_none(tensor)
             ref = None if key is None else self.logs.get(key)
@@ -455,13 +471,14 @@ class Ledger:
             if log is not None:
                 log.settle(log.bumps + 1)
 
-    def before_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
-        """``tensor.data = new`` is about to give ``tensor`` other memory; its counter won't move."""
+    def before_storage_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
+        """Note that ``tensor.data = new`` is about to exchange the tensor's memory, and move no counter."""
         key = compat.storage_key_or_none(tensor)
         if key is None:
             return
         self._sort_pending(key)
         with self._lock:
+            # Without another holder of the storage, the counter counts writes to the new one only.
             if compat.holders(tensor) > 1:
                 self._share_counter(tensor, key, compat.storage_key_or_none(new))
             log = self._log_of(key)
@@ -470,17 +487,19 @@ class Ledger:
             event = WriteEvent("set_data", frames.of_program(), frames.actor(), version=_version(tensor))
             event.first = event.last = log.serial
             event.region = region_of(tensor)
-            self._swap(log, tensor, event, new)
+            self._note_storage_swap(log, tensor, event, new)
 
     def _share_counter(self, tensor: torch.Tensor, old: int, new: int | None) -> None:
-        """``tensor`` gets other memory, and keeps the version counter of those that hold its old one."""
+        """Count writes to both storages, because ``tensor`` changes storage and keeps its shared counter."""
         if new is None or new == old:
             return
-        if self.counters_of_two is None:
-            counters = self.counters_of_two = SharedCounters()
+        if self.shared_counters is None:
+            counters = self.shared_counters = SharedCounters()
             before_write = self.before_write
 
             def before_write_counted(tensor: torch.Tensor, operation: str, bumps: bool, *rest: Any) -> Any:
+                """Note the write for its shared counter, then record it as ``before_write`` does."""
+
                 def event() -> WriteEvent:
                     return WriteEvent(
                         operation, frames.of_program(), frames.actor(), bumps=True, version=_version(tensor)
@@ -496,15 +515,15 @@ class Ledger:
                 log = before_write(tensor, operation, bumps, *rest)
                 return log if uncertain is None else uncertain.over(log)
 
-            self.pending.ask_always()
+            self.pending.report_all_writes()
             # On the object: programs that exchange no memory pay nothing for this.
             self.before_write = before_write_counted  # type: ignore[method-assign,assignment]
-        self.counters_of_two.exchanged(tensor, old, new)
+        self.shared_counters.exchanged(tensor, old, new)
 
     def after_detach(self, tensor: torch.Tensor, node: Any) -> None:
-        """``tensor.detach_()`` has dropped ``node``, which had made it.
+        """Note that ``tensor.detach_()`` has dropped ``node``, which had made it.
 
-        torch asks a tensor that it has saved for its history, but for the result of the node that asks.
+        Torch reads a saved tensor's history at unpack, except for a result of the unpacking node itself.
         """
         key = compat.storage_key_or_none(tensor)
         if key is None:
@@ -520,22 +539,23 @@ class Ledger:
                 if saved.entry is not None and saved.origin() is tensor and id(saved) not in own:
                     saved.entry.detached = stack
 
-    def _swap(
+    def _note_storage_swap(
         self, log: StorageLog, tensor: torch.Tensor, event: WriteEvent, new: torch.Tensor | None
     ) -> None:
-        """``tensor`` gets the memory of ``new``: from now on that is to be watched for its saves."""
+        """Observe the memory of ``new`` from now on for the saves of ``tensor``, which gets that memory."""
         to: SavedTensor | None = None
         for saved in log.saves():
             if saved.entry is not None and saved.origin() is tensor:
                 if to is None and new is not None:
                     to = self.file(new, event.stack)
-                saved.entry.swap = Swap(event, to)
+                saved.entry.storage_swap = StorageSwap(event, to)
 
     def saves(self, *, queued: bool = True) -> list[SavedTensor]:
-        """All live saves, of storages that were written to or not; perhaps without those in the queue."""
+        """Return all live saves, of written storages or not; without those in the queue unless ``queued``."""
         refs = list(itertools.chain(self.pending.copy() if queued else (), *list(self.watched.values())))
         alive = [saved for ref in refs if (saved := ref()) is not None]
-        if 2 * len(alive) < len(refs):  # asked at each backward: the dead must not add up
+        # Each backward calls this: dead references would add up in a program that never writes.
+        if 2 * len(alive) < len(refs):
             self.prune()
             self._forget_dead_watched()
         if self.logs:
@@ -543,9 +563,9 @@ class Ledger:
         return alive
 
     def held(self, tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-        """The tensors in the memory of ``tensor`` that saves hold.
+        """Yield the tensors that saves of the storage of ``tensor`` hold.
 
-        They are Python's then, as is every name of theirs: the native queue's saves own theirs in C++.
+        Each is a Python object of its own afterwards: a save in the native queue owns its tensor in C++.
         """
         key = compat.storage_key_or_none(tensor)
         if key is None:
@@ -557,7 +577,7 @@ class Ledger:
                 yield saved.held
 
     def anything_alive(self) -> bool:
-        """Whether any save is alive. Forgets the dead ones while it looks."""
+        """Return whether any save is alive. Forget dead saves on the way."""
         with self._lock:
             if self.logs:
                 return True
@@ -570,12 +590,12 @@ class Ledger:
             self.watched.clear()
             return False
 
-    def may_rest(self) -> Any:
-        """The queue's own answer to whether backward may run unobserved: ``SaveQueue.may_rest``."""
-        return self.pending.may_rest()
+    def can_pause_observation(self) -> Any:
+        """Return the queue's own answer to whether backward may run unobserved (``SaveQueue``)."""
+        return self.pending.can_pause_observation()
 
     def file(self, tensor: torch.Tensor, stack: frames.Stack) -> SavedTensor:
-        """Keep an eye on ``tensor`` as if an operation had saved it now, until the result is dropped."""
+        """Observe ``tensor`` as if an operation had saved it now, until the returned record is dropped."""
         saved = SavedTensor.__new__(SavedTensor)
         with torch.no_grad(), compat.unseen_by_functions():
             saved.alias = tensor.detach()
@@ -587,17 +607,18 @@ class Ledger:
         saved.stack = stack
         saved.entry = None
         self.pending.append(weakref.ref(saved))
-        self._saves_taken -= 1  # no save of autograd's
+        self._saves_taken -= 1  # `save_count` counts autograd's saves only
         return saved
 
-    # --- asked by the session -------------------------------------------------------------------
+    # --- called by the session ------------------------------------------------------------------
 
-    def standing(self, saved: SavedTensor) -> Standing:
-        """What happened to ``saved`` since it was saved, with its value rebuilt if it was overwritten."""
+    def state_of(self, saved: SavedTensor) -> SaveState:
+        """Return the save state of ``saved``, with its value rebuilt if it was overwritten."""
         with self._lock:
-            return self._standing(saved)
+            return self._state_of(saved)
 
-    def _standing(self, saved: SavedTensor) -> Standing:
+    def _state_of(self, saved: SavedTensor) -> SaveState:
+        """Return the save state of ``saved``. The caller holds the lock."""
         alias = saved.alias
         version = _version(alias)
         entry = saved.entry
@@ -605,13 +626,13 @@ class Ledger:
         elsewhere = len(self._elsewhere_counted(saved))
         if entry is None or log is None:
             unseen = version - saved.version > elsewhere
-            return Standing(saved, version, unseen, None, False, False, alias)
+            return SaveState(saved, version, unseen, None, False, False, alias)
         # An operation bumps the counter of the tensor it wrote, which need not be this one's
         # (`.data` has its own), so fewer bumps than writes are normal; more are not.
         unseen = version - saved.version > _bumps(entry) + elsewhere or (entry.unseen and not elsewhere)
-        now = alias if entry.swap is None else _memory_of(saved, entry.swap)
+        now = alias if entry.storage_swap is None else _memory_of(saved, entry.storage_swap)
         value = None
-        changed = swapped = False
+        changed = storage_swapped = False
         with torch.no_grad(), compat.unseen_by_torch():
             unknown = _streams.capturing(now)
             if (
@@ -623,29 +644,33 @@ class Ledger:
                 changed = unknown or not (_in_memory(now) and same_bits(value, now))
             elif now is not alias and not entry.given_back:
                 changed = unknown or not (_in_memory(now) and same_bits(alias, now))
-        if changed and entry.swap is not None:
-            swapped = self._brought_others(saved, entry.swap, alias if value is None else value)
-        return Standing(saved, version, unseen, value, changed, swapped, now)
+        if changed and entry.storage_swap is not None:
+            storage_swapped = self._brought_others(
+                saved, entry.storage_swap, alias if value is None else value
+            )
+        return SaveState(saved, version, unseen, value, changed, storage_swapped, now)
 
     def _elsewhere_counted(self, saved: SavedTensor) -> list[WriteEvent]:
-        """Writes to other memory that moved its counter since it was saved."""
-        return [] if self.counters_of_two is None else self.counters_of_two.writes_elsewhere(saved)
+        """Return the writes to other memory that moved the counter of ``saved`` since the save."""
+        return [] if self.shared_counters is None else self.shared_counters.writes_elsewhere(saved)
 
-    def _brought_others(self, saved: SavedTensor, swap: Swap, value: torch.Tensor) -> bool:
-        """Whether the memory that ``saved`` was given held other values than ``value`` at that time."""
+    def _brought_others(self, saved: SavedTensor, swap: StorageSwap, value: torch.Tensor) -> bool:
+        """Return whether the memory that ``saved`` was given held values other than ``value`` then."""
         to = swap.to
         if to is None:
             return True
         if same_memory(to.alias, saved.alias):
-            return False  # its own again: what was written there is to blame
-        then = self._standing(to)
-        held = to.alias if then.value is None else then.value
+            return False  # the memory is the same, so a write changed it, not the exchange
+        then = self._state_of(to)
+        held = to.alias if then.value is None else then.value  # the program may have written there since
         with torch.no_grad(), compat.unseen_by_torch():
             return not (_in_memory(held) and same_bits(value, held))
 
     def history(self, saved: SavedTensor) -> list[tuple[WriteEvent, bool]]:
-        """All writes to its storage since it was saved, oldest first, each with whether it touched
-        an element of ``saved``."""
+        """Return all writes to the storage of ``saved`` since the save, oldest first.
+
+        Each comes with whether it touched an element of ``saved``.
+        """
         entry = saved.entry
         elsewhere = [(event, False) for event in self._elsewhere_counted(saved)]
         if entry is None or entry.log is None:
@@ -659,55 +684,56 @@ class Ledger:
             ]
             if elsewhere:
                 events = sorted((*events, *elsewhere), key=lambda entry: entry[0].version)
-            swap = entry.swap
+            swap = entry.storage_swap
             if swap is None or _keeps_memory(saved, swap):
                 return events
-            # What happened to the memory that it had before is not what backward reads.
+            # Backward reads the new memory: writes to the old one touched none of its elements.
             before = [(event, False) for event, _ in events if event is not swap.event]
             after = [] if swap.to is None else self.history(swap.to)
-            return [*before, (swap.event, self._standing(saved).swapped), *after]
+            return [*before, (swap.event, self._state_of(saved).storage_swapped), *after]
 
     def reached(self, saved: SavedTensor, event: WriteEvent) -> Reached:
-        """Where one of the writes of its ``history`` went."""
+        """Return the memory that a write of the ``history`` of ``saved`` went to."""
         if any(event is other for other in self._elsewhere_counted(saved)):
             return "other"
         entry = saved.entry
-        if entry is not None and entry.log is not None and entry.swap is not None:
-            swap = entry.swap
+        if entry is not None and entry.log is not None and entry.storage_swap is not None:
+            swap = entry.storage_swap
             own = any(event is other for other in entry.log.writes)
             if own and event is not swap.event and not _keeps_memory(saved, swap):
                 return "former"
         return "same" if event.region is not None else "none"
 
     def counters(self, saved: SavedTensor, events: Sequence[WriteEvent]) -> list[int] | None:
-        """Version counter of ``saved`` before each of the writes of its ``history``, and now.
+        """Return the version counter of ``saved`` before each write of its ``history``, and now.
 
-        None where they can't be told: the log was folded, or tells of other memory.
+        None if unknown, because the log was folded or belongs to other memory.
         """
         entry = saved.entry
-        if entry is None or (entry.swap is not None and not _keeps_memory(saved, entry.swap)):
+        if entry is None or (entry.storage_swap is not None and not _keeps_memory(saved, entry.storage_swap)):
             return None
         found = [event.counter for event in events if event.counter is not None and event.count == 1]
         found.append(_version(saved.alias))
+        # Out of order if the newest save at an event had another counter than this one (`.data`).
         in_order = all(one <= other for one, other in itertools.pairwise([saved.version, *found]))
         return found if in_order and len(found) == len(events) + 1 else None
 
     @property
     def save_count(self) -> int:
-        """How many tensors were saved so far."""
+        """Return the number of tensors that were saved so far."""
         return self._saves_taken + len(self.pending) + self.pending.died
 
     def last_write(self, saved: SavedTensor) -> WriteEvent | None:
-        """The newest write to its storage; None if there was none since it was saved."""
+        """Return the newest write to the storage of ``saved``, or None if none came after the save."""
         log = None if saved.entry is None else saved.entry.log
         if log is None or saved.entry is None or log.serial == saved.entry.since:
             return None
         return log.writes[-1]
 
     def seal(self) -> None:
-        """The session ends: note the version counters of all live saves.
+        """Note the version counters of all live saves at the session's end.
 
-        From now on writes go unseen, so a save whose counter moves later must be refused.
+        Later writes go unseen, so a save whose counter moves from now on must be refused.
         """
         self._sort_pending()
         with self._lock:
@@ -715,11 +741,11 @@ class Ledger:
                 self._file(key)
             for saved in self.live_saves():
                 if saved.entry is not None:
-                    saved.entry.sealed = _version(saved.alias)
+                    saved.entry.sealed = _version(saved.alias)  # test_write_after_the_context
             self.logs.clear()
 
     def live_saves(self) -> Iterator[SavedTensor]:
-        """All live saves of storages that were written to; oldest first for each storage."""
+        """Yield all live saves of written storages, oldest first within each storage."""
         for ref in list(self.logs.values()):
             log = ref()
             if log is not None:
@@ -727,33 +753,33 @@ class Ledger:
 
 
 class FingerprintedLedger(Ledger):
-    """A ledger whose session takes fingerprints, and keeps them up to date with the writes that are seen.
+    """A ledger that keeps its session's fingerprints up to date with the observed writes.
 
     Args:
-        prints: The session's.
+        fingerprints: The session's fingerprints.
         keeps_originals: As for ``Ledger``.
     """
 
-    prints: Fingerprints
+    fingerprints: Fingerprints
 
-    def __init__(self, prints: Fingerprints, *, keeps_originals: bool = False) -> None:
+    def __init__(self, fingerprints: Fingerprints, *, keeps_originals: bool = False) -> None:
         super().__init__(keeps_originals=keeps_originals)
-        self.prints = prints
+        self.fingerprints = fingerprints
 
     def before_write(self, tensor: torch.Tensor, *rest: Any) -> StorageLog | None:
-        """As for ``Ledger``."""
-        with self.prints.quiet():
+        """Check the storage's fingerprints, then record the write as ``Ledger`` does."""
+        with self.fingerprints.quiet():
             try:
                 key = compat.storage_key_or_none(tensor)
                 if key is not None:  # without storage there is no fingerprint either
-                    self.prints.before_write(key, lambda: ProgramPoint(frames.of_program(), False))
+                    self.fingerprints.before_write(key, lambda: ProgramPoint(frames.of_program(), False))
             except Exception as error:
                 self._not_recorded(tensor, error)
             return super().before_write(tensor, *rest)
 
 
 def _may_share(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors lie in one storage, or that can't be told."""
+    """Return whether two tensors share a storage; True if that is unknown."""
     try:
         key = compat.storage_key_or_none(one)
         return key is None or key == compat.storage_key_or_none(other)
@@ -762,7 +788,7 @@ def _may_share(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _lose(saved: SavedTensor, fault: str) -> None:
-    """From now on nothing is known of ``saved`` but its version counter."""
+    """Drop all knowledge of ``saved`` but its version counter, because of the internal error ``fault``."""
     entry = saved.entry
     if entry is None:
         entry = saved.entry = LogEntry(None, 0, 0, 1, True)
@@ -778,17 +804,21 @@ def _version(tensor: torch.Tensor) -> int:
 
 
 def _bumps(entry: LogEntry) -> int:
-    """How often the counter of a save should have moved, by the writes that were seen."""
+    """Return how often the observed writes should have moved the counter of a save."""
     if entry.log is None:
         return 0
     bumps = entry.log.bumps - entry.bumps
-    if entry.swap is not None and entry.swap.to is not None and entry.swap.to.entry is not None:
-        bumps += _bumps(entry.swap.to.entry)
+    if (
+        entry.storage_swap is not None
+        and entry.storage_swap.to is not None
+        and entry.storage_swap.to.entry is not None
+    ):
+        bumps += _bumps(entry.storage_swap.to.entry)
     return bumps
 
 
-def _memory_of(saved: SavedTensor, swap: Swap) -> torch.Tensor:
-    """What a swapped tensor reads now."""
+def _memory_of(saved: SavedTensor, swap: StorageSwap) -> torch.Tensor:
+    """Return the tensor that torch reads now for a save whose memory was exchanged."""
     origin = saved.origin()
     if origin is not None:
         with torch.no_grad():
@@ -796,12 +826,12 @@ def _memory_of(saved: SavedTensor, swap: Swap) -> torch.Tensor:
     return saved.alias if swap.to is None else swap.to.alias
 
 
-def _keeps_memory(saved: SavedTensor, swap: Swap) -> bool:
-    """Whether a tensor was given the memory that it had already, as ``w.data -= 1`` does."""
+def _keeps_memory(saved: SavedTensor, swap: StorageSwap) -> bool:
+    """Return whether a tensor was given the memory that it had already, as ``w.data -= 1`` does."""
     return swap.to is not None and same_memory(swap.to.alias, saved.alias)
 
 
 def _in_memory(tensor: torch.Tensor) -> bool:
-    """Whether its storage is as large as it needs: ``storage.resize_(0)`` leaves nothing to read."""
+    """Return whether the tensor's storage is large enough to be read: not after ``storage.resize_(0)``."""
     region = region_of(tensor)
     return region is None or region.hi <= tensor.untyped_storage().nbytes()

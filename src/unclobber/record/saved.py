@@ -1,4 +1,4 @@
-"""One saved tensor, as the pack hook hands it to autograd."""
+"""Save records: the objects that the pack hook hands to autograd in place of tensors."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ._write_event import WriteEvent
 
 
 class SavedTensor:
-    """What autograd keeps in place of the tensor. It dies when autograd frees the node.
+    """The save record that autograd keeps in place of the tensor. It dies when autograd frees the node.
 
-    Holds a ``detach()`` of the tensor, which shares memory and version counter, and the tensor itself where
+    Holds a ``detach()`` of the tensor, which shares memory and version counter, and the tensor itself if
     torch would: keeping an operation's own output would be a cycle through C++ that nothing can free.
     """
 
@@ -27,7 +27,7 @@ class SavedTensor:
         "version",
     )  # fmt: skip
 
-    # Made by the pack hook with ``__new__`` alone: an ``__init__`` would cost as much as all the rest.
+    # The pack hook calls `__new__` alone, because an `__init__` would cost as much as all its other work.
     alias: torch.Tensor
     held: torch.Tensor | None
     """The tensor itself if it is no output of the node that saves it, so that backward is handed what torch
@@ -35,117 +35,118 @@ class SavedTensor:
     output of a node that leads to this save."""
     version: int
     requires_grad: bool
-    """Of the tensor itself: the alias has no history."""
+    """Whether the tensor itself requires grad: the alias has no history."""
     origin: weakref.ref[torch.Tensor]
     """The tensor itself, for its name and its present grad_fn, and because ``.data =`` may swap a
     leaf's memory. Weak: an output is held by the node that saves it, and even a leaf can get a
     grad_fn by a later in-place operation; both would be cycles."""
     base: weakref.ref[torch.Tensor] | None
-    """What it is a view of: the weight of a Linear, whose transpose is saved."""
+    """The tensor that the saved one is a view of: the weight of a Linear, whose transpose is saved."""
     stack: Stack
     entry: LogEntry | None
     """None until the storage is about to be written to: nothing has happened since."""
     fingerprint: Fingerprint
-    """Set only for those of a session with fingerprints that were chosen."""
+    """The content hash. Unset unless the session takes fingerprints and has chosen this save."""
     unchecked = False
     """Whether torch compares no version counters for it."""
 
 
 class UncheckedSave(SavedTensor):
-    """One that the hooks of a checkpoint, of ``save_on_cpu`` or of the program's own keep."""
+    """A save record that other hooks keep: a checkpoint's, ``save_on_cpu``'s or the program's own."""
 
     __slots__ = ()
     unchecked = True
 
 
-class Swap(NamedTuple):
-    """A saved tensor was given other memory: torch reads that, unless the operation saved its own result."""
+class StorageSwap(NamedTuple):
+    """An exchange of a saved tensor's memory. Torch reads the new one, unless an operation saved its own."""
 
     event: WriteEvent
     to: SavedTensor | None
-    """The new memory as it was then, under observation like a save; None where it isn't known."""
+    """A record of the new memory as it was then, observed like a save; None if the memory isn't known."""
 
 
 class Log(Protocol):
-    """What is asked of the log that a save stands in (``StorageLog``)."""
+    """Interface of ``StorageLog`` for save records, declared here because ``_storage`` imports this file."""
 
     serial: int
     """Number of writes seen so far."""
     bumps: int
-    """How many of them move a version counter."""
+    """Number of version counter bumps of those writes."""
     writes: list[WriteEvent]
 
     def times(self, saved: SavedTensor) -> int:
-        """How many versions of this storage the stack of ``saved`` has saved."""
+        """Return how many versions of this storage the stack of ``saved`` has saved."""
 
     def saves(self) -> Iterator[SavedTensor]:
-        """The live ones."""
+        """Yield the live saves."""
 
 
 class LogEntry:
-    """Where a save stands in the log of its storage."""
+    """The position of a save in the log of its storage, and what happened to the save since."""
 
     __slots__ = (
         "bumps", "detached", "given_back", "history", "log", "lost", "nth", "original", "position", "sealed",
-        "since", "swap", "undo_log", "unseen",
+        "since", "storage_swap", "undo_log", "unseen",
     )  # fmt: skip
 
     def __init__(self, log: Log | None, since: int, bumps: int, nth: int, unseen: bool) -> None:
+        """Make the entry of a save that nothing has happened to yet."""
         self.log = log
-        """None where the tensor has no storage of its own: then only its version counter speaks."""
+        """The storage's log. None if the tensor has no storage: then only its version counter is known."""
         self.since = since
         """Number of writes that the log had recorded when the tensor was saved."""
         self.bumps = bumps
-        """How many of those moved a version counter."""
+        """Number of version counter bumps of those writes."""
         self.nth = nth
-        """Which of the versions of this storage saved by this very stack it is, from 1."""
+        """1-based number of this version among the versions of the storage that the save's stack saved."""
         self.unseen = unseen
-        """The counter moved before any write that we saw."""
+        """Whether the counter moved before any observed write."""
         self.given_back = False
-        """Whether `storage.resize_` freed the values; what the memory holds now says nothing about them."""
-        self.swap: Swap | None = None
+        """Whether `storage.resize_` freed the values, so that the present content says nothing about them."""
+        self.storage_swap: StorageSwap | None = None
         """The last ``.data =`` or ``set_`` that gave the saved tensor other memory."""
         self.detached: Stack | None = None
-        """Where ``detach_`` took the history of a tensor that another operation than its own saved."""
+        """Stack of the ``detach_`` that removed the tensor's history, which another node had saved."""
         self.undo_log: UndoLog | None = None
         self.position: LogPosition | None = None
-        """Where in the undo log it was saved."""
+        """Position in the undo log at which the tensor was saved."""
         self.sealed: int | None = None
-        """Version counter when the session ended, if it has ended."""
+        """Version counter at the end of the session; None before that."""
         self.original: torch.Tensor | None = None
-        """What torch would keep alive and show, where later operations may become part of its history."""
+        """The tensor that torch would keep alive and show, if later operations may join its history."""
         self.lost: str | None = None
-        """The fault of ours that kept a write to its memory from being recorded, as a sentence."""
+        """Sentence about the internal error that kept a write to the memory from being recorded."""
         self.history: History | None = None
-        """Whose result it was, for those who can't ask the node that saved it."""
+        """Node and output that the tensor was, for callers that can't query the saving node."""
 
     @property
     def written(self) -> bool:
-        """Whether its memory was written since, its tensor given other memory, or that is not known."""
-        return self.swap is not None or self.log is None or self.log.serial != self.since
+        """Return whether the memory was written since, or exchanged, or this is unknown."""
+        return self.storage_swap is not None or self.log is None or self.log.serial != self.since
 
 
 class Life:
-    """Lies in a node's ``metadata``, and dies with it."""
+    """Marker in a node's ``metadata`` that dies with the node."""
 
     __slots__ = ("__weakref__",)
 
 
 class History(NamedTuple):
-    """The node at the beginning of a tensor's history before its first write, and which output it was."""
+    """The node that made a tensor, before the tensor's first write, and the number of the node's output."""
 
     life: weakref.ref[Life]
     output: int
 
 
 def note_original(saved: SavedTensor, entry: LogEntry, target: torch.Tensor | None = None) -> None:
-    """Keep the tensor that torch would keep in place of our alias, or what that is a view of.
+    """Keep the tensor that torch would keep in place of the alias, or the base of that tensor.
 
-    Where backward has saved again what it was handed, torch would have handed it the tensor itself: that may
-    be ``target``, which is about to be written, or what that is a view of.
+    If backward saves again a tensor that it unpacked, torch would have unpacked the tensor itself: that may
+    be ``target``, which is about to be written, or the base of ``target``.
 
-    Not of a leaf that requires grad, nor of a view that does: the history can be told without them. And not
-    an operation's own result, which would be kept alive by itself.
+    Keep no leaf that requires grad and no view that does: their history is known without them. And keep
+    no operation's own result, which would keep itself alive.
     """
     tensor = saved.origin()
     if tensor is None and target is not None and saved.requires_grad and frames.ran_below(saved.stack):
@@ -161,6 +162,7 @@ def note_original(saved: SavedTensor, entry: LogEntry, target: torch.Tensor | No
     if node is None:
         return
     keeps = saved.base is None and not compat.tells_nothing_saved(node)
+    # If the node that made the tensor has saved it, the original would keep node and record alive.
     if keeps and any(kept is saved for _, kept in compat.raw_saved(node)):
         return
     life = node.metadata.setdefault(compat.LIFE_NOTE, Life())
@@ -170,9 +172,9 @@ def note_original(saved: SavedTensor, entry: LogEntry, target: torch.Tensor | No
 
 
 def _handed_on(saved: SavedTensor, target: torch.Tensor) -> torch.Tensor | None:
-    """Which of ``target`` and its base ``saved`` is, by memory; None where it may be neither.
+    """Return ``target`` or its base, if just one has the memory of ``saved``; None otherwise.
 
-    An operation's own result is not: torch hands out a new tensor each time.
+    Also None for an operation's own result, of which torch makes a new tensor at each unpack.
     """
     both = [one for one in (target, target._base) if one is not None and one.requires_grad]
     found = [one for one in both if same_memory(one, saved.alias)]
@@ -187,7 +189,7 @@ def _handed_on(saved: SavedTensor, target: torch.Tensor) -> torch.Tensor | None:
 
 
 def same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors have the same elements of the same storage, in the same order."""
+    """Return whether two tensors have the same elements of the same storage, in the same order."""
     return (
         compat.storage_key_or_none(a) == compat.storage_key_or_none(b)
         and a.storage_offset() == b.storage_offset()

@@ -1,4 +1,4 @@
-"""How many bytes each line keeps for backward, at the moment when most are kept."""
+"""Bytes that each line keeps for backward, at the moment of their highest total."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ Line = tuple[str, int]
 
 
 class SavedBytes:
-    """Counts each storage once, for the line whose operation saved it first, until its last save dies.
+    """Saved bytes by line. A storage counts once, for the line that saved it first, until its last save dies.
 
-    Parameters count for nothing: they live anyway.
+    Parameters don't count, because the program keeps them anyway.
     """
 
     def __init__(self) -> None:
+        """Start counting with no save alive."""
         self._saves: dict[int, int] = {}
-        """Live saves by storage."""
+        """Number of live saves by storage key."""
         self._paid: dict[int, tuple[Line, int]] = {}
-        """Line and bytes by storage."""
+        """Line and bytes that a storage is counted for, by storage key."""
         self._now: dict[Line, int] = {}
         self._total = 0
         self._most = 0
         self._peak: dict[Line, int] = {}
         self._refs: set[weakref.ref[SavedTensor]] = set()
+        # Reentrant, because a garbage collection inside the lock can call `died` in the same thread.
         self._lock = threading.RLock()
 
     def add(self, saved: SavedTensor) -> None:
-        """A tensor was just saved."""
+        """Count a tensor that was just saved, until its save record dies."""
         key = compat.storage_key_or_none(saved.alias)
         if key is None or _is_parameter(saved):
             return
@@ -48,7 +50,7 @@ class SavedBytes:
                 self._pay(key, _line(saved), saved.alias.untyped_storage().nbytes())
 
     def at_peak(self) -> dict[Line, int]:
-        """Bytes by path and line, largest first."""
+        """Return the bytes by (path, line) at the peak, largest first."""
         return dict(sorted(self._peak.items(), key=lambda item: -item[1]))
 
     def _pay(self, key: int, line: Line, size: int) -> None:
@@ -69,12 +71,13 @@ class SavedBytes:
 
 
 def _is_parameter(saved: SavedTensor) -> bool:
+    # A Linear saves the transpose of its weight: the base is the parameter.
     tensor = saved.origin() if saved.base is None else saved.base()
     return tensor is not None and tensor.requires_grad and not compat.has_history(tensor)
 
 
 def _line(saved: SavedTensor) -> Line:
-    """The user's line; a library's where no frame is the user's."""
+    """Return the user's innermost line of the save, or a library's if no frame is the user's."""
     stack = saved.stack
     if not stack:
         return "", 0

@@ -1,4 +1,4 @@
-"""Which elements an index-, mask- or scatter-write hits.
+"""Selections: the elements that an index, mask or scatter write can change.
 
 An ``index_put_`` of two rows into a table overwrites two rows: keeping those and the index is
 cheaper than keeping the table. One entry of ``_SELECTORS`` describes one kind of operation.
@@ -23,29 +23,32 @@ class Selection:
 
     def __init__(self, index: tuple[Any, ...], dim: int | None = None) -> None:
         self.index = index
-        """For ``tensor[index]``; with ``dim``, one index tensor for ``gather``/``scatter_``."""
+        """The index of ``tensor[index]``; with ``dim``, the index tensor of ``gather``/``scatter_`` alone."""
         self.dim = dim
         self.nbytes = sum(part.nbytes for part in index if isinstance(part, torch.Tensor))
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The selected elements, in the selection's own shape."""
+        """Return the selected elements, in the selection's own shape."""
         if self.dim is None:
             out: torch.Tensor = tensor[self.index]
             return out
         return tensor.gather(self.dim, self.index[0])
 
     def put(self, view: torch.Tensor, data: torch.Tensor) -> None:
-        """The reverse of ``take``: equal elements may be selected twice, they hold equal values."""
+        """Write ``data``, a result of ``take``, back into ``view``.
+
+        An element that is selected twice gets the same value twice.
+        """
         if self.dim is None:
             view[self.index] = data
         else:
             view.scatter_(self.dim, self.index[0], data)
 
     def bounds(self, tensor: torch.Tensor) -> Region | None:
-        """The smallest strided region that holds the selection; None if it selects nothing.
+        """Return the smallest strided region that holds the selection; None if it selects nothing.
 
-        Only for one int64 index along one dimension on the CPU: elsewhere reading the index would
-        make the device wait.
+        The whole tensor's region unless the selection is one int64 index along one dimension on the CPU:
+        reading an index on another device would wait for the device.
         """
         whole = region_of(tensor)
         *before, last = self.index
@@ -64,14 +67,15 @@ class Selection:
             return whole
         low, high = int(last.min()), int(last.max())
         if low < 0 or high >= tensor.size(dim):
-            return whole  # negative or out of range: the operation itself will say
+            return whole  # negative indices wrap around, and the operation itself rejects the others
         return region_of(tensor.narrow(dim, low, high - low + 1))
 
 
 def select(operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Selection | None:
-    """The selection of an in-place operation on ``args[0]``, None where it may write any element.
+    """Return the selection of an in-place operation on ``args[0]``, or None if it may write any element.
 
-    Index tensors are copied: the program may overwrite them before the value is needed.
+    Index tensors are copied, because the program may overwrite them before the value is needed
+    (``test_index_reused_after_the_write``).
     """
     selector = _SELECTORS.get(operation)
     if selector is None:
@@ -79,7 +83,7 @@ def select(operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sel
     try:
         return selector(args, kwargs)
     except (IndexError, RuntimeError):
-        return None  # arguments that do not fit: the operation itself will say
+        return None  # invalid arguments: the operation itself raises
 
 
 def _argument(args: tuple[Any, ...], kwargs: dict[str, Any], position: int, name: str) -> Any:
@@ -102,6 +106,7 @@ def _by_dim_and_index(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Selectio
 
 def _by_mask(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Selection | None:
     target, mask = args[0], _argument(args, kwargs, 1, "mask")
+    # Expanded, because `masked_fill_` broadcasts the mask and indexing does not.
     return Selection((mask.expand_as(target).clone(),)) if mask.dim() <= target.dim() else None
 
 
@@ -134,11 +139,13 @@ _SELECTORS: dict[str, Callable[[tuple[Any, ...], dict[str, Any]], Selection | No
 
 
 def physical_take(selection: Selection, tensor: torch.Tensor) -> torch.Tensor | None:
-    """The raw values of the selected elements, without lazy bits; None where the index does not fit, or
-    where a mask can't be counted: while a CUDA graph is captured."""
+    """Return the raw values of the selected elements, without lazy bits.
+
+    None if the index does not fit, or while a CUDA graph is captured, because a mask can't be counted then.
+    """
     if _streams.capturing(tensor):
         return None
     try:
         return selection.take(compat.physical(tensor))
     except (IndexError, RuntimeError):
-        return None  # the operation itself will say
+        return None  # an index that does not fit: the operation itself raises

@@ -1,9 +1,9 @@
 """In-place operations that read elements which they have overwritten themselves.
 
 ``u -= u[:, :1]`` and ``buf[:, 1:] = buf[:, :-1]`` read and write the same memory through two views.
-torch refuses that where it is quick to tell, which is for dense tensors only
-(aten/src/ATen/MemoryOverlap.cpp, ``MemOverlapStatus::TooHard``); elsewhere the result depends on the
-order in which the kernel visits the elements. Whether it does is asked of torch: the operation is run
+torch refuses that only for dense tensors, whose overlap is quick to compute
+(aten/src/ATen/MemoryOverlap.cpp, ``MemOverlapStatus::TooHard``). For others the result depends on the
+order in which the kernel visits the elements. Torch itself decides whether it does: the operation is run
 on a copy that overlaps in the same way, and on copies that don't.
 """
 
@@ -19,7 +19,7 @@ from ._region import overlap, region_of
 from .content import same_bits
 
 LARGEST_COPY = 1 << 28
-"""Bytes of a tensor above which nothing is tried out on copies: memory may be scarce."""
+"""Bytes above which a tensor is not copied for a trial, because memory may be scarce."""
 
 _RANDOM = frozenset(("bernoulli", "normal", "random"))
 
@@ -27,13 +27,13 @@ _RANDOM = frozenset(("bernoulli", "normal", "random"))
 def overlaps_itself(
     operation: str, target: torch.Tensor, key: int, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> bool:
-    """Whether the operation that is about to run gives another result than if it read its inputs first.
+    """Return whether the coming operation would give another result if it read its inputs first.
 
     Args:
         operation: ATen name without overload.
         target: The tensor that it writes: its first argument, or ``out=``.
-        key: The storage of ``target``.
-        args: Its arguments.
+        key: The storage key of ``target``.
+        args: Its positional arguments.
         kwargs: Its keyword arguments.
     """
     shared = [
@@ -44,6 +44,7 @@ def overlaps_itself(
         and compat.storage_address(arg) == key
         and _meets(arg, target)
     ]
+    # Two runs of a random operation differ whatever they read.
     if not shared or operation.rstrip("_") in _RANDOM:
         return False
     if kwargs.get("out") is target:
@@ -55,15 +56,17 @@ def overlaps_itself(
     tensors = [target, *shared]
     with torch.no_grad(), compat.unseen_by_torch():
         together = _result(run, target, args, kwargs, _copies(tensors))
-        # each alone, with strides as they are: what differs is the overlap, not the way of the kernel
+        # Copies with the strides of the originals, not `clone()`: only the overlap may differ, because torch
+        # chooses kernels by strides.
         apart = _result(run, target, args, kwargs, {k: v for t in tensors for k, v in _copies([t]).items()})
         return together is not None and apart is not None and not same_bits(together, apart)
 
 
 def _meets(arg: torch.Tensor, target: torch.Tensor) -> bool:
-    """Whether ``arg`` reads memory of ``target`` otherwise than element by element."""
+    """Return whether ``arg`` overlaps ``target`` without being the same elements in the same order."""
     if arg.dtype != target.dtype or not compat.is_plain(arg) or not compat.is_plain(target):
         return False
+    # The copies share memory by `as_strided`, which would not carry lazy bits over.
     if compat.conj_neg_bits(arg) != (False, False) or compat.conj_neg_bits(target) != (False, False):
         return False
     read, written = region_of(arg), region_of(target)
@@ -71,13 +74,13 @@ def _meets(arg: torch.Tensor, target: torch.Tensor) -> bool:
         return False
     if max(read.hi, written.hi) - min(read.lo, written.lo) > LARGEST_COPY:
         return False
-    if read == written:
+    if read == written:  # element by element, as in `x += x`: no element is read after it was written
         return False
     return overlap(read, written)
 
 
 def _copies(tensors: list[torch.Tensor]) -> dict[int, torch.Tensor]:
-    """Copies of views of one storage by their identity, which share their memory as those do."""
+    """Return copies of views of one storage, by the view's identity, that overlap as the views do."""
     regions = [region for region in map(region_of, tensors) if region is not None]
     item = tensors[0].itemsize
     first = min(region.lo for region in regions) // item
@@ -96,7 +99,7 @@ def _result(
     kwargs: dict[str, Any],
     copies: dict[int, torch.Tensor],
 ) -> torch.Tensor | None:
-    """What the target holds afterwards; None where torch refuses."""
+    """Run the operation on the copies. Return the copy of the target afterwards; None if torch refuses."""
     try:
         run(
             *(copies.get(id(arg), arg) for arg in args),

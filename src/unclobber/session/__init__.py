@@ -1,7 +1,8 @@
 """The stages joined inside a running program: ``watch``, ``guard``, ``audit`` and ``freeze``.
 
-``telling`` is the boundary behind which everything that is told is made: a fault there costs the story, never
-the gradient. Nothing is imported with the package, because the command line needs ``telling`` without torch.
+``telling`` is the boundary behind which every explanation is built: an internal error there costs the
+explanation, never the gradient. The package imports nothing, because the command line needs ``telling``
+without torch.
 """
 
 __all__ = [

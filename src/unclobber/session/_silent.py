@@ -1,8 +1,8 @@
-"""A session's answers where torch checks nothing: ``ctx`` attributes, gradients, recomputations.
+"""A session's findings on memory that torch doesn't check: ``ctx`` attributes, gradients, recomputations.
 
-What ``hooks`` saw beyond autograd's own saves arrives here as a fact (``Conflict``), is described, judged and
-handed to the session's policy: ``watch`` warns or, if strict, raises; ``guard`` has given the right values
-where that can be done and refuses where it can't. One class is what is to be said of one kind of fact.
+The hooks report what they saw beyond autograd's own saves as a fact (``Conflict``). It is described, judged
+and handed to the session's policy: ``watch`` warns or, if strict, raises; ``guard`` has given the right
+values if they are known, and refuses otherwise. Each kind of fact has one class here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..hooks.conflicts import Conflict
 from ..hooks.write_log import FollowedWrite
 from ..judge import judge, judge_dirty, judge_gradient, judge_self_overlap, judge_unmarked, judge_untold
 from ..model import Finding, Save, Write, asked
-from ..record import Ledger, SavedTensor, Standing
+from ..record import Ledger, SavedTensor, SaveState
 from ..source import frames, sites, spelling
 from .telling import Certain, fault_in
 
@@ -27,7 +27,7 @@ C = TypeVar("C", bound=Conflict)
 
 
 class WatchingSession(Protocol):
-    """What is asked of the session: its policy, and that it keeps findings and tells of them."""
+    """The part of a session that is needed here: its policy, and methods that keep and report findings."""
 
     active: bool
     ledger: Ledger
@@ -35,7 +35,7 @@ class WatchingSession(Protocol):
 
     @property
     def policy(self) -> str:
-        """What a conflict leads to."""
+        """The reaction to a conflict."""
 
     def keep(
         self,
@@ -46,26 +46,26 @@ class WatchingSession(Protocol):
         again: bool = False,
         met: bool = True,
     ) -> Finding | None:
-        """``Session.keep``."""
+        """Do as ``Session.keep``."""
 
     def tell(
         self, finding: Finding | None, *, refuse: bool = False, cause: BaseException | None = None
     ) -> None:
-        """``Session.tell``."""
+        """Do as ``Session.tell``."""
 
     def name_fault(self, fault: str) -> None:
-        """``Session.name_fault``."""
+        """Do as ``Session.name_fault``."""
 
 
 UNSURE = "whether a tensor that backward needs was overwritten is not known"
-"""What is refused where a fault of ours leaves no more to be said."""
+"""Message of a refusal if an internal error leaves no more to be said."""
 
 _CODES = {"ctx": "UC103", "recompute": "UC105"}
-"""By who held the tensor."""
+"""Codes by the holder of the tensor."""
 
 
 class SilentConflicts:
-    """The ``Conflicts`` of one session."""
+    """The receiver of one session's ``Conflicts``."""
 
     def __init__(self, session: WatchingSession) -> None:
         self._session = session
@@ -73,29 +73,30 @@ class SilentConflicts:
 
     @property
     def repairs(self) -> bool:
-        """Whether code is to be given the values as they were: ``guard`` and ``audit``."""
+        """Return whether code gets the values as they were: under ``guard`` and ``audit``."""
         return self._session.policy != "watch" and self._session.active
 
-    def stale(self, saved: SavedTensor, held: Literal["ctx", "recompute"]) -> Standing | None:
-        """How ``saved`` stands if its values are known to have changed, else None.
+    def stale(self, saved: SavedTensor, held: Literal["ctx", "recompute"]) -> SaveState | None:
+        """Return the save state of ``saved`` if its values are known to have changed, else None.
 
         Raises:
-            InplaceError: a fault of ours hides whether they have, and ``watch`` isn't what was asked for.
+            InplaceError: an internal error hides whether they have, and the policy isn't ``watch``.
         """
         session = self._session
         if not session.active:
             return None
         entry = saved.entry
+        # Without an entry no write was seen; a bump without one still needs the ledger's look.
         if entry is None and saved.alias._version == saved.version:
             return None
         fault = None if entry is None else entry.lost
         if fault is None:
             try:
-                standing = self.ledger.standing(saved)
+                state = self.ledger.state_of(saved)
             except Exception as error:
                 fault = fault_in("what became of a tensor could not be told", error)
             else:
-                return standing if standing.changed else None
+                return state if state.changed else None
         session.name_fault(fault)
         written = saved.alias._version != saved.version or (entry is not None and entry.written)
         if written and session.policy != "watch":
@@ -106,7 +107,7 @@ class SilentConflicts:
         return None
 
     def on(self, conflict: Conflict) -> None:
-        """Keep the finding for what was seen, and tell of it."""
+        """Keep the finding for a conflict that the hooks saw, and report it."""
         session = self._session
         story = _STORIES[type(conflict)](conflict, session)
         if story.is_nothing():
@@ -118,12 +119,12 @@ class SilentConflicts:
 
 
 class _Story(ABC, Generic[C]):
-    """What is to be said of one conflict, each part when it is asked for."""
+    """The parts of one conflict's finding, each built when it is needed."""
 
     can_be_repaired = False
     """Whether ``guard`` and ``audit`` have given the right values already."""
     again = False
-    """Made anew each time, for torch's error."""
+    """Whether the finding is made for every conflict, because torch's error needs one."""
     cause: BaseException | None = None
 
     def __init__(self, conflict: C, session: WatchingSession) -> None:
@@ -132,24 +133,25 @@ class _Story(ABC, Generic[C]):
         self.is_guard = session.policy == "guard"
 
     def is_nothing(self) -> bool:
-        """Whether nothing is to be said after all."""
+        """Return whether there is nothing to report after all."""
         return False
 
     def refuses(self) -> bool:
-        """Whether the session raises whatever it is asked for: values that it can't give back are wrong."""
+        """Return whether the session raises although it isn't strict: ``guard`` has no right value."""
+        # Even for suppressed findings: test_what_guard_can_not_give_back_is_refused_all_the_same.
         return self.is_guard and not self.can_be_repaired
 
     @abstractmethod
     def key(self) -> Any:
-        """What makes two conflicts the same one."""
+        """Return the key under which two conflicts count as one."""
 
     @abstractmethod
     def make(self) -> Finding | None:
-        """Describe and judge."""
+        """Describe and judge the conflict."""
 
     @abstractmethod
     def certain(self) -> Certain:
-        """What is known without any look at a source."""
+        """Return the facts that are known without reading any source file."""
 
 
 class _OnCtxStory(_Story[conflicts.StaleOnCtx]):
@@ -162,13 +164,14 @@ class _OnCtxStory(_Story[conflicts.StaleOnCtx]):
         self.repaired = self.is_guard and session.active
 
     def key(self) -> Any:
-        return _key("UC103", self.conflict.standing, self.session.ledger)
+        return _key("UC103", self.conflict.state, self.session.ledger)
 
     def make(self) -> Finding | None:
-        standing, attribute, node = self.conflict
+        """Describe the attribute as what the Function's forward saved, and judge it."""
+        state, attribute, node = self.conflict
         return judge(
             describe.held_elsewhere(
-                standing,
+                state,
                 self.session.ledger,
                 save.HeldTensor("ctx", attribute, node.removesuffix("Backward"), node),
                 repaired=self.repaired,
@@ -177,22 +180,23 @@ class _OnCtxStory(_Story[conflicts.StaleOnCtx]):
         )
 
     def certain(self) -> Certain:
-        return _certain("UC103", self.conflict.standing.saved, self.repaired)
+        return _certain("UC103", self.conflict.state.saved, self.repaired)
 
 
 class _InRecomputeStory(_Story[conflicts.StaleInRecompute]):
     """UC105: a checkpoint's second run reads a tensor that has changed since its first.
 
-    Values that the code reads on its own can't be handed to it.
+    Guard can't hand the old values to it, because the code reads the tensor by itself.
     """
 
     def key(self) -> Any:
-        return _key("UC105", self.conflict.standing, self.session.ledger)
+        return _key("UC105", self.conflict.state, self.session.ledger)
 
     def make(self) -> Finding | None:
+        """Describe the tensor as what the checkpoint read in its first run, and judge it."""
         return judge(
             describe.held_elsewhere(
-                self.conflict.standing,
+                self.conflict.state,
                 self.session.ledger,
                 save.HeldTensor("recompute", None, "checkpoint", None),
                 repaired=False,
@@ -202,11 +206,11 @@ class _InRecomputeStory(_Story[conflicts.StaleInRecompute]):
         )
 
     def certain(self) -> Certain:
-        return _certain("UC105", self.conflict.standing.saved)
+        return _certain("UC105", self.conflict.state.saved)
 
 
 class _GradientStory(_Story[conflicts.GradientWritten]):
-    """UC104: a gradient was changed while another consumer is still to get it."""
+    """UC104: a gradient was changed before another consumer received it."""
 
     can_be_repaired = True
 
@@ -214,6 +218,7 @@ class _GradientStory(_Story[conflicts.GradientWritten]):
         return "UC104", frames.spot(self.conflict.writes[0].stack)
 
     def make(self) -> Finding | None:
+        """Judge the writes to a gradient that the running node has handed on."""
         gradient, writes, node = self.conflict
         return judge_gradient(
             _writes(writes),
@@ -236,7 +241,7 @@ class _NotReturnedStory(_Story[conflicts.DirtyNotReturned]):
         self.cause = conflict.error
 
     def refuses(self) -> bool:
-        return True
+        return True  # torch has refused already; the finding replaces its error, which has no line
 
     def key(self) -> Any:
         return "UC103", frames.spot(self.conflict.stack)
@@ -251,16 +256,17 @@ class _NotReturnedStory(_Story[conflicts.DirtyNotReturned]):
 
 
 class _InputStory(_Story[conflicts.InputOverwritten]):
-    """UC103: what reads an input after a Function that overwrote it unmarked hands on its gradient.
+    """UC103: an input is read after a Function overwrote it unmarked, so its gradient ignores the write.
 
-    The derivative of what was written is nowhere to be had, so guard has nothing to give.
+    Guard can't repair it, because the derivative of the written values is not recorded.
     """
 
     def is_nothing(self) -> bool:
         return not self.session.active
 
     def refuses(self) -> bool:
-        # An operator can't mark its input, and the gradient past it is right if it adds a constant.
+        # An operator can't mark its input, and the gradient past it is right if it adds a constant
+        # (test_an_operator_that_overwrites_its_input_is_named_and_runs_as_plain).
         return super().refuses() and not self.conflict.is_operator
 
     def key(self) -> Any:
@@ -268,6 +274,7 @@ class _InputStory(_Story[conflicts.InputOverwritten]):
         return "UC103", "unmarked", frames.spot(conflict.stack), frames.spot(conflict.writes[0].stack)
 
     def make(self) -> Finding:
+        """Describe the input as the Function's argument at its `apply`, and judge the writes to it."""
         conflict = self.conflict
         site = sites.resolve(conflict.stack)
         given = spelling.spell_argument(conflict.stack, conflict.position)
@@ -290,6 +297,7 @@ class _InputStory(_Story[conflicts.InputOverwritten]):
         )
 
     def certain(self) -> Certain:
+        """Return the code and the sentence about the operator or the Function's forward."""
         function = self.conflict.function
         message = (
             f"{function} overwrites an input, which autograd does not record"
@@ -300,13 +308,13 @@ class _InputStory(_Story[conflicts.InputOverwritten]):
 
 
 class _SelfOverlapStory(_Story[conflicts.SelfOverlap]):
-    """UC102: an operation is about to read what it has overwritten itself, as it would without us."""
+    """UC102: an operation is about to read what it has overwritten itself, as it would without unclobber."""
 
     def is_nothing(self) -> bool:
         return not self.session.active
 
     def refuses(self) -> bool:
-        return False
+        return False  # the result is what plain torch computes, and guard's promise is about gradients
 
     def key(self) -> Any:
         return "UC102", "self-overlap", sites.user_place(self.conflict.stack)
@@ -323,14 +331,16 @@ class _SelfOverlapStory(_Story[conflicts.SelfOverlap]):
 class _ContentStory(_Story[conflicts.ContentChanged]):
     """UC102: the content of a saved tensor changed although no write to it was seen.
 
-    What it was is not known, so guard has nothing to give.
+    Guard can't repair it, because no copy of the old content exists.
     """
 
     def is_nothing(self) -> bool:
+        # A query that fails counts as a read. A change that no derivative reads does no harm
+        # (test_a_change_that_backward_does_not_read_is_no_finding).
         return not self.session.active or reads.asking() or asked(self._is_unminded, False)
 
     def _is_unminded(self) -> bool:
-        """Whether the running node's gradient is the same whatever the tensor holds now."""
+        """Return whether the running node's gradient doesn't depend on the present content of the tensor."""
         saved = self.conflict.saved
         return reads.is_scratch(saved) or reads.never_read(saved, self.session.ledger)
 
@@ -339,11 +349,12 @@ class _ContentStory(_Story[conflicts.ContentChanged]):
         return "UC102", sites.user_place(saved.stack), fingerprint.good, fingerprint.bad
 
     def make(self) -> Finding | None:
+        """Describe the change by the moments of the last matching and the first differing hash; judge it."""
         saved, fingerprint = self.conflict
         ledger = self.session.ledger
         return judge(
             describe.changed_unseen(
-                ledger.standing(saved),
+                ledger.state_of(saved),
                 ledger,
                 fingerprint,
                 backwards_before=self.session.backwards_before,
@@ -365,9 +376,10 @@ _STORIES: dict[type[Conflict], type[_Story[Any]]] = {
 }
 
 
-def _key(code: str, standing: Standing, ledger: Ledger) -> Any:
-    last = ledger.last_write(standing.saved)
-    return code, frames.spot(standing.saved.stack), None if last is None else frames.spot(last.stack)
+def _key(code: str, state: SaveState, ledger: Ledger) -> Any:
+    # No source file is read for a key, because a known conflict must stay cheap in a loop.
+    last = ledger.last_write(state.saved)
+    return code, frames.spot(state.saved.stack), None if last is None else frames.spot(last.stack)
 
 
 def _certain(code: str, saved: SavedTensor, repaired: bool = False) -> Certain:
@@ -375,7 +387,7 @@ def _certain(code: str, saved: SavedTensor, repaired: bool = False) -> Certain:
 
 
 def unplaced(saved: SavedTensor) -> Save | None:
-    """The facts of a saved tensor that need no look at the program, as far as they can be had."""
+    """Return the facts of a saved tensor that need no source file; None if there are none."""
     return asked(lambda: save.unplaced(saved.alias, saved.version), None)
 
 

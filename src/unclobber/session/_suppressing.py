@@ -1,4 +1,4 @@
-"""What a session does with findings that their author has said not to tell of."""
+"""A session's use of the suppressions that the program's author has written."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from ..settings import Suppression, can_be_suppressed
 T = TypeVar("T")
 
 _MOST_RAISED = 1000
-"""As many as a session keeps findings; a program that catches them all goes on for ever."""
+"""Limit of remembered errors, because a program that catches them all may go on for ever."""
 
 
 class Asked(Protocol):
-    """``Session._asked``: what a look gives; where it fails, the report says so."""
+    """Interface of ``Session._asked``: return ``look()``, or note its error and return ``otherwise``."""
 
     def __call__(self, what: str, look: Callable[[], T], otherwise: T) -> T: ...
 
 
 class Suppressing:
-    """A suppression as one session sees it: a fault in it suppresses nothing, nor does it take back an error.
+    """A suppression as one session sees it.
+
+    An internal error in it suppresses nothing, and a finding that was raised stays reported.
 
     Args:
-        suppression: None where nobody is asked.
-        asked: Where faults are named.
+        suppression: The comments, settings and baseline; None to suppress nothing.
+        asked: Calls the suppression, and notes internal errors for the report.
     """
 
     def __init__(self, suppression: Suppression | None, asked: Asked) -> None:
@@ -35,24 +37,24 @@ class Suppressing:
         """Findings that were raised although torch is silent, by identity."""
 
     def forget(self) -> None:
-        """The findings so far are another process's."""
+        """Forget the raised findings in a forked child, because they are the parent's."""
         self._raised.clear()
 
     def raised(self, finding: Finding) -> None:
-        """A finding is about to be raised, so it is told."""
+        """Remember a finding that is about to be raised, so that it is reported even if suppressed."""
         if can_be_suppressed(finding) and len(self._raised) < _MOST_RAISED:
-            self._raised[id(finding)] = finding
+            self._raised[id(finding)] = finding  # keeps the finding, so its identity is not reused
 
     def noted(self, finding: Finding) -> Finding:
-        """The finding, with a note where somebody tries to suppress what can't be."""
+        """Return the finding, with a note if the author tried to suppress it in vain."""
         return self._look(lambda suppression: suppression.noted(finding), finding)
 
     def lets_pass(self, finding: Finding) -> bool:
-        """Whether nobody is to be stopped or warned."""
+        """Return whether a finding neither stops nor warns the program."""
         return self._look(lambda suppression: suppression.lets_pass(finding), False)
 
     def by(self, finding: Finding) -> SuppressedBy | None:
-        """What suppresses a finding; None where it is told."""
+        """Return the reason that suppresses a finding; None if it is reported."""
         if id(finding) in self._raised:
             return None
         nothing: SuppressedBy | None = None
@@ -62,4 +64,6 @@ class Suppressing:
         suppression = self._suppression
         if suppression is None:
             return otherwise
+        # An error costs the suppression, never the finding
+        # (test_a_comment_that_can_not_be_read_suppresses_nothing).
         return self._asked("comments could not be read", lambda: look(suppression), otherwise)

@@ -1,4 +1,4 @@
-"""What ``guard`` refuses because it can't be seen on the torch that is installed."""
+"""Backwards that ``guard`` refuses because the installed torch hides writes from it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _CODES = {"functions": "UC103", "checkpoint": "UC105"}
 
 
 class Unseen:
-    """Looks at the graph of each backward of one session's thread before it begins."""
+    """Engine subscriber that inspects the graph of each backward of one session's thread before it runs."""
 
     def __init__(self, off: tuple[Off, ...]) -> None:
         self._off = off
         self._hooks: saves.SavedTensorHooks | None = None
 
     def enter(self, hooks: saves.SavedTensorHooks | None) -> None:
-        """Begin to refuse where ``hooks`` are the innermost."""
+        """Inspect each backward from now on for which ``hooks`` are the innermost."""
         self._hooks = hooks
         engine.subscribe(self)
 
@@ -31,11 +31,13 @@ class Unseen:
         engine.unsubscribe(self)
 
     def begin(self, call: EngineCall) -> None:
-        """Refuse a backward that may go on with values which nobody knows to be right.
+        """Refuse a backward that may go on with wrong values.
 
         Raises:
-            InplaceError: it goes through what can't be seen, or its graph is too large to tell.
+            InplaceError: its graph goes through a mechanism that doesn't work, or is too large to search
+                (test_a_graph_too_large_to_look_at_is_refused).
         """
+        # Only the innermost session decides, as for a save record.
         if call.is_internal or saves.innermost() is not self._hooks:
             return
         graph = reachable(call)
@@ -44,7 +46,7 @@ class Unseen:
                 raise error_of(judge_untold(_CODES[one.name], one.sentence, message=_MESSAGE))
 
     def end(self, begun: None, call: EngineCall) -> None:
-        """Nothing to put back."""
+        """Do nothing, because ``begin`` changes nothing."""
 
 
 _MESSAGE = "whether a tensor that backward needs was overwritten can't be known on this torch"

@@ -1,4 +1,4 @@
-"""The warning for what torch is silent about: its story, at the user's line, once a place."""
+"""The warning for a finding that torch is silent about: its explanation, at the user's line, once a place."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .telling import text_of
 _MOST_PLACES = 1000
 
 _told: dict[Any, str] = {}
-"""The text of the warning of each place: with other counts in it, a later one would be another warning."""
+"""First text of the warning of each place. A later text with other counts would count as another warning."""
 _registries: dict[str, dict[Any, Any]] = {}
-"""For each file what its module's ``__warningregistry__`` would be: the filters decide what comes again."""
+"""A stand-in for the ``__warningregistry__`` of each file's module, in which filters note past warnings."""
 
 
 def warn(finding: Finding) -> None:
-    """Warn with the whole story; with Python's usual filters once a place."""
+    """Warn with the whole explanation; with Python's usual filters once a place."""
     site = asked(lambda: _blamed(finding), None)
     if site is None:
         warnings.warn(_text(finding), SilentWriteWarning, stacklevel=2)
@@ -29,16 +29,17 @@ def warn(finding: Finding) -> None:
         _told[place] = text
     registry = _registries.setdefault(site.path, {})
     file = cell_name(site.path) or site.path
+    # Not `warn`, whose stack level can't reach the write: it may have returned long before backward.
     warnings.warn_explicit(text, SilentWriteWarning, file, site.line, registry=registry)
 
 
 def _text(finding: Finding) -> str:
-    """The sentence, so that a filter can know the warning by its beginning, then the story."""
+    """Return the finding's sentence, by which a filter can match the warning, then the explanation."""
     return f"{finding.message}\n\n{text_of(finding)}\n"
 
 
 def _blamed(finding: Finding) -> Site | None:
-    """The line that a warning points at."""
+    """Return the site that a warning points at: the guilty write, else the save; None if both are unknown."""
     write = culprit(finding.writes)
     if write is not None:
         return write.site

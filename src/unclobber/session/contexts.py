@@ -16,11 +16,12 @@ from .telling import error_of
 
 
 class Watching(ContextDecorator):
-    """A fresh session each time it is entered; usable as decorator and re-entrantly."""
+    """Context that opens a new session at each entry; usable as decorator and re-entrantly."""
 
     _policy: Policy
 
     def __init__(self) -> None:
+        # By thread: one object may be entered in several at once (test_one_guard_object_in_several_threads).
         self._entered = threading.local()
         self._last: Session | None = None
 
@@ -31,6 +32,7 @@ class Watching(ContextDecorator):
         return self
 
     def __enter__(self) -> Watching:
+        """Open a new session in this thread."""
         session = self._make()
         session.__enter__()
         if not hasattr(self._entered, "sessions"):
@@ -45,18 +47,20 @@ class Watching(ContextDecorator):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        """Close the session. Raise torch's refusal again as ``InplaceError`` with its explanation."""
         session: Session = self._entered.sessions.pop()
+        # Before the session's exit, which forgets the view writes that an explanation may need.
         try:
             finding = None if error is None else session.finding_for(error)
         finally:
             session.__exit__(kind, error, traceback)
+        # An `InplaceError` has its explanation already, and the program's own errors have no finding.
         if finding is not None and not isinstance(error, InplaceError):
             raise error_of(finding) from error
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What was found, oldest first; the same three places once. Without what a comment or the settings
-        suppress."""
+        """The findings of the last entry, oldest first, one for each three places; no suppressed ones."""
         return () if self._last is None else self._last.told_apart()[0]
 
 
@@ -97,7 +101,8 @@ class watch(Watching):  # noqa: N801  (a context manager that reads as a verb)
         self._fingerprint = fingerprint
 
     def _make(self) -> Session:
-        settings = settings_here()
+        """Return a session by the arguments, or by the settings for an argument that is None."""
+        settings = settings_here()  # at each entry: test_settings_that_change_while_it_runs
         return Session(
             "watch",
             strict=settings.strict if self._strict is None else self._strict,
@@ -137,24 +142,24 @@ class guard(Watching):  # noqa: N801
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of overwritten values that are kept now; 0 once backward has freed the graph."""
+        """The bytes of overwritten values that are kept now; 0 once backward has freed the graph."""
         return 0 if self._last is None else self._last.kept_bytes
 
     @property
     def peak_bytes(self) -> int:
-        """The most bytes that were kept at a time."""
+        """The most bytes of overwritten values that were kept at one time."""
         return 0 if self._last is None else self._last.peak_bytes
 
     @property
     def conflicts(self) -> tuple[Finding, ...]:
-        """The conflicts that were repaired, as findings with their stories; the same lines once."""
+        """The conflicts that were repaired, as findings; one for the same lines."""
         return self.findings
 
 
 def audit(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     """Run ``step(*args, **kwargs)`` once and report what it overwrites; never raises for a conflict.
 
-    A saved tensor that was overwritten is noted, and backward is given what was saved, as under ``guard``.
+    A saved tensor that was overwritten is noted, and backward gets the value that was saved, as in ``guard``.
 
     Args:
         step: Builds a graph and calls backward.

@@ -12,22 +12,24 @@ from ..source import frames, sites
 
 
 def settings_here() -> ProjectSettings:
-    """Those of the project to which the innermost file of the program's own belongs; of the working
-    directory where the program is in no file. What was read is good for a second at most.
+    """Return the settings of the project of the program's innermost file.
+
+    The working directory's if the program is in no file. Settings are cached for a second at most.
 
     Raises:
-        SettingsError: They are wrong.
+        SettingsError: The settings are wrong.
     """
     frame = sites.user_frame(frames.of_program())
     path = frame[0].co_filename if frame is not None else ""
     if not path.startswith(os.sep):
-        path = os.path.abspath(path)  # not within the cache: the program may change its directory
+        path = os.path.abspath(path)  # before the cache, because the program may change its directory
     of_file = _settings_of(path, int(time.monotonic()))
     return settings_for(os.getcwd()) if of_file is None else of_file
 
 
 @lru_cache(maxsize=64)
 def _settings_of(path: str, second: int) -> ProjectSettings | None:
-    """A file's; None where there is no such file. A context may be entered in each step, so files are looked
-    for once a second."""
+    """Return the settings of the file's project, or None if there is no such file."""
+    # `second` is part of the cache's key: a context may be entered in each step, and searching for
+    # pyproject.toml each time would cost more than the entry.
     return settings_for(os.path.dirname(os.path.abspath(path))) if os.path.isfile(path) else None

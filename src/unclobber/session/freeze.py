@@ -1,7 +1,7 @@
 """``freeze``: from now on, writing to a tensor raises at the line that writes.
 
-The write kernels of ``hooks`` tell every write before it happens; here they are asked one
-question: does it touch an element of a frozen tensor? That is exact: a write to other elements of
+The write kernels of ``hooks`` notify a listener here before every write. It refuses the write if it touches
+an element of a frozen tensor. The test is exact: a write to other elements of
 the same storage is allowed. It works with and without an active ``watch``.
 """
 
@@ -25,8 +25,8 @@ from ..torch_internals import compat
 from .session import _installation
 from .telling import Certain, error_of, told
 
-_SWAPS = frozenset(("set_", "set_data"))
-"""What gives the tensor itself other memory."""
+_STORAGE_SWAPS = frozenset(("set_", "set_data"))
+"""Operations that give the tensor itself other memory."""
 
 
 class Frozen:
@@ -64,11 +64,17 @@ class Frozen:
 
 
 class _Entry:
-    """One frozen tensor."""
+    """A frozen tensor, with its region and the stack of the ``freeze`` call."""
 
     __slots__ = ("key", "region", "stack", "tensor")
 
     def __init__(self, tensor: torch.Tensor, stack: Stack) -> None:
+        """Check that ``tensor`` can be frozen.
+
+        Raises:
+            TypeError: not a tensor.
+            UnclobberError: a tensor without strided memory of its own.
+        """
         if not isinstance(tensor, torch.Tensor):
             raise TypeError(f"freeze takes a tensor, not {type(tensor).__name__}")
         if not compat.is_plain(tensor):
@@ -78,13 +84,16 @@ class _Entry:
             )
         self.key = compat.storage_key(tensor)
         self.region = region_of(tensor)
-        self.tensor = tensor  # keeps the memory alive, so that its key means nothing else
+        self.tensor = tensor  # keeps the memory alive, because its key could pass to another storage
         self.stack = stack
 
 
 class _Keeper(Listener):
-    """The one listener for all frozen tensors. It takes part in a session's installation as a ledger
-    does, so that the kernels are there and an optimizer's step is looked at."""
+    """Listener for all frozen tensors of the process.
+
+    It is a client of the installation as a ledger is, so that kernels are registered and an optimizer's
+    writes are observed.
+    """
 
     def __init__(self) -> None:
         self.pending: tuple[Any, ...] = ()
@@ -96,16 +105,18 @@ class _Keeper(Listener):
         with self._lock:
             if not self.watched:
                 _installation.acquire(self)
+                # Without a session no thread observes writes: test_a_session_that_ends_leaves_the_freeze.
                 saves.observe_always(True)
             self.watched[entry.key] = (*self.watched.get(entry.key, ()), entry)
 
     def remove(self, entry: _Entry) -> None:
+        """Stop refusing writes to the entry's tensor, unless another entry freezes it as well."""
         with self._lock:
             entries = self.watched.get(entry.key, ())
-            if entry not in entries:
+            if entry not in entries:  # test_remove_ends_it_and_may_be_repeated
                 return
             left = tuple(other for other in entries if other is not entry)
-            if left:
+            if left:  # test_two_freezes_of_one_tensor_end_one_by_one
                 self.watched[entry.key] = left
                 return
             del self.watched[entry.key]
@@ -121,39 +132,49 @@ class _Keeper(Listener):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:
+        """Refuse a write to an element of a frozen tensor.
+
+        Raises:
+            InplaceError: the write touches one, or gives the frozen tensor other memory.
+        """
         entries = self.watched.get(compat.storage_key_or_none(tensor) or 0, ())
         if not entries:
             return
         region = None if operation in METADATA_ONLY else region_of(tensor)
         for entry in entries:
-            swapped = operation in _SWAPS and tensor is entry.tensor
-            if swapped or (region is not None and entry.region is not None and overlap(entry.region, region)):
+            storage_swapped = operation in _STORAGE_SWAPS and tensor is entry.tensor
+            if storage_swapped or (
+                region is not None and entry.region is not None and overlap(entry.region, region)
+            ):
                 raise _refusal(entry, operation)
 
-    def before_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
-        """``tensor.data = …``."""
+    def before_storage_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
+        """Refuse ``tensor.data = …`` if ``tensor`` is frozen."""
         self.before_write(tensor, "set_data", False, (tensor,), {})
 
     def after_detach(self, tensor: torch.Tensor, node: Any) -> None:
-        """``tensor.detach_()`` leaves every value as it is."""
+        """Do nothing, because ``tensor.detach_()`` leaves every value as it is."""
 
     def before_replay(self) -> None:
-        """What a CUDA graph writes is not known."""
+        """Do nothing: the memory that a CUDA graph writes is unknown, so a replay can overwrite a frozen
+        tensor unnoticed."""
 
     def before_export(self) -> None:
-        """What is written through another storage over the same memory is not known."""
+        """Do nothing: a write through another storage over the same memory goes unnoticed."""
 
     def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
-        """``storage.resize_(…)`` to less."""
+        """Refuse ``storage.resize_(…)`` if it would free an element of a frozen tensor."""
         for entry in self.watched.get(compat.key_of_storage(storage), ()):
             if entry.region is not None and entry.region.hi > size:
                 raise _refusal(entry, "resize_")
 
     def anything_alive(self) -> bool:
-        """Whether an optimizer's step must be looked at."""
+        """Return whether any tensor is frozen, so that an optimizer's writes must be observed."""
         return bool(self.watched)
 
     def saves(self, *, queued: bool = True) -> Iterable[SavedTensor]:
+        # Backward is observed all the same, by `observe_always`:
+        # test_backward_may_not_add_to_a_frozen_gradient.
         return ()
 
 
@@ -161,7 +182,9 @@ _keeper = _Keeper()
 
 
 def _refusal(entry: _Entry, operation: str) -> InplaceError:
+    """Return the error for an operation of the program's current line on a frozen tensor."""
     stack = frames.of_program()
+    # Outside of `make`, because the finding without an explanation shows these facts, too.
     facts = replace(save.unplaced(entry.tensor), operation="freeze")
 
     def make() -> Finding:

@@ -1,4 +1,4 @@
-"""How deep in contexts a thread is."""
+"""The number of contexts that a thread is in."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from ..hooks import saves
 
 
 def depth() -> int:
-    """How many contexts this thread has entered and not left."""
+    """Return how many contexts this thread has entered and not left."""
     return len(saves.active())

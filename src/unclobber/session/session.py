@@ -1,8 +1,8 @@
 """``watch``, ``guard`` and ``audit``: the stages joined inside a running program.
 
 One engine, three policies. All of them keep the same ledger; they differ in what happens when
-backward asks for a saved tensor that was overwritten: ``watch`` refuses as torch would, with the
-story; ``guard`` hands back the value as it was saved; ``audit`` does that too and only notes it.
+backward unpacks a saved tensor that was overwritten. ``watch`` refuses as torch would, and explains;
+``guard`` returns the value as it was saved; ``audit`` does that, too, and only notes the conflict.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from ..model import (
     asked,
 )
 from ..native import core
-from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, SavedTensor, Standing, ViewWrites
+from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, SavedTensor, SaveState, ViewWrites
 from ..settings import Suppression
 from ..source import compiled, sites
 from ..torch_internals import compat, versions
@@ -71,38 +71,38 @@ Policy = Literal["watch", "guard", "audit"]
 T = TypeVar("T")
 
 _TOLD = "_unclobber_finding"
-"""Attribute of an exception of torch's that carries its finding."""
+"""Attribute of a torch exception that carries the exception's finding."""
 
 _MOST_FINDINGS = 1000
 """Distinct findings that one session keeps; more are counted only."""
 
 
 _MOST_AHEAD = 20
-"""Findings that are told beside the one for which backward is refused."""
+"""Findings that are reported besides the one for which backward is refused."""
 
 
 class _Verdict(NamedTuple):
-    """What backward gets for a saved tensor, before anything is told of it."""
+    """The session's decision at one unpack, made before any explanation."""
 
-    standing: Standing
+    state: SaveState
     value: torch.Tensor
-    """What backward goes on with."""
+    """The tensor that backward gets, unless it is refused."""
     refused: bool = False
     told: bool = False
-    """Whether there is something to tell: what is there now is wrong, or torch would refuse it."""
+    """Whether a finding is reported: the present value is wrong, or torch would refuse it."""
 
 
 class Session:
-    """One watched part of a program, entered once, in one thread.
+    """A watched part of a program, entered once, in one thread.
 
     Args:
-        policy: What a conflict leads to.
+        policy: The reaction to a conflict.
         strict: Raise on writes that torch doesn't see, too.
         fingerprint: Share of saved tensors (0 to 1) whose content is hashed to find writes that no
             dispatch sees.
         command: The command line that is being run, for the report.
         warn: Whether silent writes warn at the user's line; the command collects them instead.
-        suppression: What comments, settings and a baseline say of findings; None where nobody is asked.
+        suppression: The author's comments, settings and baseline; None if nothing is suppressed.
     """
 
     def __init__(
@@ -115,36 +115,39 @@ class Session:
         warn: bool = True,
         suppression: Suppression | None = None,
     ) -> None:
+        """Prepare a session with a ledger of its own; nothing is installed before it is entered."""
         self.policy = policy
         self.strict = strict
         self.fingerprint = fingerprint
         self.command = command
         self.warn = warn
         originals = policy != "guard"
+        # The native queue makes no Python object at a save, which fingerprints and byte counts need.
         plain = not fingerprint and policy != "audit"
         self.ledger = Ledger(keeps_originals=originals, queue=_saves.new_queue() if plain else None)
         if fingerprint:
-            prints = Fingerprints(fingerprint, write_log.storage_of)
-            self.ledger = FingerprintedLedger(prints, keeps_originals=originals)
+            fingerprints = Fingerprints(fingerprint, write_log.storage_of)
+            self.ledger = FingerprintedLedger(fingerprints, keeps_originals=originals)
         self.ledger.view_writes = _installation.view_writes
         if policy == "audit":
             self.ledger.saved_bytes = SavedBytes()
         self.findings: list[Finding] = []
         self.heard: Callable[[Finding], None] | None = None
-        """Told of each new finding as it is made."""
+        """Called with each new finding, unless suppression lets it pass."""
         self.conflicts = 0
         self._seen: dict[Any, int] = {}
+        """Positions of findings by the key of their conflict."""
         self._times: Counter[int] = Counter()
-        """How often the findings were met that were met again, by their positions."""
+        """Numbers of repeated occurrences, by the finding's position."""
         self._faults: dict[str, None] = {}
-        """Faults of ours that the report is to name."""
+        """Sentences about internal errors for the report, each once and in order."""
         self._warned: set[int] = set()
-        """Identities of the findings, all kept, that were warned of."""
+        """Identities of the findings that have warned. All are kept, so no identity is reused."""
         self._suppressing = Suppressing(suppression, self._asked)
         self.active = False
         self._hooks: _saves.SavedTensorHooks | None = None
         self._unseen: Unseen | None = None
-        """Refuses what can't be seen on this torch."""
+        """Refuses backwards through mechanisms that don't work on this torch; None if all work."""
         self._lock = threading.RLock()
         self._silent = SilentConflicts(self)
         self.ledger.on_self_overlap = lambda operation, stack: self._silent.on(
@@ -153,20 +156,28 @@ class Session:
         self.ledger.unrecorded = self._unrecorded
         self._begun = compiled.now()
         self.backwards_before = 0
-        """Backward calls of the process before this session."""
+        """Number of backward calls in the process before this session."""
         self._counted_before = (0, 0)
-        """Saves and writes that are not this process's, but those of the one that it was forked from."""
+        """Numbers of saves and writes that the parent process made before it forked this one."""
 
     # --- enter and leave ------------------------------------------------------------------------
 
     def __enter__(self) -> Session:
+        """Install what is missing, and push the hooks of this thread.
+
+        Raises:
+            UnclobberError: the policy is ``guard``, which can't work on this torch.
+        """
         self._begin_where(_installation.off())
         _installation.acquire(self.ledger)
         self.backwards_before = backward.count()
         self._begun = compiled.now()
         try:
-            self._hooks = _saves.SavedTensorHooks(self.ledger, self._need, self._silent, self.ledger.prints)
+            self._hooks = _saves.SavedTensorHooks(
+                self.ledger, self._need, self._silent, self.ledger.fingerprints
+            )
             self._hooks.enter()
+        # Not `Exception` alone: Ctrl-C here would leave the kernels installed without a session.
         except BaseException:
             _installation.release(self.ledger)
             raise
@@ -176,7 +187,11 @@ class Session:
         return self
 
     def _begin_where(self, off: tuple[mechanisms.Off, ...]) -> None:
-        """Take account of the mechanisms that do not work on this torch."""
+        """Warn of the mechanisms that don't work on this torch, and prepare ``guard`` to refuse without them.
+
+        Raises:
+            UnclobberError: the policy is ``guard`` and nothing that it would return can be relied on.
+        """
         for said in (fallback.why(), core.missed()):
             if said is not None and self.warn:
                 _warn_once(said)
@@ -194,6 +209,7 @@ class Session:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        """Pop the hooks, and leave the graphs' saves to their version counters."""
         self.active = False
         try:
             if self._unseen is not None:
@@ -205,8 +221,8 @@ class Session:
             _installation.release(self.ledger)
 
     def begin_anew(self) -> None:
-        """In a forked child: what was found and counted so far is the parent's; graphs and saves stay."""
-        self._lock = threading.RLock()  # another thread of the parent may have held it
+        """Forget findings and counts in a forked child, because they are the parent's. Keep the saves."""
+        self._lock = threading.RLock()  # another thread of the parent may have held it at the fork
         self.findings = []
         self._seen.clear()
         self._times.clear()
@@ -219,17 +235,22 @@ class Session:
         self._begun = compiled.now()
 
     def leave_unwatched(self) -> None:
-        """In a forked child that does no training: watch nothing, where no other hooks lie over ours."""
+        """Stop watching in a forked child that doesn't train, unless other hooks were pushed after these."""
+        # torch's hooks are a stack: popped under others, they would take the program's hooks off.
         if self._hooks is not None and self._hooks.alone():
             self.active = False
             self._hooks.leave()
             _installation.release(self.ledger)
 
-    # --- what backward asks ---------------------------------------------------------------------
+    # --- called at unpack -----------------------------------------------------------------------
 
     def _need(self, saved: SavedTensor) -> torch.Tensor:
-        """Backward asks for ``saved`` and something may have happened to it."""
-        if reads.asking():
+        """Return what backward gets for ``saved``, to which something may have happened.
+
+        Raises:
+            InplaceError: backward is refused.
+        """
+        if reads.asking():  # unclobber itself unpacks, to learn a history: no backward reads the values
             return saved.alias
         fault = None if saved.entry is None else saved.entry.lost
         if fault is None:
@@ -242,46 +263,56 @@ class Session:
         return self._by_versions(saved, fault)
 
     def _verdict(self, saved: SavedTensor) -> _Verdict:
-        """What backward gets. Nothing in here looks at a source."""
+        """Return the verdict on a saved tensor, without reading any source file."""
         entry = saved.entry
-        if entry is not None and entry.swap is not None and reads.is_own_result(saved):
-            entry.swap = None  # torch keeps a result apart from the tensor that the program got
-        standing = self.ledger.standing(saved)
-        now = standing.now
+        if entry is not None and entry.storage_swap is not None and reads.is_own_result(saved):
+            # torch keeps a result apart from the tensor that the program got:
+            # tests/programs/allowed/a_result_is_kept_apart_from_the_tensor_that_data_changes.py.
+            entry.storage_swap = None
+        state = self.ledger.state_of(saved)
+        now = state.now
+        # Only `watch` refuses as torch does; guard needs no history (test_right_under_guard).
         if self.policy == "watch" and _is_detached(saved):
-            return _Verdict(standing, now, refused=True)
+            return _Verdict(state, now, refused=True)
+        # Writes after the session's end went unseen: test_graph_passed_from_guard_to_guard.
         sealed = entry.sealed if entry is not None else None
-        written_after_exit = sealed is not None and standing.version != sealed
-        dirty = standing.moved or standing.changed
+        written_after_exit = sealed is not None and state.version != sealed
+        dirty = state.moved or state.changed
         if not dirty and not written_after_exit:
-            return _Verdict(standing, now)
-        # A look that fails counts as a read: better one story too many than a wrong gradient.
-        if not standing.refused and asked(lambda: reads.never_read(saved, self.ledger), False):
-            return _Verdict(standing, now)
+            return _Verdict(state, now)
+        # A failed query counts as a read: better one finding too many than a wrong gradient.
+        if not state.refused and asked(lambda: reads.never_read(saved, self.ledger), False):
+            return _Verdict(state, now)
         if self.policy == "watch":
-            # Where torch would go on with what is there now, so do we, and say so.
-            return _Verdict(standing, now, refused=standing.refused, told=standing.changed)
-        if written_after_exit or standing.unseen:
-            return _Verdict(standing, now, refused=True)
-        as_saved = saved.alias if standing.value is None or not standing.changed else standing.value
-        # What torch refuses although no element changed is nothing to guard, but something to know.
-        notable = standing.changed or (self.policy == "audit" and standing.refused)
-        return _Verdict(standing, as_saved, told=notable)
+            # If torch would go on with the present value, so does `watch`, which only reports it.
+            return _Verdict(state, now, refused=state.refused, told=state.changed)
+        if written_after_exit or state.unseen:
+            return _Verdict(state, now, refused=True)
+        as_saved = saved.alias if state.value is None or not state.changed else state.value
+        # If torch refuses although no element changed, guard has nothing to repair, but audit reports it.
+        notable = state.changed or (self.policy == "audit" and state.refused)
+        return _Verdict(state, as_saved, told=notable)
 
     def _followed(self, verdict: _Verdict) -> torch.Tensor:
+        """Report a finding if the verdict is one, and return the verdict's value.
+
+        Raises:
+            InplaceError: the verdict is a refusal, or ``watch`` is strict.
+        """
         if verdict.refused:
-            raise self._refusal(verdict.standing)
+            raise self._refusal(verdict.state)
         if verdict.told:
-            finding = self._note(verdict.standing, repaired=self.policy == "guard")
+            finding = self._note(verdict.state, repaired=self.policy == "guard")
             if self.policy == "watch":
                 self.tell(finding)
         return verdict.value
 
     def _by_versions(self, saved: SavedTensor, fault: str) -> torch.Tensor:
-        """What torch's own check makes of a tensor, after a fault of ours.
+        """Decide by the version counter alone, after an internal error. Return the alias.
 
         Raises:
-            InplaceError: torch would refuse, or ``guard`` has seen a write and can't tell what it did.
+            InplaceError: torch would refuse, or the policy is not ``watch`` and a write was seen whose effect
+                is unknown.
         """
         version, entry = saved.alias._version, saved.entry
         self.name_fault(fault)
@@ -295,31 +326,33 @@ class Session:
         raise error_of(self._kept(judge_untold("UC101", fault, message=message, torch_message=torch_message)))
 
     def name_fault(self, fault: str) -> None:
-        """Have the report name a fault of ours, once."""
+        """Note the sentence about an internal error for the report, once."""
         self._faults[fault] = None
 
     def _unrecorded(self, error: Exception) -> str:
-        """The sentence for a fault of ours while a write was recorded."""
+        """Note an internal error while a write was recorded. Return the sentence about it."""
         fault = fault_in("a write could not be recorded", error)
         self.name_fault(fault)
         return fault
 
-    def _refusal(self, standing: Standing) -> InplaceError:
-        finding = self._note(standing, repaired=False, again=True)
+    def _refusal(self, state: SaveState) -> InplaceError:
+        """Return the error that refuses a tensor, with the findings that backward would have raised next."""
+        finding = self._note(state, repaired=False, again=True)
         if finding is None:
             raise AssertionError("a story with a refusal is a finding, or tells of its fault")
         nothing: tuple[Finding, ...] = ()
+        # An internal error costs this list alone: test_a_fault_costs_the_list_alone.
         what = "what else backward would refuse could not be told"
-        others = self._asked(what, lambda: self._refused_too(standing), nothing)
+        others = self._asked(what, lambda: self._refused_too(state), nothing)
         return error_of(finding, others)
 
-    def _refused_too(self, standing: Standing) -> tuple[Finding, ...]:
-        """Findings for all that the running backward would have refused next."""
+    def _refused_too(self, state: SaveState) -> tuple[Finding, ...]:
+        """Return findings for the tensors that the running backward would have refused next."""
         if self.policy != "watch":
             return ()
         found: dict[int, Finding] = {}
-        for saved, node in ahead.refused_too(standing.saved, self.ledger):
-            finding = self._note(self.ledger.standing(saved), repaired=False, node=node)
+        for saved, node in ahead.refused_too(state.saved, self.ledger):
+            finding = self._note(self.ledger.state_of(saved), repaired=False, node=node)
             if finding is not None and finding.ahead:
                 found[id(finding)] = finding
             if len(found) >= _MOST_AHEAD:
@@ -327,27 +360,32 @@ class Session:
         return tuple(found.values())
 
     def _note(
-        self, standing: Standing, *, repaired: bool, again: bool = False, node: Any = None
+        self, state: SaveState, *, repaired: bool, again: bool = False, node: Any = None
     ) -> Finding | None:
-        """Judge, and keep the finding unless the same is known of the same places already.
+        """Judge a conflict, and keep its finding unless its places have one already.
 
         One line may save two tensors, of which torch sees only one overwritten: these are two findings.
 
         Args:
-            again: Make it anew all the same, for an error that is about to be raised.
-            node: Who will ask for the saved tensor, where backward was refused before it came there.
+            state: The save state of the tensor.
+            repaired: Whether backward gets the value as it was saved.
+            again: Make a new finding even for known places, for an error that is about to be raised.
+            node: The node that would have unpacked the tensor, if backward was refused before it came there.
         """
-        refused = standing.refused or (standing.moved and not standing.changed)  # known before any story
+        # Part of the key, so it must be known without an explanation.
+        refused = state.refused or (state.moved and not state.changed)
 
         def key() -> Any:
-            last = self.ledger.last_write(standing.saved)
+            # `refused` keeps two saves of one line apart: test_both_are_told, random scripts 14013 and 14178.
+            last = self.ledger.last_write(state.saved)
             written = None if last is None else sites.user_place(last.stack)
-            return refused, sites.user_place(standing.saved.stack), written
+            return refused, sites.user_place(state.saved.stack), written
 
         def make() -> Finding | None:
+            """Describe and judge the conflict."""
             finding = judge(
                 describe.evidence(
-                    standing,
+                    state,
                     self.ledger,
                     repaired=repaired,
                     backwards_before=self.backwards_before,
@@ -362,7 +400,7 @@ class Session:
         return self.keep(
             key,
             make,
-            lambda: _certain(standing, refused=refused, repaired=repaired, goes_on=not again),
+            lambda: _certain(state, refused=refused, repaired=repaired, goes_on=not again),
             again=again,
             met=node is None,
         )
@@ -376,14 +414,16 @@ class Session:
         again: bool = False,
         met: bool = True,
     ) -> Finding | None:
-        """Count a conflict, and keep its finding unless its key is known already. Raises nothing of ours.
+        """Count a conflict, and keep its finding unless its key is known already. Raise no internal error.
 
         Args:
-            key: What makes two conflicts the same one: the places in question.
-            make: Describes and judges; slow, so not asked for what is known.
-            certain: What is known where ``make`` fails.
-            again: Make it anew all the same, for an error that is about to be raised.
-            met: Whether backward has come to it.
+            key: Returns the key under which two conflicts count as one: their places.
+            make: Describes and judges the conflict; slow, so not called for a known key.
+            certain: Returns the facts that are known if ``make`` fails.
+            again: Make a new finding even for a known key, for an error that is about to be raised.
+            met: Whether backward has come to the conflict.
+        Returns:
+            The finding; None if nothing is wrong.
         """
         with self._lock:
             self.conflicts += met
@@ -403,11 +443,13 @@ class Session:
                 self._seen[place] = len(self.findings)
                 self._add(finding)
             elif known is not None and self.findings[known].ahead:
-                self.findings[known] = finding  # now backward has come to it
+                # Backward has come to it by now, so the new finding is no longer `ahead`
+                # (test_an_ahead_finding_that_backward_comes_to).
+                self.findings[known] = finding
             return finding
 
     def _kept(self, finding: Finding) -> Finding:
-        """Keep a finding whose places are not known; where there is one like it, that is given."""
+        """Keep a finding whose places are unknown. Return the kept one, which may be an equal earlier one."""
         with self._lock:
             for other in self.findings:
                 if other == finding:
@@ -422,13 +464,14 @@ class Session:
         """Warn of a finding that torch is silent about.
 
         Raises:
-            InplaceError: instead, where the session is strict or ``refuse`` is given.
+            InplaceError: instead of the warning, if the session is strict or ``refuse`` is given.
         """
         if finding is None or (not refuse and self._suppressing.lets_pass(finding)):
             return
         if refuse or (self.strict and self.policy == "watch"):
             self._suppressing.raised(finding)
             raise error_of(finding) from cause
+        # Once a finding, although the filters would show it once: a loop comes here thousands of times.
         if self.warn and self.policy == "watch" and id(finding) not in self._warned:
             self._warned.add(id(finding))
             warn(finding)
@@ -444,14 +487,16 @@ class Session:
         return self.ledger.account.peak
 
     def finding_for(self, error: BaseException) -> Finding | None:
-        """The story for an exception that left the watched code, None where it is the user's own.
+        """Return the finding for an exception that left the watched code, or None if it is the user's own.
 
-        torch's own refusals (UC2xx, UC301) are told here; whoever asks again gets the same finding.
+        torch's own refusals (UC2xx, UC301) get their findings here. A second call returns the same finding.
         """
         finding = told_of(error)
         if isinstance(error, InplaceError):
             return finding
         if finding is None:
+            # If the query fails, the error stays as it is
+            # (test_an_error_of_which_it_is_not_known_whose_it_is_stays_as_it_is).
             kind = asked(lambda: kind_of(error), None)
             if kind is None:
                 return None
@@ -464,6 +509,7 @@ class Session:
             if finding is None:
                 return None
             finding = self._suppressing.noted(finding)
+            # On the error, because it may leave several contexts, and each must return the same finding.
             setattr(error, _TOLD, finding)
         if finding not in self.findings:
             self._add(finding)
@@ -476,7 +522,7 @@ class Session:
             self._asked("a finding could not be handed on", lambda: heard(finding), None)
 
     def _asked(self, what: str, look: Callable[[], T], otherwise: T) -> T:
-        """What a look gives; where it fails, the report says so."""
+        """Return ``look()``. If it raises, note an internal error in the report and return ``otherwise``."""
         try:
             return look()
         except Exception as error:
@@ -484,7 +530,7 @@ class Session:
         return otherwise
 
     def told_apart(self) -> tuple[tuple[Finding, ...], tuple[Suppressed, ...]]:
-        """All findings so far, each with how often it was met; those that are suppressed by themselves."""
+        """Return (reported, suppressed) findings so far, each with its number of occurrences."""
         told: list[Finding] = []
         suppressed: list[Suppressed] = []
         with self._lock:
@@ -499,7 +545,7 @@ class Session:
         return tuple(told), tuple(suppressed)
 
     def report(self, *, exit_code: int = 0, script_failed: bool = False) -> Report:
-        """All findings so far with the ledger's totals."""
+        """Return the report: all findings so far, with the ledger's totals and the run's notices."""
         saves, writes = self._counted_before
         saved_bytes = self.ledger.saved_bytes
         by_line: Mapping[tuple[str, int], int] = {}
@@ -532,13 +578,13 @@ class Session:
 
 
 _BEYOND_SAVES = (write_log, functions, gradients, module_hooks, checkpoint)
-"""What sees conflicts that no saved tensor shows, in the order in which they are installed."""
+"""Hooks that see conflicts which no saved tensor shows, in the order in which they are installed."""
 
 
 class Watcher(kernels.Listener, Protocol):
-    """Who takes part in an installation: the ledger of a session, or the keeper of frozen tensors."""
+    """Client of the installation, notified of writes and storage changes: a ledger or the freezer."""
 
-    def before_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None: ...
+    def before_storage_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None: ...
     def after_detach(self, tensor: torch.Tensor, node: Any) -> None: ...
     def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None: ...
     def before_replay(self) -> None: ...
@@ -548,19 +594,21 @@ class Watcher(kernels.Listener, Protocol):
 
 
 _SLEEPS_FOR = 10.0
-"""Seconds after which what nobody has woken is put back."""
+"""Seconds after the last context, beyond which an unwatched backward puts torch's own functions back."""
 
 
 class _Installation:
-    """What all sessions share: kernels, wrapped entry points.
+    """Kernels and wrapped entry points that all sessions of the process share.
 
-    The first one in installs them; the last one out puts them to sleep, so that the next one need only wake
-    them. ``put_back`` takes them away, as does the end of the process: a thread of torch's own that runs on
-    must not come to a kernel in Python. So does a backward that nobody watches, some seconds after the last
-    context was left: a program that watches every hundredth step finds them asleep.
+    The first session installs them. The last one deactivates them, so that the next one need only activate
+    them. ``put_back`` removes them, as does the end of the process, because a running torch thread must
+    not enter a Python kernel then. So does an unwatched backward some seconds after the last
+    context was left: a program that watches every hundredth step finds them dormant.
     """
 
     def __init__(self) -> None:
+        """Make an installation that is not installed yet, without clients."""
+        # A tuple, so that a hook in another thread iterates over a whole one while this thread replaces it.
         self._ledgers: tuple[Watcher, ...] = ()
         self._patches = Patches()
         self._installed = False
@@ -570,18 +618,20 @@ class _Installation:
         self._lock = threading.RLock()
 
     def off(self) -> tuple[mechanisms.Off, ...]:
-        """The mechanisms that do not work on this torch; asked once per process."""
+        """Return the mechanisms that do not work on this torch, tested once per process."""
         with self._lock:
             if self._off is None:
                 self._off = mechanisms.off(self.acquire, self.release)
             return self._off
 
     def acquire(self, ledger: Watcher) -> None:
+        """Notify ``ledger`` of writes from now on. Install the kernels and wrappers if they are missing."""
         with self._lock:
             if self._installed and not self._ledgers and not self._patches.intact():
-                self._take_away()  # the program has put something of its own in our place: lie over that
+                # The program has replaced a wrapper since: install again, to wrap the replacement.
+                self._take_away()
             if not self._installed:
-                gradients.unshared_counts()  # while nothing of ours is there
+                gradients.unshared_counts()  # before anything is installed, so that its probes run plain
                 self._install()
             fallback.listen(ledger)
             if not self._ledgers:
@@ -589,6 +639,7 @@ class _Installation:
             self._ledgers = (*self._ledgers, ledger)
 
     def release(self, ledger: Watcher) -> None:
+        """Stop notifying ``ledger``. Deactivate the wrappers after the last client."""
         with self._lock:
             self._ledgers = tuple(other for other in self._ledgers if other is not ledger)
             if not self._ledgers:
@@ -597,13 +648,14 @@ class _Installation:
             fallback.unlisten(ledger)
 
     def put_back(self) -> None:
-        """Leave torch and Python as they were, unless somebody looks."""
+        """Restore torch's and Python's own functions, unless a client is still notified."""
         with self._lock:
             if not self._ledgers:
                 self._take_away()
 
     def _on_unwatched(self) -> None:
-        """A backward begins that nobody watches."""
+        """Restore torch's own functions before an unwatched backward, if no context was left for a while."""
+        # Not blocking: the program's backward must not wait for a thread that enters or leaves a context.
         if time.monotonic() - self._asleep_since > _SLEEPS_FOR and self._lock.acquire(blocking=False):
             try:
                 self.put_back()
@@ -611,22 +663,26 @@ class _Installation:
                 self._lock.release()
 
     def _install(self) -> None:
+        """Register the kernels and replace torch's entry points, or restore everything if one fails."""
         patches = self._patches = Patches()
         self._installed = True
         atexit.register(self._take_away)
         try:
-            # before any kernel is registered, so that no operation that comes later goes unnoticed
+            # Before any kernel is registered, so that every operation defined later gets one.
             registrations.install(patches)
             engine.install(patches)
             engine.on_unwatched = self._on_unwatched
-            # what is told of backward calls first hears of them last: see `Engine`
+            # Order matters: the engine notifies its newest subscriber first, so `backward` comes after its
+            # clients.
             _saves.install(patches)
             unmarked.install(patches)
-            pause.install(patches, self._anything_alive, self._saves, self._may_rest, self.view_writes)
+            pause.install(
+                patches, self._anything_alive, self._saves, self._can_pause_observation, self.view_writes
+            )
             backward.install(patches)
             undispatched.install(
                 patches,
-                self._before_swap,
+                self._before_storage_swap,
                 self._after_detach,
                 self._before_shrink,
                 self._before_replay,
@@ -647,13 +703,16 @@ class _Installation:
         self._patches.undo()
         kernels.take_away()
 
-    def _may_rest(self) -> Any:
-        """What the native core knows of the saves in its queue; None where each must be looked at."""
+    def _can_pause_observation(self) -> Any:
+        """Return the queue's answer to whether backward may run unobserved (``SaveQueue``).
+
+        None if several clients are installed, or if the only one is no ledger.
+        """
         only = self._ledgers[0] if len(self._ledgers) == 1 else None
-        return only.may_rest() if isinstance(only, Ledger) else None
+        return only.can_pause_observation() if isinstance(only, Ledger) else None
 
     def _saves(self, *, queued: bool = True) -> list[SavedTensor]:
-        if len(self._ledgers) == 1:  # in each backward, so that few calls count
+        if len(self._ledgers) == 1:  # the usual case, without a generator: each backward calls this
             return list(self._ledgers[0].saves(queued=queued))
         return list(itertools.chain.from_iterable(ledger.saves(queued=queued) for ledger in self._ledgers))
 
@@ -677,12 +736,12 @@ class _Installation:
         for ledger in self._ledgers:
             ledger.after_detach(tensor, node)
 
-    def _before_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
+    def _before_storage_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
         for ledger in self._ledgers:
-            ledger.before_swap(tensor, new)
+            ledger.before_storage_swap(tensor, new)
 
     def _anything_alive(self) -> bool:
-        for ledger in self._ledgers:  # noqa: SIM110  (asked in each step: a generator is two calls more)
+        for ledger in self._ledgers:  # noqa: SIM110  (runs in each step: a generator is two calls more)
             if ledger.anything_alive():
                 return True
         return False
@@ -693,13 +752,13 @@ put_back = _installation.put_back
 
 
 def _of_this_torch() -> tuple[str, ...]:
-    """One sentence for each thing that does not work on this torch, or that nobody has tried."""
+    """Return a sentence for each mechanism that doesn't work on this torch, and one for an untested torch."""
     said = [sentence for sentence in (versions.untried(), fallback.why()) if sentence is not None]
     return (*said, *(one.sentence for one in _installation.off()))
 
 
 def told_of(error: BaseException) -> Finding | None:
-    """The finding that an exception brings along, also from another process; None if it has none."""
+    """Return the finding that an exception carries, also from another process; None if it has none."""
     finding: Finding | None = (
         error.finding if isinstance(error, InplaceError) else getattr(error, _TOLD, None)
     )
@@ -707,19 +766,19 @@ def told_of(error: BaseException) -> Finding | None:
 
 
 def _is_detached(saved: SavedTensor) -> bool:
-    """Whether torch refuses a tensor for the history that it has lost."""
+    """Return whether torch refuses a tensor because ``detach_`` removed its history. True if unknown."""
     if saved.entry is None or saved.entry.detached is None or saved.unchecked:
         return False
     return asked(lambda: reads.detached(saved) is not None, True)
 
 
-def _certain(standing: Standing, *, refused: bool, repaired: bool, goes_on: bool) -> Certain:
-    """What the ledger alone knows of a conflict."""
-    saved = standing.saved
+def _certain(state: SaveState, *, refused: bool, repaired: bool, goes_on: bool) -> Certain:
+    """Return the facts that the ledger alone knows of a conflict."""
+    saved = state.saved
     seen = refused or (not repaired and _is_detached(saved))
     return Certain(
         "UC101" if seen else "UC102",
-        torch_message=sentence.in_any_case(standing, goes_on=goes_on),
+        torch_message=sentence.in_any_case(state, goes_on=goes_on),
         saved=unplaced(saved),
         repaired=repaired,
     )

@@ -1,10 +1,9 @@
-"""The boundary between a verdict and its story.
+"""The boundary between a verdict and its explanation.
 
-What is to be refused, handed back or repaired is decided without a look at any source. The story is made
-afterwards, inside a backward or a write of the program's, which may be deep in its own recursion, in one of
-its threads, at files that are gone. Whatever fails there is a fault of ours: it costs the story, which then
-says so, and nothing else. Every story is made in :func:`told`, and every text in :func:`text_of` or
-:func:`rendered`.
+The verdict (refuse, return or repair) reads no source file. The explanation is built afterwards, inside the
+program's backward or write, which may be deep in a recursion, in one of its threads, or in a file that is
+gone. A failure there is an internal error. It costs the explanation, which then says so, and nothing else.
+Every finding is made in :func:`told`, and every text in :func:`text_of` or :func:`rendered`.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ _HERE = PACKAGE + os.sep
 
 
 class Certain(NamedTuple):
-    """What is known of a conflict before anything is looked up."""
+    """Facts on a conflict that are known without reading any source file."""
 
     code: str
     torch_message: str | None = None
-    """What torch says, where it refuses."""
+    """Torch's sentence; None if torch doesn't refuse."""
     message: str | None = None
-    """What happened, where the code alone says too little."""
+    """Sentence about the event; None if the code alone says enough."""
     saved: Save | None = None
     """Shape, type and version of the tensor, without places."""
     repaired: bool = False
@@ -41,16 +40,18 @@ class Certain(NamedTuple):
 
 
 def told(make: Callable[[], Finding | None], certain: Callable[[], Certain]) -> Finding | None:
-    """The finding with its story, or without where a fault of ours prevents it.
+    """Return the finding with its explanation, or one without if an internal error prevents it.
 
     Args:
-        make: Describes and judges; None where there is nothing wrong.
-        certain: What is known all the same; asked for after a fault only, and must not look anything up.
+        make: Describes and judges the conflict; returns None if nothing is wrong.
+        certain: Returns the known facts. Called after an internal error only, and must not read source files.
     """
     try:
         return make()
+    # Not `BaseException`: Ctrl-C ends the program (test_an_interrupt_is_no_fault).
     except Exception as error:
         fault = fault_in(_NOT_TOLD, error)
+    # Imported late, because the command line renders reports without any rule.
     from ..judge import judge_untold
 
     known = certain()
@@ -66,8 +67,10 @@ def told(make: Callable[[], Finding | None], certain: Callable[[], Certain]) -> 
 
 
 def fault_in(what: str, error: Exception) -> str:
-    """One sentence on a fault of ours, without its full stop. Keeps nothing of the error itself: its frames
-    hold the program's tensors."""
+    """Return a sentence about an internal error, without its full stop.
+
+    It keeps no reference to the error, whose frames hold the program's tensors.
+    """
     kind = type(error).__name__
     first = asked(lambda: " ".join(str(error).split()), "")
     text = f"{kind}: {first}" if first else kind
@@ -78,7 +81,7 @@ def fault_in(what: str, error: Exception) -> str:
 
 
 def _place(trace: TracebackType | None) -> str:
-    """`` (source/sites.py:214)``: the innermost line of ours."""
+    """Return `` (source/sites.py:214)``: the innermost line of unclobber's. Empty if there is none."""
     place = ""
     while trace is not None:
         path = trace.tb_frame.f_code.co_filename
@@ -88,15 +91,15 @@ def _place(trace: TracebackType | None) -> str:
     return place
 
 
-# --- the story as text ----------------------------------------------------------------------------
+# --- the explanation as text ----------------------------------------------------------------------
 
 
 def error_of(finding: Finding, others: Sequence[Finding] = ()) -> InplaceError:
-    """The exception that carries a finding; its first line is torch's own.
+    """Return the exception that carries a finding. Its first line is torch's own.
 
     Args:
-        finding: What is refused.
-        others: What the same backward would have refused next.
+        finding: The finding on the refused tensor or write.
+        others: Findings that the same backward would have refused next.
     """
     first = finding.torch_message or finding.message
     told = [first, text_of(finding), *filter(None, [asked(lambda: ahead_to_text(others), "")])]
@@ -104,7 +107,7 @@ def error_of(finding: Finding, others: Sequence[Finding] = ()) -> InplaceError:
 
 
 def text_of(finding: Finding, *, width: int = 80, colour: bool = False) -> str:
-    """The story as ``report.to_text`` tells it, in its plainest form where that fails."""
+    """Return the finding's text from ``report.to_text``, or its plainest form if that fails."""
     try:
         return to_text(finding, width=width, colour=colour)
     except Exception as error:
@@ -118,19 +121,21 @@ def text_of(finding: Finding, *, width: int = 80, colour: bool = False) -> str:
 
 
 def line_of(finding: Finding) -> str:
-    """``report.summary_line``, or the little that is certain."""
+    """Return ``report.summary_line``, or just the code and message if that fails."""
     return asked(lambda: summary_line(finding), f"SUMMARY: {finding.code} {finding.message}")
 
 
 def rendered(render: Callable[[Report, RenderOptions], str], report: Report, options: RenderOptions) -> str:
-    """A report in a format; a finding that can't be shown is shown without its places.
+    """Return a report in a format. A finding that can't be shown is shown without its places.
 
     Raises:
-        Exception: what ``render`` raises of a report without any finding's places.
+        Exception: any error of ``render`` for a report without its findings' places.
     """
     try:
         return render(report, options)
     except Exception:
+        # Each alone, so that one bad finding leaves the others their places
+        # (test_a_report_is_shown_although_one_finding_can_not_be).
         shown = tuple(_showable(finding, report, render, options) for finding in report.findings)
     return render(replace(report, findings=shown), options)
 
@@ -141,6 +146,7 @@ def _showable(
     render: Callable[[Report, RenderOptions], str],
     options: RenderOptions,
 ) -> Finding:
+    """Return the finding, without its places if it can't be rendered alone with them."""
     try:
         render(replace(report, findings=(finding,)), options)
     except Exception as error:

@@ -1,7 +1,7 @@
-"""What torch does not document: its private names, each with the version it was seen in, the reason, and
-when it can go; and facts about its own files.
+"""Undocumented parts of torch: private names, each with its version, its reason and when it can go, and facts
+about torch's own files.
 
-Nothing here is imported with the package, because ``judge`` must not load torch: name what you need.
+The package imports nothing, because ``judge`` must not load torch: import the module that you need.
 """
 
 __all__ = [

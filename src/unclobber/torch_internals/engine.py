@@ -1,4 +1,4 @@
-"""The one wrapper of the function that ``backward()`` and ``autograd.grad`` end in, and who is told."""
+"""The wrapper of the function that ``backward()`` and ``autograd.grad`` end in, and its subscribers."""
 
 from __future__ import annotations
 
@@ -12,50 +12,51 @@ from .patches import Patches
 
 
 class EngineCall:
-    """One call of the engine."""
+    """A call of the engine: its arguments, and its answer once it has returned."""
 
     __slots__ = ("answer", "args", "done", "is_internal", "kwargs", "roots")
 
     def __init__(self, roots: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Describe a call that is about to start."""
         self.roots = roots
         """The tensors (or gradient edges) that backward starts from."""
         self.args = args
-        """What torch is given beside them."""
+        """Further positional arguments of torch's call."""
         self.kwargs = kwargs
         self.is_internal = compat.is_internal_backward(roots)
-        """Whether torch makes it by itself: in a transform of ``torch.func``, which allows no hooks, or
+        """Whether torch makes the call by itself: in a transform of ``torch.func``, which allows no hooks, or
         while ``torch.compile`` traces."""
         self.done = False
-        """Whether the engine has returned, and raised nothing."""
+        """Whether the engine has returned without raising."""
         self.answer: Any = None
-        """What it has returned."""
+        """The engine's result; None before it has returned."""
 
     @property
     def gradients(self) -> tuple[Any, ...]:
-        """The gradients of the roots, as backward was given them."""
+        """The gradients of the roots that backward was called with."""
         return tuple(self._argument(0, "grad_tensors") or ())
 
     @property
     def keeps_graph(self) -> bool:
-        """What the program gave as ``retain_graph=``."""
+        """The program's ``retain_graph=``."""
         return bool(self._argument(1, "keep_graph"))
 
     @property
     def creates_graph(self) -> bool:
-        """Whether backward itself is recorded."""
+        """Return whether backward itself is recorded (``create_graph=``)."""
         return bool(self._argument(2, "create_graph"))
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """The tensors whose gradients alone are asked for; empty where it is all leaves'."""
+        """The tensors whose gradients are requested; empty if those of all leaves are."""
         return tuple(self._argument(3, "inputs") or ())
 
     def _argument(self, position: int, name: str) -> Any:
-        """torch's own Python gives all by position."""
+        """Return an argument by position or name; torch's own callers pass all by position."""
         return self.args[position] if len(self.args) > position else self.kwargs.get(name)
 
     def keep_graph(self) -> None:
-        """Have the engine keep the graph, whatever the program gave."""
+        """Make the engine keep the graph, whatever the program passed as ``retain_graph``."""
         if len(self.args) > 1:
             self.args = (self.args[0], True, *self.args[2:])
         else:
@@ -63,42 +64,47 @@ class EngineCall:
 
 
 class Subscriber(Protocol):
-    """Who is told of the engine's calls."""
+    """Client notified at the start and the end of each engine call."""
 
     def begin(self, call: EngineCall) -> Any:
-        """A call is about to start. What is returned is given to ``end``; if this raises, there is no end."""
+        """Prepare for a call that is about to start. Return a state for ``end``.
+
+        If this raises, ``end`` is not called for this subscriber.
+        """
 
     def end(self, begun: Any, call: EngineCall) -> None:
-        """The call is over. What this raises, the program gets."""
+        """Clean up after a call. An exception reaches the program."""
 
 
 class Engine:
-    """Who is told of the engine's calls: the newest subscriber begins first, and ends last."""
+    """Subscribers to the engine's calls. The newest is notified first at the start, and last at the end."""
 
     def __init__(self) -> None:
+        """Make an engine without subscribers; torch's function is not wrapped yet."""
+        # A tuple, so that a subscription during a call leaves the running iteration whole.
         self._subscribers: tuple[Subscriber, ...] = ()
         self._patches = Patches()
         self._stays = 0
-        """For how many it stays wrapped while nobody is told."""
+        """Number of installations that keep torch's function wrapped without a subscriber."""
         self.on_unwatched: Callable[[], None] | None = None
-        """Called in front of each call of which nobody is told."""
+        """Called before each engine call without a subscriber."""
         self._lock = threading.RLock()
 
     def install(self, patches: Patches) -> None:
-        """Leave torch's function wrapped until ``patches`` are undone, also while nobody is told."""
+        """Keep torch's function wrapped until ``patches`` are undone, even without a subscriber."""
         with self._lock:
             self._wrap()
             self._stays += 1
         patches.at_undo(self._uninstall)
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Tell ``subscriber`` of every call from now on; for the first one torch's function is wrapped."""
+        """Notify ``subscriber`` of every call from now on. The first subscriber wraps torch's function."""
         with self._lock:
             self._wrap()
             self._subscribers = (subscriber, *self._subscribers)
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
-        """Tell it no more; after the last one torch's function is put back, unless it stays."""
+        """Stop notifying ``subscriber``. After the last one torch's function is restored, unless it stays."""
         with self._lock:
             self._subscribers = tuple(other for other in self._subscribers if other is not subscriber)
             self._unwrap()
@@ -118,10 +124,12 @@ class Engine:
             self._patches.undo()
 
     def _run(self, original: Any, outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+        """Call torch's function between the subscribers' ``begin`` and ``end``."""
         if not self._subscribers:
             if self.on_unwatched is not None:
                 self.on_unwatched()
             return original(outputs, *args, **kwargs)
+        # `begun_in` reads this local from the frame: its name is part of the interface.
         call = EngineCall(outputs, args, kwargs)
         begun: list[tuple[Subscriber, Any]] = []
         try:
@@ -134,17 +142,17 @@ class Engine:
             _end(call, begun)
 
     def subscription(self, subscriber: Subscriber) -> Callable[[], None]:
-        """:meth:`subscribe`, and what ends it."""
+        """Subscribe, and return a function that unsubscribes."""
         self.subscribe(subscriber)
         return functools.partial(self.unsubscribe, subscriber)
 
     def begun_in(self, frame: Any) -> list[Any]:
-        """What the subscribers made of the call that a frame makes; nothing for a frame that makes none."""
+        """Return the subscribers' states for the call that a frame makes; empty for other frames."""
         return [state for _, state in frame.f_locals.get("begun", ())] if frame.f_code is CODE else []
 
 
 def _end(call: EngineCall, begun: list[tuple[Subscriber, Any]]) -> None:
-    """The newest subscriber, which has begun first, comes last, whatever the others raise."""
+    """Notify the subscribers of a call's end, the newest last, even if others raise."""
     for place in range(len(begun) - 1, -1, -1):
         subscriber, state = begun[place]
         try:
@@ -155,6 +163,6 @@ def _end(call: EngineCall, begun: list[tuple[Subscriber, Any]]) -> None:
 
 
 CODE = Engine._run.__code__
-"""Of the frame of each call."""
+"""The code object of the frame that makes an engine call."""
 
 engine = Engine()

@@ -1,6 +1,6 @@
-"""Where torch's modules and functions take ``inplace``, read from their signatures.
+"""Positions of the ``inplace`` argument of torch's modules and functions, read from their signatures.
 
-torch is loaded by the call, not by the import: ``judge`` names this file, and is to cost nothing.
+The functions import torch, not the module: ``judge`` imports this file, and must not load torch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 @cache
 def module_positions() -> Mapping[str, int]:
-    """By class of ``torch.nn``, where ``inplace`` stands among its constructor's arguments, from 0.
+    """Return the 0-based position of ``inplace`` among the constructor's arguments, by class of ``torch.nn``.
 
     Example:
         >>> module_positions()["ReLU"], module_positions()["Dropout"]
@@ -31,7 +31,7 @@ def module_positions() -> Mapping[str, int]:
 
 @cache
 def function_positions() -> Mapping[str, int]:
-    """By function of ``torch.nn.functional``, the same; its input is at 0.
+    """Return the 0-based position of ``inplace``, by function of ``torch.nn.functional``. The input is at 0.
 
     Example:
         >>> function_positions()["relu"], function_positions()["dropout"]

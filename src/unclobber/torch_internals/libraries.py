@@ -1,4 +1,4 @@
-"""How many shared libraries this process has loaded: operations written in C++ come with them."""
+"""The number of shared libraries that this process has loaded, because they may bring C++ operations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class _ObjectInfo(ctypes.Structure):
-    """The beginning of ``struct dl_phdr_info``, to the counter (``man 3 dl_iterate_phdr``)."""
+    """The first fields of ``struct dl_phdr_info``, up to the counter (``man 3 dl_iterate_phdr``)."""
 
     _fields_ = (
         ("addr", ctypes.c_void_p),
@@ -21,13 +21,15 @@ class _ObjectInfo(ctypes.Structure):
 
 
 def _linux() -> Callable[[], int]:
+    """Return a function that reads the dynamic linker's count of loaded libraries."""
     count = [0]
 
     def first(one: Any, size: int, _: Any) -> int:
-        # glibc counts every library that was ever loaded; musl has the field, too
+        # glibc counts every library that was ever loaded; musl has the field, too.
         count[0] = one.contents.adds
-        return 1  # each entry tells the same
+        return 1  # ends the iteration, because each entry holds the same count
 
+    # Kept by the closure: ctypes frees a callback that no Python object refers to.
     called = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_ObjectInfo), ctypes.c_size_t, ctypes.c_void_p)(
         first
     )
@@ -57,4 +59,4 @@ def _find() -> Callable[[], int] | None:
 
 
 loads: Callable[[], int] | None = _find()
-"""A number that is another one after a library was loaded; None on platforms that are not asked so."""
+"""Return a number that differs after a library was loaded. None on platforms without such a count."""

@@ -1,6 +1,6 @@
-"""Writes of torch's own: DistributedDataParallel's broadcast of buffers, backward's adding up of gradients.
+"""Writes of torch's own: DistributedDataParallel's broadcast of buffers, backward's sums of gradients.
 
-Known from the frames below the user's line, by torch's files and functions, never from shapes.
+They are recognized by torch's files and functions in the frames below the user's line, never by shapes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _HOME = ("torch/nn/parallel/distributed.py", "torch\\nn\\parallel\\distributed.p
 
 
 def syncs_buffers(site: Site | None) -> bool:
-    """Whether what ran below the user's line was the broadcast of buffers."""
+    """Return whether the user's line ran the broadcast of buffers."""
     return site is not None and any(
         frame.path.endswith(_HOME) and frame.function == "DistributedDataParallel._sync_buffers"
         for frame in site.below
@@ -25,16 +25,17 @@ def syncs_buffers(site: Site | None) -> bool:
 
 @functools.cache
 def sets_counters_back() -> bool:
-    """Whether that broadcast leaves the buffers' version counters as they were, as it does since 2.12.
+    """Return whether the broadcast of buffers leaves their version counters as they were, as since 2.12.
 
-    Before, torch refuses backward where a buffer was saved. Delete with 2.11.
+    Before, torch refuses backward if a buffer was saved. Delete with 2.11.
     """
     names = torch.nn.parallel.DistributedDataParallel._sync_buffers.__code__.co_names
     return "_unsafe_preserve_version_counter" in names
 
 
 def adds_gradients(site: Site | None) -> bool:
-    """Whether what ran below the user's line was backward itself: it adds gradients up in place."""
+    """Return whether the user's line ran backward itself, which accumulates gradients in place."""
+    # Only the innermost frame below the line: deeper code in backward is a hook's, whose write is its own.
     return site is not None and any(
         frame.path.endswith(_ENGINE) and frame.function == "_engine_run_backward" for frame in site.below[-1:]
     )

@@ -1,4 +1,4 @@
-"""What of torch and of Python is replaced by something of ours, in one list, and how it is put back."""
+"""Replacements of attributes of torch and Python, in one list, and their restoration."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 _INHERITED: Any = object()
-"""Stands for an original that the home has only from a class above it."""
+"""Stand-in for an original that the home only inherits from a class above it."""
 
 _lock = threading.RLock()
 
 
 class Likeness:
-    """What looks, compares, hashes and pickles as the original that it lies in the place of.
+    """Object that looks, compares, hashes and pickles as the original that it replaces.
 
     Programs keep tables by function, and a table may be made before or after a replacement:
-    ``torch.overrides.get_overridable_functions``, a ``__torch_function__`` with a dict of its own. Only a
-    call and what Python's types themselves look up come to the replacement.
+    ``torch.overrides.get_overridable_functions``, a ``__torch_function__`` with a dict of its own. Only calls
+    and the look-ups of Python's types themselves reach the replacement.
     """
 
     __slots__ = ()
@@ -42,8 +42,8 @@ class StandIn(Likeness):
     """A function in the place of another, which it looks like.
 
     Args:
-        original: What it stands for: a function, or a method of a C type.
-        run: What is called instead.
+        original: The replaced function, or method of a C type.
+        run: The function that is called instead.
     """
 
     __slots__ = ("__weakref__", "_binds", "_run", "_stands_for")
@@ -67,8 +67,8 @@ class AttributeStandIn(Likeness, property):
     """An attribute of a C type with another setter, which looks like the original attribute.
 
     Args:
-        original: What it stands for.
-        setter: Called with the object and the value; it is to call the original's ``__set__``.
+        original: The replaced attribute.
+        setter: Called with the object and the value; must call the original's ``__set__``.
     """
 
     def __init__(self, original: Any, setter: Callable[[Any, Any], None]) -> None:
@@ -89,30 +89,30 @@ _binds_of: Callable[[StandIn], bool] = StandIn.__dict__["_binds"].__get__
 
 
 def original_of(one: Any) -> Any:
-    """What ``one`` stands for; itself if it stands for nothing."""
+    """Return the original that ``one`` replaces, or ``one`` itself if it replaces nothing."""
     return object.__getattribute__(one, "_stands_for") if issubclass(type(one), Likeness) else one
 
 
 def _reduced(original: Any, protocol: int) -> Any:
-    """A function is pickled by its name, under which what stands for it lies."""
+    """Return the reduction of the original: a function's name, under which the replacement is found."""
     if isinstance(original, (FunctionType, BuiltinFunctionType)):
         return original.__qualname__
     return original.__reduce_ex__(protocol)
 
 
 class Patch(NamedTuple):
-    """One attribute that is ours now."""
+    """A replaced attribute of a module or class."""
 
     home: Any
     """The module or class."""
     name: str
     original: Any
-    """What lay in the home's own ``__dict__``."""
+    """The former value in the home's own ``__dict__``, or ``_INHERITED``."""
     wrapper: Any
-    """What lies there now."""
+    """The present value there."""
 
     def intact(self) -> bool:
-        """Whether it still lies there: the program may have put something of its own in its place."""
+        """Return whether the wrapper is still there, because the program may have replaced it in turn."""
         return vars(self.home).get(self.name) is self.wrapper
 
     def undo(self) -> None:
@@ -125,14 +125,15 @@ class Patch(NamedTuple):
 
 
 installed: list[Patch] = []
-"""All that is replaced now, oldest first. Nothing of torch is replaced but by way of this list."""
+"""All present replacements, oldest first. Nothing of torch is replaced without an entry here
+(test_the_list_is_complete)."""
 
 
 class Patches:
-    """Replacements that are put back together, the newest first; as a context, at its end.
+    """Replacements that are undone together, the newest first; as a context, at its end.
 
-    What costs something while nobody looks, as a place among torch's listeners, is given to ``when_awake``:
-    between ``sleep`` and the next ``wake`` the replacements stay, and pass everything on.
+    Costly parts, such as a place among torch's listeners, are given to ``when_awake``. Between ``sleep`` and
+    the next ``wake`` the replacements stay, and pass every call on.
 
     Example:
         >>> with Patches() as patches:
@@ -144,21 +145,22 @@ class Patches:
     """
 
     def __init__(self) -> None:
+        """Start with no replacement, dormant."""
         self._ends: list[Callable[[], None]] = []
         self._newest: dict[tuple[int, str], tuple[Mapping[str, Any], str, Any]] = {}
-        """The newest replacement of each place: the home's ``__dict__``, the name, what is to lie there."""
+        """The newest replacement of each place: the home's ``__dict__``, the name, and the wrapper."""
         self._begins: list[Callable[[], Callable[[], None]]] = []
         self._sleeps: list[Callable[[], None]] = []
         self.awake = False
-        """Whether somebody looks."""
+        """Whether any client is notified now."""
 
     def replace(self, home: Any, name: str, wrapper: Any) -> None:
-        """Let ``home.name`` be ``wrapper`` until ``undo``.
+        """Replace ``home.name`` by ``wrapper`` until ``undo``.
 
         Args:
             home: A module or class.
             name: An attribute, its own or inherited.
-            wrapper: What ``vars(home)`` is to hold: a class method as ``classmethod``.
+            wrapper: The new value in ``vars(home)``: a ``classmethod`` object for a class method.
         """
         before = vars(home).get(name, _INHERITED)
         with _lock:
@@ -169,7 +171,7 @@ class Patches:
         self._ends.append(lambda: _put_back(patch))
 
     def at_undo(self, end: Callable[[], None]) -> None:
-        """Call ``end`` at ``undo``, when what came after it has been put back."""
+        """Call ``end`` at ``undo``, after all later replacements have been undone."""
         self._ends.append(end)
 
     def when_awake(self, begin: Callable[[], Callable[[], None]]) -> None:
@@ -177,26 +179,26 @@ class Patches:
         self._begins.append(begin)
 
     def intact(self) -> bool:
-        """Whether every replacement still lies where it was put, or under a newer one of these."""
-        for names, name, wrapper in self._newest.values():  # noqa: SIM110  (asked at each entry)
+        """Return whether every replacement is still in its place, or below a newer one of these."""
+        for names, name, wrapper in self._newest.values():  # noqa: SIM110  (runs at each entry)
             if names.get(name) is not wrapper:
                 return False
         return True
 
     def wake(self) -> None:
-        """Somebody looks: begin whatever was given to ``when_awake``, the oldest first."""
+        """Begin what was given to ``when_awake``, the oldest first, because a client needs it now."""
         self.awake = True
         for begin in self._begins:
             self._sleeps.append(begin())
 
     def sleep(self) -> None:
-        """Nobody looks any more: end all that, the newest first."""
+        """End what ``wake`` started, the newest first, because no client is left."""
         self.awake = False
         while self._sleeps:
             self._sleeps.pop()()
 
     def undo(self) -> None:
-        """Put everything back as it was, but for what the program has replaced meanwhile."""
+        """Undo all replacements, except where the program has put its own over one."""
         self.sleep()
         self._begins.clear()
         self._newest.clear()

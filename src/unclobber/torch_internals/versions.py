@@ -1,4 +1,4 @@
-"""Which versions of torch the whole suite of tests was run on; the one place that says so."""
+"""The torch versions on which the whole test suite was run; no other file lists them."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import torch
 from ..model import UnclobberError
 
 TRIED = ((2, 4), (2, 6), (2, 8), (2, 9), (2, 10), (2, 11), (2, 12), (2, 13), (2, 14), (2, 15))
-"""Oldest first."""
+"""Tested (major, minor) versions, oldest first."""
 
 
 def parsed(version: str) -> tuple[int, int]:
-    """Major and minor number of ``2.15.0+cpu`` or ``2.16.0a0+git1234``."""
+    """Return the major and minor number of ``2.15.0+cpu`` or ``2.16.0a0+git1234``."""
     major, minor = version.split(".")[:2]
     return int(major), int(minor)
 
 
 def require() -> None:
-    """Say so where torch is too old to be worked with.
+    """Check that torch is not too old.
 
     Raises:
-        UnclobberError: it is older than the oldest that was tried.
+        UnclobberError: torch is older than the oldest tested version.
     """
     version = str(torch.__version__)
     if parsed(version) < TRIED[0]:
@@ -28,7 +28,7 @@ def require() -> None:
 
 
 def untried() -> str | None:
-    """One sentence, without its full stop, where torch is newer than the newest that was tried."""
+    """Return a sentence, without its full stop, if torch is newer than every tested version; else None."""
     version = str(torch.__version__)
     if parsed(version) <= TRIED[-1]:
         return None

@@ -1,8 +1,8 @@
-"""Which functions, methods and attributes of tensors give views, read from torch's own schemas.
+"""Functions, methods and attributes of tensors that return views, read from torch's own schemas.
 
-A schema says with ``Tensor(a)`` that what it returns may share its argument's memory, and an operation for
-which torch registers a kernel at the key of views always does. What schemas don't say is written out here.
-torch is loaded by the calls, not by the import.
+A schema says with ``Tensor(a)`` that its result may share the argument's memory, and an operation for
+which torch registers a kernel at the key of views always shares it. Exceptions are listed here.
+The functions import torch, not the module.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ from functools import cache
 
 _NO_SCHEMA = frozenset({"numpy"})
 _NO_SCHEMA_ATTRIBUTES = frozenset({"data", "T", "H"})
-"""``T`` and ``H`` are ``numpy_T`` and ``matrix_H`` there."""
+"""Attributes that no schema has under this name: ``T`` and ``H`` are ``numpy_T`` and ``matrix_H`` there."""
 
 _ITSELF_OR_A_COPY = frozenset(
     {"as_tensor", "coalesce", "contiguous", "cpu", "cuda", "pin_memory", "positive", "resolve_conj",
      "resolve_neg", "to"}
 )  # fmt: skip
-"""Their schemas say ``Tensor(a)``, too."""
+"""Functions that return the tensor itself or a copy, although their schemas say ``Tensor(a)``."""
 
 _OF_SPARSE_TENSORS = frozenset(
     {"ccol_indices", "col_indices", "crow_indices", "indices", "row_indices", "values"}
 )
-"""Read by their names alone they are a dictionary's, or a function's own."""
+"""Methods of sparse tensors, left out because callers match names: ``values`` is a dictionary's as well."""
 
 _UNDONE = frozenset({"slice_inverse"})
-"""Torch calls it itself, to make a view's base from the view."""
+"""An operation that only torch itself calls, to make a view's base from the view."""
 
 SOMETIMES = frozenset({"flatten", "ravel", "reshape", "reshape_as"})
-"""They return a view where the strides allow it, else a copy."""
+"""Methods that return a view if the strides allow it, else a copy."""
 
 EXPANDING = frozenset({"as_strided", "broadcast_to", "expand", "expand_as", "unfold"})
 """Methods after which several elements may share memory."""
 
 EXPANDING_SEVERAL = frozenset({"broadcast_tensors", "meshgrid"})
-"""Functions of several tensors that do so."""
+"""Functions of several tensors, after which several elements may share memory."""
 
 
 @cache
 def methods() -> frozenset[str]:
-    """Methods and functions that return a view of their tensor whatever its strides, or its memory in NumPy.
+    """Return the methods and functions that always return a view of their tensor, or its memory in NumPy.
 
     Example:
         >>> "narrow" in methods(), "reshape" in methods(), "clone" in methods()
@@ -51,7 +51,7 @@ def methods() -> frozenset[str]:
 
 @cache
 def attributes() -> frozenset[str]:
-    """Attributes of a tensor that are views of it: ``x.T``, ``x.data``."""
+    """Return the attributes of a tensor that are views of it: ``x.T``, ``x.data``."""
     import torch
 
     views = _returning("Tensor")
@@ -62,7 +62,7 @@ def attributes() -> frozenset[str]:
 
 @cache
 def several() -> frozenset[str]:
-    """Methods and functions that return several views at once.
+    """Return the methods and functions that return several views at once.
 
     Example:
         >>> sorted(several())[:3]
@@ -73,9 +73,9 @@ def several() -> frozenset[str]:
 
 @cache
 def tied() -> frozenset[str]:
-    """Those of :func:`several` whose views share one node, so that autograd refuses to have them written to.
+    """Return the members of :func:`several` whose views share one node, so that autograd refuses writes.
 
-    The others are made of one slice for each view.
+    The remaining ones are composed of one slice for each view.
     """
     from . import compat
 
@@ -86,7 +86,7 @@ def tied() -> frozenset[str]:
 
 @cache
 def _returning(kind: str) -> frozenset[str]:
-    """The public names of torch whose schema returns a ``kind`` that may be a view of the first argument."""
+    """Return torch's public names whose schema returns a ``kind`` that may view the first argument."""
     import torch
 
     from . import compat

@@ -36,9 +36,9 @@ def test_what_it_says_of_an_overwritten_save(ledger):
     tensor = torch.zeros(3)
     save = ledger.file(tensor, LINE)
     write(ledger, tensor[1:], "fill_", 5)
-    standing = ledger.standing(save)
-    assert (standing.moved, standing.refused, standing.unseen, standing.changed) == (True, True, False, True)
-    assert (standing.value.tolist(), standing.now.tolist()) == ([0, 0, 0], [0, 5, 5])
+    state = ledger.state_of(save)
+    assert (state.moved, state.refused, state.unseen, state.changed) == (True, True, False, True)
+    assert (state.value.tolist(), state.now.tolist()) == ([0, 0, 0], [0, 5, 5])
     ((event, touched),) = ledger.history(save)
     assert (event.operation, touched, event.region.lo) == ("fill_", True, 4)
     assert ledger.last_write(save) is event
@@ -47,8 +47,8 @@ def test_what_it_says_of_an_overwritten_save(ledger):
 
 def test_what_it_says_of_an_untouched_save(ledger):
     save = ledger.file(torch.ones(3), LINE)
-    standing = ledger.standing(save)
-    assert (standing.moved, standing.unseen, standing.value, standing.changed) == (False, False, None, False)
+    state = ledger.state_of(save)
+    assert (state.moved, state.unseen, state.value, state.changed) == (False, False, None, False)
     assert (ledger.history(save), ledger.last_write(save)) == ([], None)
 
 
@@ -57,8 +57,8 @@ def test_equal_values_change_nothing_and_other_elements_neither(ledger):
     save = ledger.file(tensor[0], LINE)
     write(ledger, tensor[1], "fill_", 5)
     write(ledger, tensor[0], "mul_", 1)
-    standing = ledger.standing(save)
-    assert (standing.moved, standing.changed) == (True, False)
+    state = ledger.state_of(save)
+    assert (state.moved, state.changed) == (True, False)
     assert [touched for _, touched in ledger.history(save)] == [False, True]
 
 
@@ -66,27 +66,27 @@ def test_a_write_that_nobody_announced_is_known_by_the_counter(ledger):
     tensor = torch.zeros(3)
     save = ledger.file(tensor, LINE)
     tensor.add_(1)
-    assert ledger.standing(save).unseen
+    assert ledger.state_of(save).unseen
     write(ledger, tensor, "add_", 1)
-    assert ledger.standing(save).unseen
+    assert ledger.state_of(save).unseen
 
 
 def test_a_write_that_moves_no_counter_is_known_by_its_record(ledger):
     tensor = torch.zeros(3)
     save = ledger.file(tensor, LINE)
     write(ledger, tensor.data, "add_", 1, bumps=False)
-    standing = ledger.standing(save)
-    assert (standing.moved, standing.refused, standing.changed) == (False, False, True)
-    assert standing.value.tolist() == [0.0] * 3
+    state = ledger.state_of(save)
+    assert (state.moved, state.refused, state.changed) == (False, False, True)
+    assert state.value.tolist() == [0.0] * 3
 
 
 def test_other_memory_is_no_write_to_the_old(ledger):
     tensor = torch.zeros(3)
     save = ledger.file(tensor, LINE)
-    ledger.before_swap(tensor, torch.ones(3))
+    ledger.before_storage_swap(tensor, torch.ones(3))
     tensor.data = torch.ones(3)
-    standing = ledger.standing(save)
-    assert (standing.changed, standing.swapped, standing.now.tolist()) == (True, True, [1.0] * 3)
+    state = ledger.state_of(save)
+    assert (state.changed, state.storage_swapped, state.now.tolist()) == (True, True, [1.0] * 3)
     assert [event.operation for event, _ in ledger.history(save)] == ["set_data"]
 
 

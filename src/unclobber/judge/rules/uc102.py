@@ -24,7 +24,7 @@ def judge(evidence: Evidence) -> Finding | None:
         return _by_content(evidence, evidence.line_range)
     if evidence.moved:
         return None
-    if evidence.swapped:
+    if evidence.storage_swapped:
         return _finding(evidence, "was given other memory")
     if evidence.changed and any(write.overlaps_needed for write in evidence.writes):
         return _finding(evidence, "was overwritten unseen by torch")

@@ -17,7 +17,7 @@ def judge(evidence: Evidence) -> Finding | None:
     if evidence.kind != "ctx":
         return None
     save = evidence.save
-    how = "was given other memory" if evidence.swapped else "was overwritten"
+    how = "was given other memory" if evidence.storage_swapped else "was overwritten"
     function = save.operation or "a custom Function"
     held = f"`{save.role}`" if save.role else "an attribute of ctx"
     name = "it" if save.expression == save.role and not save.name else tensor_name(save)

@@ -15,7 +15,7 @@ def judge(evidence: Evidence) -> Finding | None:
     evidence."""
     if evidence.kind != "recompute":
         return None
-    how = "was given other memory" if evidence.swapped else "was overwritten"
+    how = "was given other memory" if evidence.storage_swapped else "was overwritten"
     write = culprit(evidence.writes)
     fixes = [
         Fix(f"call {write.optimizer} after the backward through the checkpoint")

@@ -89,7 +89,7 @@ struct Look {
 
 }  // namespace
 
-PyObject* may_rest(saves::Queue& queue) {
+PyObject* can_pause_observation(saves::Queue& queue) {
   Look look;
   bool known = true, others = false;
   {

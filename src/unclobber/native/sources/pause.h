@@ -10,6 +10,6 @@ namespace unclobber::pause {
 
 // True or False; "hook" where a leaf has a hook; None where Python must look at each save. The interpreter's
 // lock is held.
-PyObject* may_rest(saves::Queue& queue);
+PyObject* can_pause_observation(saves::Queue& queue);
 
 }  // namespace unclobber::pause

@@ -208,12 +208,12 @@ PyObject* serve(PyObject* self, PyObject* arguments) {
   return Py_NewRef(Py_None);
 }
 
-PyObject* ask_always(PyObject* self, PyObject*) {
-  queue_of(self).ask_always();
+PyObject* report_all_writes(PyObject* self, PyObject*) {
+  queue_of(self).report_all_writes();
   return Py_NewRef(Py_None);
 }
 
-PyObject* may_rest(PyObject* self, PyObject*) { return pause::may_rest(queue_of(self)); }
+PyObject* can_pause_observation(PyObject* self, PyObject*) { return pause::can_pause_observation(queue_of(self)); }
 
 PyObject* iterate(PyObject* self) {
   return guarded([&] { return must(PyObject_GetIter(Owned(copy(self, nullptr)).get())).release(); },
@@ -277,8 +277,10 @@ PyMethodDef methods[] = {
     {"copy", entry<copy>, METH_NOARGS, "copy(): references to all"},
     {"prune", entry<prune>, METH_NOARGS, "prune(): forget dead entries of Python's"},
     {"serve", entry<serve>, METH_VARARGS, "serve(need, unpack)"},
-    {"ask_always", entry<ask_always>, METH_NOARGS, "ask_always(): every write concerns the ledger from now on"},
-    {"may_rest", entry<may_rest>, METH_NOARGS, "may_rest(): whether backward may run unobserved"},
+    {"report_all_writes", entry<report_all_writes>, METH_NOARGS,
+     "report_all_writes(): every write concerns the ledger from now on"},
+    {"can_pause_observation", entry<can_pause_observation>, METH_NOARGS,
+     "can_pause_observation(): whether backward may run unobserved"},
     {nullptr, nullptr, 0, nullptr},
 };
 PyGetSetDef attributes[] = {

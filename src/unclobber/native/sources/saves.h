@@ -102,8 +102,8 @@ class Queue {
   }
   // The newest ones.
   Link& unsorted() { return queue_; }
-  bool asks_always() const { return asks_always_.load(std::memory_order_relaxed); }
-  void ask_always() { asks_always_.store(true, std::memory_order_relaxed); }
+  bool reports_all_writes() const { return reports_all_writes_.load(std::memory_order_relaxed); }
+  void report_all_writes() { reports_all_writes_.store(true, std::memory_order_relaxed); }
   void noted_death() { died_.store(died() + 1, std::memory_order_relaxed); }
 
   // need(saved) and the unpack hook in Python; the interpreter's lock is held where these change.
@@ -118,7 +118,7 @@ class Queue {
   std::atomic<size_t> live_{0};
   std::atomic<size_t> entries_{0};
   std::atomic<size_t> died_{0};
-  std::atomic<bool> asks_always_{false};
+  std::atomic<bool> reports_all_writes_{false};
 };
 
 // The tensor has memory.

@@ -97,7 +97,7 @@ bool may_be_missed(const at::Tensor& target) {
 // Whether the listener must be asked of a write to `target`: `Ledger.before_write` says nothing of all others.
 bool concerns(const Listener& one, const at::Tensor& target, bool plain, const Stack& stack, size_t first) {
   if (!any_waiting(one) && !any_followed(one) && !(plain && one.follows_views && target.requires_grad())) return false;
-  if (one.queue == nullptr || !saves::is_usual(target) || one.queue->asks_always()) return true;
+  if (one.queue == nullptr || !saves::is_usual(target) || one.queue->reports_all_writes()) return true;
   c10::StorageImpl* storage = saves::storage_of(target);
   if (storage == nullptr || !storage->resizable()) return true;
   if (saves::holders_of(storage) == 1) return false;  // a save holds it by an alias

@@ -1,15 +1,16 @@
-"""Every private name of torch that we use: what for, where it was seen, when it can go.
+"""Every private name of torch that unclobber uses: its purpose, where it was seen, when it can go.
 
 Nothing outside this room may use one; the files here are divided by subject, and others import ``compat``.
 Each was checked on the versions in ``versions``. The self-tests (``hooks.selftest`` for kernels, and
-``hooks.mechanisms``) run what is made of them once per process, and say what is off. Names are looked up when
-they are used, or at import where they are hot: a missing one raises ``AttributeError`` or ``ImportError``.
+``hooks.mechanisms``) run the mechanisms made of them once per process, and name those that fail. Names are
+looked up when they are used, or at import if they are hot: a missing one raises ``AttributeError`` or
+``ImportError``.
 """
 
 # ruff: noqa: E402, F403 (each file shows all of its names that have no underscore)
 from .. import versions
 
-versions.require()  # before a name is missed that an older torch has not
+versions.require()  # first, because an older torch lacks names, and an ImportError would not say why
 
 from ._compilers import *
 from ._dispatcher import *

@@ -1,4 +1,4 @@
-"""torch.compile, torch.func, fake tensors and trees: what stands between a program and its operations."""
+"""torch.compile, torch.func, fake tensors and trees: the layers between a program and its operations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 
 def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
-    """``function`` over the leaves of nested tuples, lists and dicts, registered classes included.
+    """Map ``function`` over the leaves of nested tuples, lists and dicts, registered classes included.
 
     ``torch.utils._pytree`` is private and stable since 1.8; until ``torch.utils.pytree`` is stable.
     """
@@ -23,7 +23,7 @@ def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def tree_leaves(tree: Any) -> list[Any]:
-    """The leaves of nested tuples, lists and dicts, in order."""
+    """Return the leaves of nested tuples, lists and dicts, in order."""
     from torch.utils import _pytree
 
     return list(_pytree.tree_leaves(tree))
@@ -31,21 +31,21 @@ def tree_leaves(tree: Any) -> list[Any]:
 
 _DYNAMO = "torch._dynamo"
 _CALLS_COMPILED = ("__compiled_fn_", "__resume_at_")
-"""How the global names begin that Dynamo's code objects use (torch/_dynamo/output_graph.py,
+"""Prefixes of the global names that Dynamo's code objects use (torch/_dynamo/output_graph.py,
 resume_execution.py; seen since 2.0)."""
 
 
 def has_dynamo() -> bool:
-    """Whether Dynamo is imported."""
+    """Return whether Dynamo is imported."""
     return _DYNAMO in sys.modules
 
 
 class without_dynamo:  # noqa: N801  (a context manager)
-    """Keep Dynamo from compiling what runs here, as ``torch.compiler.disable`` does for one function.
+    """Context in which Dynamo compiles nothing, as ``torch.compiler.disable`` makes it for one function.
 
-    In a frame that it skips, as under a dispatch mode, it compiles what is called next: our functions,
-    too, and refuses the program for what those do. ``set_eval_frame`` is what its own
-    switch calls (since 2.0).
+    In a frame that it skips, as under a dispatch mode, it compiles the functions that are called next, even
+    unclobber's, and refuses the program for their contents. Its own switch calls ``set_eval_frame``
+    (since 2.0).
     """
 
     __slots__ = ("_before",)
@@ -58,15 +58,15 @@ class without_dynamo:  # noqa: N801  (a context manager)
 
 
 def is_compiled_code(code: CodeType) -> bool:
-    """Whether Dynamo made this code object to stand in for a function that it has compiled."""
+    """Return whether Dynamo made this code object to replace a function that it has compiled."""
     return _DYNAMO in sys.modules and any(name.startswith(_CALLS_COMPILED) for name in code.co_names)
 
 
 def compilations(since: int) -> Iterator[tuple[str, str, int]]:
-    """Name, file and first line of what Dynamo has compiled since a moment (microseconds, epoch).
+    """Yield name, file and first line of each function that Dynamo has compiled since a moment.
 
-    Dynamo keeps its last 64 records (torch/_dynamo/utils.py, since 2.1). Those without an operation
-    made no code.
+    ``since`` is in microseconds since the epoch. Dynamo keeps its last 64 records (torch/_dynamo/utils.py,
+    since 2.1). Records without an operation are left out, because they made no code.
     """
     if _DYNAMO not in sys.modules:
         return
@@ -78,14 +78,17 @@ def compilations(since: int) -> Iterator[tuple[str, str, int]]:
 
 
 def _began(record: Any) -> float:
-    """When a compilation began, in microseconds; up to 2.4 torch notes seconds. Delete that with 2.4."""
+    """Return the start of a compilation in microseconds since the epoch; torch 2.4 notes seconds.
+
+    Delete the second way with 2.4.
+    """
     if hasattr(record, "start_time_us"):
         return record.start_time_us or 0
     return (record.start_time or 0) * 1e6
 
 
 def is_compilers_function(function: Any) -> bool:
-    """Whether a custom Function (its class, or its node's) is AOTAutograd's wrapper of compiled code."""
+    """Return whether a custom Function (its class or its node's) is AOTAutograd's, for compiled code."""
     module: str = getattr(function, "_forward_cls", function).__module__
     return module.startswith("torch._functorch.")
 
@@ -93,8 +96,8 @@ def is_compilers_function(function: Any) -> bool:
 def operator_of(function: Any) -> str | None:
     """Return the operator, ``mylib::op``, that torch made a custom Function's class for.
 
-    torch/_library/autograd.py makes one for each ``torch.library.custom_op``, also without a backward, and
-    tells it from others by its name alone. Return None for a class of the program's.
+    torch/_library/autograd.py makes one for each ``torch.library.custom_op``, also without a backward. Only
+    its name shows that. Return None for a class of the program's.
     """
     if function.__module__ != "torch._library.autograd":
         return None
@@ -107,16 +110,16 @@ def operator_of(function: Any) -> str | None:
 
 
 def runs_transform(function: CodeType) -> bool:
-    """Whether a frame's code is ``torch.func``'s own (torch/_functorch, since 2.0).
+    """Return whether a frame's code is ``torch.func``'s own (torch/_functorch, since 2.0).
 
-    AOTAutograd lies there, too.
+    By file names, because AOTAutograd's files are in that folder, too.
     """
     folder, name = os.path.split(function.co_filename)
     return os.path.basename(folder) == "_functorch" and name in ("eager_transforms.py", "vmap.py", "apis.py")
 
 
 def fake_mode() -> Any:
-    """A mode in which new tensors have shapes and no memory; tensors made outside are refused.
+    """Return a mode in which new tensors have shapes and no memory. Tensors made outside are accepted.
 
     ``torch._subclasses`` is private in name and documented:
     https://docs.pytorch.org/docs/stable/torch.compiler_fake_tensor.html
@@ -127,7 +130,7 @@ def fake_mode() -> Any:
 
 
 def fake_errors() -> tuple[type[Exception], ...]:
-    """What a fake run raises where it would need a value."""
+    """Return the exceptions of a fake run that would need a tensor's value."""
     from torch._subclasses.fake_tensor import (
         DataDependentOutputException,
         DynamicOutputShapeException,
@@ -139,7 +142,7 @@ def fake_errors() -> tuple[type[Exception], ...]:
 
 @contextlib.contextmanager
 def converting_fake_modules() -> Iterator[None]:
-    """Let ``module.to(…)`` and its like work on fake parameters: they are replaced by new ones.
+    """Let ``module.to(…)`` and its like replace fake parameters by new ones, in this context.
 
     ``Module._apply`` swaps a fake parameter with its converted twin, which torch itself refuses
     because the fake mode holds weak references ("Couldn't swap Linear.weight", torch 2.13). Delete
@@ -148,6 +151,7 @@ def converting_fake_modules() -> Iterator[None]:
     original = torch.nn.Module._apply
 
     def _apply(self: torch.nn.Module, fn: Callable[[Any], Any], recurse: bool = True) -> torch.nn.Module:
+        """Convert parameters and buffers as torch's ``_apply`` does, into new parameters."""
         if recurse:
             for child in self.children():
                 child._apply(fn)

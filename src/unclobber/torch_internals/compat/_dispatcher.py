@@ -1,4 +1,4 @@
-"""torch's dispatcher: keys, kernels, schemas of operations, and what runs unseen by all of them."""
+"""torch's dispatcher: keys, kernels, operation schemas, and a context that runs unseen by all of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ._tensors import count_write
 # The dispatch key whose kernels bump version counters. The key's name is stable since 1.9.
 VERSION_KEY = "ADInplaceOrView"
 
-# Where our kernels lie: the key just below, which torch reserves for torchdistx's FakeTensor
+# The key of unclobber's kernels: the one just below, which torch reserves for torchdistx's FakeTensor
 # (c10/core/DispatchKey.h) and leaves empty. No tensor carries it; a thread takes part while its
 # own thread-local set includes it. Operations without a kernel there fall through at no cost.
 WRITE_KEY = "Fake"
@@ -28,8 +28,10 @@ _write_key = torch._C._dispatch_key_parse(WRITE_KEY)
 
 
 def _stays(*_: Any) -> bool:
-    """Stands for a function that this torch lacks: the thread's dispatch keys can't be changed, and none
-    includes ours. The self-test then finds that our kernels see no write, and another mechanism is taken."""
+    """Stand in for a function that this torch lacks: no thread's dispatch keys include ``WRITE_KEY``.
+
+    The self-test then finds that the kernels see no write, and the dispatch fallback is used.
+    """
     return False
 
 
@@ -40,39 +42,39 @@ after_write_key = torch._C._dispatch_keyset_full_after(_write_key)
 # The keys of tensors whose conjugation or negation is lazy (c10/core/DispatchKey.h).
 LAZY_KEYS = ("Conjugate", "Negative")
 CONJUGATE, NEGATIVE = (torch._C._dispatch_key_parse(key) for key in LAZY_KEYS)
-"""The same as what ``DispatchKeySet.has`` takes."""
+"""The keys of ``LAZY_KEYS`` in the form that ``DispatchKeySet.has`` takes."""
 
 
 def keys_after(key: str) -> Any:
-    """The set of the dispatch keys that come after ``key``."""
+    """Return the set of the dispatch keys that come after ``key``."""
     return torch._C._dispatch_keyset_full_after(torch._C._dispatch_key_parse(key))
 
 
-# Context manager that excludes autograd and ADInplaceOrView: our own copies must not be recorded.
+# Context manager that excludes autograd and ADInplaceOrView: unclobber's copies must not be recorded.
 # Public `torch.no_grad` still runs ADInplaceOrView.
 below_adinplaceorview = torch._C._AutoDispatchBelowADInplaceOrView
 
 
 see_writes: Callable[[], None] = functools.partial(_set_included, _write_key, True)
-"""Let this thread's writes reach our kernels (50 ns)."""
+"""Let this thread's writes reach unclobber's kernels (50 ns)."""
 ignore_writes: Callable[[], None] = functools.partial(_set_included, _write_key, False)
-"""Let this thread's writes pass by our kernels (50 ns)."""
+"""Let this thread's writes bypass unclobber's kernels (50 ns)."""
 
 
 def sees_writes() -> bool:
-    """Whether this thread's writes reach our kernels."""
+    """Return whether this thread's writes reach unclobber's kernels."""
     return bool(_is_included(_write_key))
 
 
 # Number of active __torch_dispatch__ modes: with one active, kernels see other calling conventions.
 dispatch_modes = torch._C._len_torch_dispatch_stack
 
-# What foreach optimizers call; used by the self-test as an operation without a kernel at the key.
+# The operation of foreach optimizers; the self-test uses it as one without a kernel at the key.
 foreach_add_ = torch._foreach_add_
 
 
 def fused_step(parameter: torch.Tensor, gradient: torch.Tensor) -> None:
-    """What ``SGD(lr=1, fused=True)`` runs on one parameter (on the CPU since 2.4); used by the self-test."""
+    """Run ``SGD(lr=1, fused=True)`` on one parameter (on the CPU since 2.4), for the self-test."""
     torch._fused_sgd_(
         [parameter], [gradient], [], weight_decay=0.0, momentum=0.0, lr=1.0, dampening=0.0,
         nesterov=False, maximize=False, is_first_step=True,
@@ -80,7 +82,7 @@ def fused_step(parameter: torch.Tensor, gradient: torch.Tensor) -> None:
 
 
 def is_higher_order(function: Any) -> bool:
-    """Whether a dispatch mode was handed an operator such as ``cond`` or ``scan``, which has no schema."""
+    """Return whether a function is a higher-order operator, such as ``cond``, which has no schema."""
     return isinstance(function, torch._ops.HigherOrderOperator)
 
 
@@ -91,16 +93,18 @@ class OwnMode(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def run_higher_order(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run an operator that this mode was handed, so that the mode sees what its branches do.
+        """Run an operator that this mode was handed, so that the mode sees the operations of its branches.
 
-        torch has taken the mode off meanwhile, and runs no operator of these while it is on: so it is put on
-        again at the begin of each branch.
+        torch has removed the mode meanwhile, and runs no such operator while it is active. So each branch
+        enters it again.
         """
 
         def with_mode_in(branch: Any) -> Any:
+            """Return a branch that enters the mode, or anything else as it is."""
             if not isinstance(branch, (FunctionType, torch.nn.Module)):
                 return branch
 
+            # `updated=()`: a module's `__dict__` must not be merged into the function's.
             @functools.wraps(branch, updated=())
             def run(*args: Any, **kwargs: Any) -> Any:
                 TorchDispatchMode.__enter__(self)
@@ -116,13 +120,15 @@ class OwnMode(TorchDispatchMode):
 
 
 def all_op_names() -> list[str]:
-    """The full names of all operations that are registered now: ``aten::add_.Tensor``."""
+    """Return the full names of all operations that are registered now: ``aten::add_.Tensor``."""
     return list(torch._C._dispatch_get_all_op_names())
 
 
 def mutating_schemas() -> dict[str, Any]:
-    """The schemas of all operations that say that they write, by full name, asked for in one go: one by one
-    takes 100 ms."""
+    """Return the schemas of all operations that declare a write, by full name.
+
+    One query for all, because single ones take 100 ms.
+    """
     return {
         f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name: schema
         for schema in torch._C._jit_get_all_schemas()
@@ -130,30 +136,33 @@ def mutating_schemas() -> dict[str, Any]:
     }
 
 
-# The key of operations that are made of others: our kernels see those.
+# The key of operations that are composed of others: the kernels see those others.
 COMPOSITE = "CompositeImplicitAutograd"
 
 
 def has_kernel(op_name: str, key: str = VERSION_KEY) -> bool:
-    """Whether torch itself registered a kernel for ``op_name`` (``aten::add_.Tensor``) at ``key``."""
+    """Return whether torch itself registered a kernel for ``op_name`` (``aten::add_.Tensor``) at ``key``."""
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(op_name, key))
 
 
 def with_kernel(key: str) -> frozenset[str]:
-    """The full names of all operations for which ``has_kernel`` is true at ``key``, asked for in one go."""
+    """Return the full names of all operations for which ``has_kernel`` is true at ``key``, in one query."""
     return frozenset(torch._C._dispatch_get_registrations_for_dispatch_key(key))
 
 
 def innermost_mode() -> Any:
-    """The dispatch mode of this thread that sees operations first; None where there is none."""
+    """Return the dispatch mode of this thread that sees operations first; None if there is none."""
     from torch.utils._python_dispatch import _get_current_dispatch_mode
 
     return _get_current_dispatch_mode()
 
 
 def view_overloads(name: str, kind: str) -> list[str]:
-    """The overloads of a function of torch's (``aten::split.Tensor``) whose schema returns one ``kind``
-    (``Tensor``, ``List[Tensor]``) that may share the first argument's memory."""
+    """Return the overloads (``aten::split.Tensor``) of an ATen function that may return a view.
+
+    Their schema returns one ``kind`` (``Tensor``, ``List[Tensor]``) that may share the first argument's
+    memory.
+    """
     return [
         f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
         for schema in torch._C._jit_get_schemas_for_operator(f"aten::{name}")
@@ -164,20 +173,21 @@ def view_overloads(name: str, kind: str) -> list[str]:
 
 
 def modes_run() -> bool:
-    """Whether a ``TorchFunctionMode`` or ``TorchDispatchMode`` of somebody's sees each operation."""
+    """Return whether any ``TorchFunctionMode`` or ``TorchDispatchMode`` is active in this thread."""
     return bool(torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack())
 
 
 class unseen_by_torch:  # noqa: N801  (a context manager; a class costs a third of a generator)
-    """Run plain kernels: no autograd, no version bumps, no modes, none of our own kernels.
+    """Context that runs plain kernels: no autograd, no version bumps, no modes, no write kernels.
 
-    Used for our copies. ``inference_mode(False)`` because a copy made under the user's
+    It is for unclobber's copies. ``inference_mode(False)``, because a copy made under the user's
     inference mode could not be handed to backward.
     """
 
     __slots__ = ("_below", "_inference", "_modes", "_seen")
 
     def __enter__(self) -> None:
+        """Exclude all that sees operations, and note what is to be restored."""
         self._seen = sees_writes()
         self._inference = torch.inference_mode(False) if torch.is_inference_mode_enabled() else None
         self._below = below_adinplaceorview()
@@ -190,6 +200,7 @@ class unseen_by_torch:  # noqa: N801  (a context manager; a class costs a third 
         ignore_writes()
 
     def __exit__(self, *error: Any) -> None:
+        """Restore modes, keys and inference mode, in the reverse order."""
         if self._modes is not None:
             self._modes.__exit__(*error)
         self._below.__exit__(*error)
@@ -200,7 +211,7 @@ class unseen_by_torch:  # noqa: N801  (a context manager; a class costs a third 
 
 
 def without_modes() -> contextlib.AbstractContextManager[Any]:
-    """No dispatch mode of this thread is called."""
+    """Return a context in which no dispatch mode of this thread is called."""
     if not dispatch_modes():
         return contextlib.nullcontext()
     from torch.utils._python_dispatch import _disable_current_modes
@@ -209,21 +220,24 @@ def without_modes() -> contextlib.AbstractContextManager[Any]:
 
 
 class OperatorHandle(NamedTuple):
-    """What the dispatcher knows of an operation. ``torch.ops`` shows it, too, but takes 30 µs to make it, and
-    remembers then which overloads there are, of which the program may be about to define more."""
+    """The dispatcher's name, schema and redispatch of an operation.
+
+    ``torch.ops`` has them, too, but takes 30 µs to make its object, and then remembers the overloads, of
+    which the program may be about to define more (test_more_overloads_may_be_defined_later).
+    """
 
     name: str
-    """The full one: ``aten::add_.Tensor``."""
+    """The full name: ``aten::add_.Tensor``."""
     schema: Any
     redispatch: Callable[..., Any]
-    """``call(keyset, *args, **kwargs)`` that runs it with just the keys of ``keyset``.
+    """``call(keyset, *args, **kwargs)``, which runs the operation with just the keys of ``keyset``.
 
-    Refuses a Python number where the schema has a tensor: ``below`` takes it.
+    It refuses a Python number in the place of a tensor; ``below`` accepts one.
     """
 
 
 def operator_handle(name: str, schema: Any = None) -> OperatorHandle:
-    """The operation of that full name, with its schema where that has been looked up.
+    """Return the operation of a full name. ``schema`` spares the look-up if the caller has it.
 
     Raises:
         RuntimeError: Python can't call it.
@@ -234,12 +248,12 @@ def operator_handle(name: str, schema: Any = None) -> OperatorHandle:
 
 
 def below(op: OperatorHandle) -> Any:
-    """``call(*args, **kwargs)`` that runs ``op`` under ADInplaceOrView, numbers for tensors allowed."""
+    """Return ``call(*args, **kwargs)``, which runs ``op`` below ADInplaceOrView and takes numbers, too."""
     made: Any = None
 
     def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal made
-        if made is None:  # seldom called, and made for a thousand operations at first
+        if made is None:  # late, because a thousand operations get one at first and few ever call it
             made = _made_below(op)
         return made(*args, **kwargs)
 
@@ -247,7 +261,7 @@ def below(op: OperatorHandle) -> Any:
 
 
 def _made_below(op: OperatorHandle) -> Any:
-    """What ``below`` calls.
+    """Return the function that ``below`` calls.
 
     A number that torch itself wrapped into a tensor (``matrix_exp`` calls ``pow`` so) reaches a kernel
     in Python as a number. Only some operations take it back as one; the others get a 0-dim tensor.
@@ -276,22 +290,22 @@ def _made_below(op: OperatorHandle) -> Any:
 
 
 def torchs_kernel(op: OperatorHandle, written: Callable[..., Any]) -> Callable[..., Any] | None:
-    """``call(keyset, *args, **kwargs)`` of the kernel that torch has for ``op`` at ``VERSION_KEY``.
+    """Return ``call(keyset, *args, **kwargs)`` of the kernel that torch has for ``op`` at ``VERSION_KEY``.
 
-    ``torch.library.get_kernel`` came with 2.9. Before, what such a kernel does is done here: it runs the
-    operation below that key, and moves the counters of what is written
+    ``torch.library.get_kernel`` came with 2.9. Before, this function does the work of such a kernel: it runs
+    the operation below that key, and moves the counters of the written tensors
     (torch/csrc/autograd/ADInplaceOrViewType, torch/_library/custom_ops.py). Delete with 2.8.
 
-    With a dispatch mode torch runs, for any kernel in Python, the one that was registered last for the
-    operation and key: ours, again and again. So where the kernel is that of a ``torch.library.custom_op``, it
-    is done here then, too.
+    Under a dispatch mode torch runs, for any kernel in Python, the one that was registered last for the
+    operation and key: unclobber's, again and again. So the work of the kernel of a
+    ``torch.library.custom_op`` is done here then, too.
 
     Args:
         op: The operation.
-        written: From the arguments to the tensors that the operation writes.
+        written: Maps the arguments to the tensors that the operation writes.
 
     Returns:
-        None where somebody else's kernel lies there, of which nothing is known.
+        The call. None if another library's kernel is registered there, of which nothing is known.
     """
     get_kernel = getattr(torch.library, "get_kernel", None)
     if get_kernel is not None and op.name.startswith("aten::"):
@@ -320,14 +334,14 @@ def torchs_kernel(op: OperatorHandle, written: Callable[..., Any]) -> Callable[.
 
 
 def register(name: str, key: str, kernel: Any) -> Any:
-    """Register a kernel for an operation, by its full name, over another's if there is one.
+    """Register a kernel for an operation, by its full name, over an existing one if there is one.
 
-    ``torch.library.Library`` does this and more: it keeps a list of what is registered from Python, by which
-    it may refuse what the program registers itself (until 2.7 it refuses ours, too), and takes three times as
-    long. torch warns of a kernel over another's.
+    ``torch.library.Library`` does this and more: it lists all kernels registered from Python, by which
+    it may refuse the program's own (until 2.7 it refuses unclobber's, too), and takes three times as
+    long. torch warns of a kernel that replaces another.
 
     Returns:
-        What ``reset()`` takes it away again.
+        A handle, whose ``reset()`` unregisters the kernel.
     """
     namespace, _, rest = name.partition("::")
     handle: Any = torch._C._dispatch_library("IMPL", namespace, key, __file__, 0)
@@ -336,7 +350,7 @@ def register(name: str, key: str, kernel: Any) -> Any:
 
 
 class _PassedBy:
-    """Has every operation without a kernel of ours pass ``WRITE_KEY`` by, until ``reset``.
+    """Registration by which every operation without a kernel falls through ``WRITE_KEY``, until ``reset``.
 
     Higher-order operators (``cond``, ``scan``, ``flex_attention``) are not dispatched in C++: torch looks in
     Python for a kernel at the thread's first key that is in their ``non_fallthrough_keys``, and refuses if
@@ -346,7 +360,7 @@ class _PassedBy:
     def __init__(self) -> None:
         self._handle: Any = torch._C._dispatch_library("IMPL", "_", WRITE_KEY, __file__, 0)
         self._handle.fallback_fallthrough(WRITE_KEY)
-        # Those that are made later copy the list's keys.
+        # The list, too, because operators that are made later copy its keys.
         torch._ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS.append(_write_key)
         for operator in _higher_order_operators():
             operator.fallthrough(_write_key)
@@ -363,19 +377,19 @@ def _higher_order_operators() -> list[Any]:
 
 
 def fall_through_by_default() -> Any:
-    """Make every operation without a kernel of ours pass ``WRITE_KEY`` by.
+    """Make every operation without a kernel fall through ``WRITE_KEY``.
 
     Returns:
-        What ``reset()`` ends it.
+        A handle, whose ``reset()`` ends this.
 
     Raises:
-        RuntimeError: somebody else uses the key; ours must not get in their way.
+        RuntimeError: another library uses the key, and must not be disturbed.
     """
     return _PassedBy()
 
 
-# Ends a subclass's own __torch_function__ for what is asked of its tensors; documented in
-# https://docs.pytorch.org/docs/stable/notes/extending.html, though it lies in torch._C.
+# Keeps a subclass's own __torch_function__ from being called for its tensors; documented in
+# https://docs.pytorch.org/docs/stable/notes/extending.html, though its module is torch._C.
 no_torch_functions = torch._C.DisableTorchFunctionSubclass
 
 
@@ -384,7 +398,7 @@ WRITES_PAST_OPERATIONS = ("apply_", "map_", "map2_")
 
 
 def operation_database() -> list[Any]:
-    """torch's own database of operations with inputs, by which its tests check them.
+    """Return torch's own database of operations with inputs, by which its tests check them.
 
     Private, in the wheel since 1.7; ``unclobber rules --check`` runs it. Until a public one exists.
 
@@ -397,7 +411,7 @@ def operation_database() -> list[Any]:
 
 
 def written_arguments(op: Any) -> tuple[int | str, ...]:
-    """Which arguments an ``OpOverload`` says that it writes: positions, and names of keyword-only ones."""
+    """Return the arguments that an ``OpOverload`` declares as written: positions, and keyword-only names."""
     found: list[int | str] = []
     for position, argument in enumerate(op._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
@@ -406,12 +420,12 @@ def written_arguments(op: Any) -> tuple[int | str, ...]:
 
 
 def loader_home() -> Any:
-    """The class of ``torch.ops``, with ``load_library``."""
+    """Return the class of ``torch.ops``, which has ``load_library``."""
     return type(torch.ops)
 
 
 def operator_name(operator: Any) -> str:
-    """``name.overload`` of what ``Library.impl`` takes: a text, or an ``OpOverload``."""
+    """Return ``name.overload`` of an operator as ``Library.impl`` takes it: a text, or an ``OpOverload``."""
     if isinstance(operator, str):
         return operator.rpartition("::")[2]
     schema = operator._schema
@@ -420,11 +434,11 @@ def operator_name(operator: Any) -> str:
 
 
 def is_operator(function: Any) -> bool:
-    """Whether a torch function is ``torch.ops.namespace.name`` itself."""
+    """Return whether a torch function is ``torch.ops.namespace.name`` itself."""
     return isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket))
 
 
 def namespace(function: Any) -> str:
-    """``aten`` for ``torch.ops.aten.add``."""
+    """Return the namespace of an operator: ``aten`` for ``torch.ops.aten.add``."""
     name = getattr(function, "_qualified_op_name", None) or function.name()
     return str(name).partition("::")[0]

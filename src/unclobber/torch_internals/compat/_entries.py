@@ -1,4 +1,4 @@
-"""Where torch takes hooks, runs custom Functions and checkpoints: the places that a session replaces."""
+"""Entry points of torch for hooks, custom Functions and checkpoints, which a session replaces."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ MODULE_HOOK = "BackwardHookFunction"
 
 
 batch_norm_class: Any = torch.nn.modules.batchnorm._BatchNorm
-"""What torch's batch norm modules have their ``forward`` from."""
+"""The class from which torch's batch norm modules inherit their ``forward``."""
 
 
 def own_batch_norm() -> Any:
-    """``F.batch_norm``; None where a program has put a function of its own in its place already."""
+    """Return ``F.batch_norm``, or None if the program has replaced it already."""
     functional = torch.nn.functional
+    # By the code's file, because a replacement may copy the name and module of the original.
     code = getattr(functional.batch_norm, "__code__", None)
     return functional.batch_norm if code is not None and code.co_filename == functional.__file__ else None
 
 
-# Inner hooks (checkpoint, save_on_cpu, the user's) replace ours for the saves below them; both
-# public entries call these two functions, so wrapping them is how we watch what inner hooks keep.
+# Inner hooks (checkpoint, save_on_cpu, the user's) replace unclobber's for the saves below them. Both
+# public entries call these two functions, so wrapping them shows the tensors that inner hooks keep.
 HOOKS_HOME = torch._C._autograd
 PUSH_HOOKS = "_push_saved_tensors_default_hooks"
 POP_HOOKS = "_pop_saved_tensors_default_hooks"
@@ -38,8 +39,8 @@ ENABLE_HOOKS = "_saved_tensors_hooks_enable"
 
 
 TELLS_TOP_HOOKS = hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks")
-"""Whether torch can be asked for the innermost hooks (since 2.8). Where not, whoever pushes or pops hooks
-says so with ``pushed`` and ``popped``. Delete these with 2.7."""
+"""Whether torch shows the innermost hooks (since 2.8). If not, callers that push or pop hooks call ``pushed``
+and ``popped``. Delete these with 2.7."""
 
 
 class _PushedHere(threading.local):
@@ -48,7 +49,7 @@ class _PushedHere(threading.local):
 
 
 class _Pushed:
-    """What was pushed in each thread since somebody says so."""
+    """The hooks of each thread that were noted by ``pushed``."""
 
     def __init__(self) -> None:
         self.here = _PushedHere()
@@ -58,24 +59,24 @@ _pushed = _Pushed()
 
 
 def pushed(pack: Any, unpack: Any) -> None:
-    """A pair of hooks was pushed in this thread."""
+    """Note a pair of hooks that was pushed in this thread."""
     _pushed.here.pairs.append((pack, unpack))
 
 
 def popped() -> None:
-    """The innermost pair was popped. One that was there before :func:`pushed` was first called is not noted,
-    so there is nothing to take away for it."""
+    """Note that this thread's innermost pair was popped."""
+    # A pair that is older than the first call of `pushed` was never noted.
     if _pushed.here.pairs:
         _pushed.here.pairs.pop()
 
 
 def forget_pushed() -> None:
-    """Drop what :func:`pushed` and :func:`popped` have noted, in every thread: nobody calls them any more."""
+    """Drop the notes of :func:`pushed` and :func:`popped` in every thread, because their callers are gone."""
     _pushed.here = _PushedHere()
 
 
 def top_hooks() -> tuple[Any, Any] | None:
-    """The innermost pair of saved-tensor hooks of this thread."""
+    """Return the innermost pair of saved-tensor hooks of this thread; None if there is none."""
     if not TELLS_TOP_HOOKS:
         return _pushed.here.pairs[-1] if _pushed.here.pairs else None
     top = torch._C._autograd._top_saved_tensors_default_hooks(False)
@@ -83,10 +84,10 @@ def top_hooks() -> tuple[Any, Any] | None:
 
 
 def engine_may_need_threads() -> bool:
-    """Whether backward may run in threads of the engine's own: it has one for each device but the CPU.
+    """Return whether backward may run in the engine's own threads: it has one for each device but the CPU.
 
-    ``torch.accelerator`` came with 2.6. Nothing here starts a device's driver in a way that a child which is
-    forked later couldn't bear (torch.cuda.device_count, in its documentation).
+    ``torch.accelerator`` came with 2.6. The device count starts no driver that would break a child which is
+    forked later (torch.cuda.device_count, in its documentation).
     """
     accelerator = getattr(torch, "accelerator", None)
     if accelerator is None:
@@ -98,28 +99,29 @@ def engine_may_need_threads() -> bool:
 
 
 def lies_over_programs_hooks(pack: Any) -> None:
-    """Let a selective checkpoint find the program's hooks below ours, which are about to be pushed.
+    """Let a selective checkpoint find the program's hooks below unclobber's, which are about to be pushed.
 
-    Since 2.14 it looks for hooks of the program's, and warns of a change to come where it finds some. Its own
-    have these two attributes, which lead to the ones below (torch/utils/checkpoint.py,
-    ``_current_user_saved_tensors_hooks``). Delete when they are gone, or it asks for hooks no more.
+    Since 2.14 it searches for the program's hooks, and warns of a coming change if it finds some. Its own
+    hooks have these two attributes, which lead to the hooks below (torch/utils/checkpoint.py,
+    ``_current_user_saved_tensors_hooks``). Delete when they are gone, or when it searches no more.
     """
     pack._checkpoint_internal = True
     pack._user_hooks = top_hooks()
 
 
 def lies_over_nothing(pack: Any) -> None:
-    """Our hooks were popped: a graph that still holds ``pack`` must not keep the program's hooks alive."""
+    """Forget the hooks below ``pack``, which was popped: a graph that holds ``pack`` must not keep them alive
+    (test_a_left_session_keeps_the_programs_hooks_no_longer_than_torch_does)."""
     pack._user_hooks = None
 
 
 def is_checkpoints_hook(pack: Any) -> bool:
-    """Whether it is one of those of a checkpoint that have these attributes."""
+    """Return whether a pack hook is a checkpoint's own, by the attribute that these have."""
     return bool(getattr(pack, "_checkpoint_internal", False))
 
 
 def hook_registrations() -> tuple[tuple[Any, str], ...]:
-    """Python entries through which hooks come to run inside of backward.
+    """Return the Python entries through which hooks come to run inside backward, as (home, name).
 
     Full module hooks make a ``BackwardHook`` at each call of the module, whenever they were
     registered.
@@ -134,12 +136,12 @@ def hook_registrations() -> tuple[tuple[Any, str], ...]:
 
 
 def post_accumulate_hooks(leaf: torch.Tensor) -> Any:
-    """Hooks of ``register_post_accumulate_grad_hook``; there is no public way to ask."""
+    """Return the hooks of ``register_post_accumulate_grad_hook``, which no public name shows."""
     return leaf._post_accumulate_grad_hooks
 
 
 def backward_homes() -> tuple[tuple[Any, str], ...]:
-    """Where the one function lives that both ``backward()`` and ``autograd.grad()`` call."""
+    """Return the (home, name) pairs of the function that ``backward()`` and ``autograd.grad()`` call."""
     return (
         (torch.autograd, "_engine_run_backward"),
         (torch.autograd.graph, "_engine_run_backward"),
@@ -155,14 +157,14 @@ BACKWARD_METHODS = tuple(
 
 
 def run_backward(output: torch.Tensor, gradient: torch.Tensor) -> None:
-    """``output.backward(gradient)`` without torch's check of the gradient's shape, for which it imports sympy
+    """Run ``output.backward(gradient)`` without torch's check of the gradient's shape, which imports sympy
     (half a second)."""
     run: Any = torch.autograd.graph._engine_run_backward
     run((output,), (gradient,), False, False, (), allow_unreachable=True, accumulate_grad=True)
 
 
 def context_home() -> Any:
-    """The class above the ``ctx`` of every custom Function."""
+    """Return the class above the ``ctx`` of every custom Function."""
     return torch.autograd.function.BackwardCFunction
 
 
@@ -170,8 +172,8 @@ _NO_SETUP_CONTEXT = torch.autograd.Function.setup_context
 
 
 def has_setup_context(function: Any) -> bool:
-    """Whether a custom Function has a ``setup_context`` of its own, which is given ``ctx`` instead of
-    ``forward`` (public since 2.0)."""
+    """Return whether a custom Function has its own ``setup_context`` (public since 2.0), which gets ``ctx``
+    instead of ``forward``."""
     return function.setup_context is not _NO_SETUP_CONTEXT
 
 
@@ -183,7 +185,7 @@ NOT_RETURNED_SENTENCE = (
 
 
 def keeps_checkpoint_inputs(codes: Sequence[CodeType]) -> bool:
-    """Whether these frames' code, innermost first, keeps the inputs of a non-reentrant checkpoint.
+    """Return whether these frames' code, innermost first, keeps the inputs of a non-reentrant checkpoint.
 
     Until 2.11 they are saved by a custom Function of their own, which never runs backward; since 2.12 by a
     method, and belong to no node. Delete the first with 2.11.
@@ -200,15 +202,17 @@ _SAVES_BY_METHOD = hasattr(torch.utils.checkpoint._CheckpointFrame, "save_inputs
 
 
 def recomputes(pack: Any) -> bool:
-    """Whether a pack hook is that of the second forward of a non-reentrant checkpoint, which keeps what it is
-    given for the hooks of the first one."""
+    """Return whether a pack hook belongs to the second forward of a non-reentrant checkpoint.
+
+    Such a hook keeps its tensors for the hooks of the first forward.
+    """
     return str(getattr(pack, "__qualname__", "")).startswith("_recomputation_hook.")
 
 
 def detaches_twice(pack: Any) -> bool:
-    """Whether a pack hook is that of torch's recomputation, and keeps one alias and returns another.
+    """Return whether a pack hook is that of torch's recomputation, and keeps one alias and returns another.
 
-    So it was in 2.4. Later it keeps and returns what it is given, where that requires no grad.
+    torch 2.4's does. Later versions keep and return the same tensor, if it requires no grad.
     """
     code = getattr(pack, "__code__", None)
     if code is None or not recomputes(pack):
@@ -217,7 +221,7 @@ def detaches_twice(pack: Any) -> bool:
 
 
 def checkpoint_home() -> tuple[Any, str]:
-    """Where the function lies that takes what a non-reentrant checkpoint will run again.
+    """Return (home, name) of the function that gets the code which a non-reentrant checkpoint runs again.
 
     ``checkpoint`` looks it up when it is called, so a ``from … import checkpoint`` made earlier
     goes through a replacement, too. 2.14 gave the function another name, and the old one to a shim that
@@ -228,19 +232,19 @@ def checkpoint_home() -> tuple[Any, str]:
 
 
 def reentrant_checkpoint() -> Any:
-    """The custom Function that is a reentrant checkpoint; its ``forward`` is given the code to run again."""
+    """Return the custom Function of reentrant checkpoints, whose ``forward`` gets the code to run again."""
     return torch.utils.checkpoint.CheckpointFunction
 
 
 def checkpoint_at_once() -> Callable[..., Any]:
-    """``checkpoint`` without what keeps Dynamo away from it, and imports Dynamo for that (a second)."""
+    """Return ``checkpoint`` without its wrapper, which imports Dynamo (a second) to keep Dynamo away."""
     entry: Any = torch.utils.checkpoint.checkpoint
     plain: Callable[..., Any] = getattr(entry, "__wrapped__", entry)
     return plain
 
 
 def checkpoint_calls(name: str) -> bool:
-    """Whether ``checkpoint``, or what it calls of its own module, looks up a function of this name there."""
+    """Return whether ``checkpoint``, or a function of its module that it calls, looks up ``name`` there."""
     entry = checkpoint_at_once()
     home, seen = vars(sys.modules[entry.__module__]), set()
     todo: list[Any] = [entry]
@@ -255,14 +259,14 @@ def checkpoint_calls(name: str) -> bool:
 
 
 def is_checkpoint(node: Any) -> bool:
-    """Whether a node is a reentrant checkpoint, or keeps what a non-reentrant one will compute again."""
+    """Return whether a node is a reentrant checkpoint, or keeps a placeholder of a non-reentrant one."""
     if isinstance(node, torch.utils.checkpoint.CheckpointFunction._backward_cls):
         return True
     return any(type(kept).__module__ == torch.utils.checkpoint.__name__ for _, kept in raw_saved(node))
 
 
 def is_programs_function(node: Any) -> bool:
-    """Whether a node is that of a custom Function which isn't torch's own."""
+    """Return whether a node belongs to a custom Function that isn't torch's own."""
     function = getattr(node, "_forward_cls", None)
     return function is not None and not function.__module__.startswith("torch.")
 
@@ -270,5 +274,5 @@ def is_programs_function(node: Any) -> bool:
 saving_without_nodes = frozenset(
     str(module.__file__) for module in (torch.autograd.function, torch.autograd.graph, torch.utils.checkpoint)
 )
-"""Files of torch's whose frames save tensors at no node's making: a custom Function's ``save_for_backward``
-is done after its ``forward``, a checkpoint's inputs belong to no node at all."""
+"""torch's files whose frames save tensors while no node is made: a custom Function's ``save_for_backward``
+runs after its ``forward``, and a checkpoint's inputs belong to no node at all."""

@@ -13,8 +13,8 @@ from ._tensors import increment_version, is_functorch_wrapper
 # The node whose backward runs in this thread, None outside. Until a public one exists.
 current_node = torch._C._current_autograd_node
 
-# Under these keys of ``Node.metadata`` (public since 1.7) a node carries our notes: of who asked for
-# what it saved, of the last two backwards that began at it, of a module's hooks, and whether it is alive.
+# Keys of ``Node.metadata`` (public since 1.7) for unclobber's notes on a node: its last unpack, the last two
+# backwards that began at it, a module's hooks, and a marker that dies with it.
 NODE_NOTE = "unclobber"
 ROOT_NOTE = "unclobber root"
 LIFE_NOTE = "unclobber life"
@@ -23,7 +23,7 @@ DETACHED_SENTENCE = (
     "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_()."
     "This is not supported, please use out-of-place `.detach()` instead"
 )
-"""torch/csrc/autograd/saved_variable.cpp, ``SavedVariable::unpack``; torch forgets the space, too."""
+"""torch/csrc/autograd/saved_variable.cpp, ``SavedVariable::unpack``; the space is missing there, too."""
 STALE_VIEW_SENTENCE = (
     "is a view and its base or another view of its base has been modified inplace. This view is the output "
     "of a function that returns multiple views. Such functions do not allow the output views to be modified "
@@ -36,13 +36,12 @@ NO_GRAD_VIEW_SENTENCE = (
     "your code by moving both the view and the inplace either both inside the no_grad block (if you don't "
     "want the inplace to be tracked) or both outside (if you want the inplace to be tracked)."
 )
-"""From the same place."""
+"""torch/csrc/autograd/variable.cpp, ``handle_view_on_rebase``, after the view's name."""
 HOOKED_NOTE = "unclobber hooked"
 
 
-# How a view came about, and so whether torch will say what became of it after a write (variable.h,
-# ``CreationMeta``; in Python since 1.13, for functionalization). A public ``grad_fn`` that only looks would
-# do instead.
+# How a view was made, which decides whether torch follows it after a write (variable.h, ``CreationMeta``; in
+# Python since 1.13, for functionalization). A public ``grad_fn`` without side effects would do instead.
 _creation = torch._C._autograd._get_creation_meta
 _set_creation = torch._C._autograd._set_creation_meta
 _ORDINARY = torch._C._autograd.CreationMeta.DEFAULT
@@ -54,16 +53,16 @@ _UNRECORDED = (
 
 
 def grad_fn(tensor: torch.Tensor) -> Any:
-    """The node that made ``tensor``; None where there is none, and for a view whose memory was written since.
+    """Return the node that made ``tensor``; None if there is none, or for a view that was written since.
 
-    Asked for the ``grad_fn`` of such a view, torch makes a new one, which no graph knows yet, or refuses:
-    for one of several views that one call returned, and for one made under ``no_grad``.
+    Reading ``grad_fn`` of such a view makes torch build a new node, which no graph has yet. Torch refuses
+    for one of several views that one call returned, and for a view made under ``no_grad``.
     """
     return tensor.grad_fn if tensor._base is None else _looked_at(tensor)[0]
 
 
 def has_history(tensor: torch.Tensor) -> bool:
-    """Whether autograd has recorded how ``tensor`` was made: whether it is no leaf."""
+    """Return whether autograd has recorded how ``tensor`` was made, so that it is no leaf."""
     if tensor._base is None:
         return not tensor.is_leaf
     node, is_old = _looked_at(tensor)
@@ -71,9 +70,9 @@ def has_history(tensor: torch.Tensor) -> bool:
 
 
 def _looked_at(view: torch.Tensor) -> tuple[Any, bool]:
-    """The node of a view, and whether it is too old to be told.
+    """Return the node of a view, and whether a write has made it unknown.
 
-    As long as the view is taken for one of several, torch makes no new node: it looks at the counter, and
+    While the view is marked as one of several, torch makes no new node: it compares the counter, and
     refuses or not.
     """
     ordinary = _creation(view) == _ORDINARY
@@ -89,9 +88,9 @@ def _looked_at(view: torch.Tensor) -> tuple[Any, bool]:
 
 
 def renewed_grad_fn(tensor: torch.Tensor) -> Any:
-    """``grad_fn`` where torch itself is about to ask for it: made anew for a view whose memory was written.
+    """Return ``grad_fn`` as torch itself is about to read it: a new node for a view whose memory was written.
 
-    None where torch is about to refuse that.
+    None if torch is about to refuse that.
     """
     try:
         return tensor.grad_fn
@@ -101,9 +100,9 @@ def renewed_grad_fn(tensor: torch.Tensor) -> Any:
 
 @functools.cache
 def names_forward_operations() -> bool:
-    """Whether torch's sentences say ``Unbind`` for ``UnbindBackward0``, as they do since 2.13.
+    """Return whether torch's sentences say ``Unbind`` for ``UnbindBackward0``, as they do since 2.13.
 
-    Asked of a view that torch refuses to follow; nothing is written. Delete with 2.12.
+    Tried with a view that torch refuses to follow; nothing is written. Delete with 2.12.
     """
     with torch.inference_mode(False), torch.enable_grad():
         leaf = torch.zeros(1, requires_grad=True)
@@ -117,7 +116,8 @@ def names_forward_operations() -> bool:
 
 
 def why_unusable(view: torch.Tensor) -> str | None:
-    """torch's sentence, if it refuses to use a view because its memory was written since; changes nothing."""
+    """Return torch's sentence if it refuses to use a view whose memory was written, else None."""
+    # Reading `grad_fn` of an ordinary view would make a new node, and torch never refuses one.
     if view._base is None or _creation(view) == _ORDINARY:
         return None
     try:
@@ -130,7 +130,7 @@ def why_unusable(view: torch.Tensor) -> str | None:
 def is_internal_backward(outputs: Sequence[Any]) -> bool:
     """Return whether torch runs this backward by itself, as a part of one operation or call of the program.
 
-    A ``torch.func`` transform does: its tensors are wrappers, of which no saved tensor comes to us. A tracer
+    A ``torch.func`` transform does: its tensors are wrappers, whose saves reach no hook. A tracer
     does: AOTAutograd records the joint graph of a function that it compiles by running a backward of
     stand-ins (torch/_functorch/_aot_autograd, since 2.0; ``backend="aot_eager"`` in tests/compile).
     """
@@ -148,8 +148,11 @@ def is_tracing() -> bool:
 
 
 def saved_by(node: Any, role: str) -> torch.Tensor:
-    """One tensor that a node keeps, as it would be handed to it: the unpack hook is called, and what it
-    returns gets the history that torch remembers. ``_saved_*`` attributes: see torch/autograd/graph.py."""
+    """Return a tensor that a node keeps, as the node would get it.
+
+    The unpack hook is called, and its result gets the history that torch remembers. ``_saved_*`` attributes:
+    see torch/autograd/graph.py.
+    """
     name, _, index = role.removesuffix("]").partition("[")
     if isinstance(node, torch.autograd.function.BackwardCFunction):
         of_functions: Any = torch._C._FunctionBase.saved_tensors
@@ -161,15 +164,15 @@ def saved_by(node: Any, role: str) -> torch.Tensor:
 
 
 def is_view_of(node: Any, tensor: torch.Tensor) -> bool:
-    """Whether an ``AsStridedBackward0`` stands for a view that lies as ``tensor`` does (``_saved_*``: see
-    torch/csrc/autograd/generated, stable since 1.9)."""
+    """Return whether an ``AsStridedBackward0`` made a view with the sizes, strides and offset of ``tensor``
+    (``_saved_*``: see torch/csrc/autograd/generated, stable since 1.9)."""
     lies = (tuple(node._saved_size), tuple(node._saved_stride), node._saved_storage_offset)
     return lies == (tuple(tensor.size()), tensor.stride(), tensor.storage_offset())
 
 
 def tells_nothing_saved(node: Any) -> bool:
-    """Whether a node has no class of its own in Python, which would have ``_saved_*`` attributes
-    (``_foreach_exp``, C++ extensions; torch/csrc/autograd/python_cpp_function.cpp)."""
+    """Return whether a node has no Python class with ``_saved_*`` attributes (``_foreach_exp``, extensions in
+    C++; torch/csrc/autograd/python_cpp_function.cpp)."""
     return type(node).__name__ == "CppFunction"
 
 
@@ -178,7 +181,7 @@ _TRAINS_ALWAYS = ("BatchNormWithUpdate", "CudnnBatchNormBackwardBackward", "Miop
 
 
 def trains(node: Any) -> bool:
-    """Whether a node is a batch norm's that ran in training mode, or that of such a node's own backward.
+    """Return whether a node is that of a batch norm in training mode, or of the backward of one.
 
     ``_saved_*``: see torch/csrc/autograd/generated; stable since 1.9.
 
@@ -200,9 +203,9 @@ is the operation's; the profiler joins forward and backward by it. Private, sinc
 
 
 def result_of(node: Any) -> tuple[tuple[int, ...], torch.dtype] | None:
-    """Shape and type of what a node's operation has computed; None where torch does not tell: 2.4.
+    """Return shape and type of the result of a node's operation; None if torch doesn't show them.
 
-    ``_input_metadata``, of the gradient that the node gets, is there in 2.6 and not in 2.4.
+    ``_input_metadata``, which describes the node's incoming gradient, is in 2.6 and not in 2.4.
     """
     described = getattr(node, "_input_metadata", None)
     if described is None:
@@ -211,11 +214,11 @@ def result_of(node: Any) -> tuple[tuple[int, ...], torch.dtype] | None:
 
 
 def sequence_number(node: Any) -> int:
-    """The number of a backward node; greater than any real one for ``AccumulateGrad``."""
+    """Return the number of a backward node; greater than any real one for ``AccumulateGrad``."""
     return int(node._sequence_nr())
 
 
 def reduction_of(node: Any) -> str | None:
-    """How a ``scatter_reduce`` or ``index_reduce`` combines what falls together; None for other nodes."""
+    """Return the reduction of a ``scatter_reduce`` or ``index_reduce`` node; None for other nodes."""
     found = getattr(node, "_saved_reduce", None)
     return found if isinstance(found, str) else None

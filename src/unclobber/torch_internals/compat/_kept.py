@@ -1,9 +1,8 @@
-"""What a backward node keeps, without running anybody's unpack hook.
+"""The objects that a backward node keeps, read without running any unpack hook.
 
-Since 2.10 torch hands out what the pack hook returned (``SavedTensor.data``). Before, it can only be asked
-for the tensor, and calls the unpack hook: our own then says what it was given and hands out another tensor,
-and every other is stopped before its first line, for it may be a checkpoint's, which would run the program's
-code.
+Since 2.10 torch shows the pack hook's result (``SavedTensor.data``). Before, only the tensor can be read, and
+torch calls the unpack hook for it. unclobber's own hook then notes its argument and returns a substitute.
+Every other hook is stopped before its first line, because a checkpoint's would run the program's code.
 Delete the second way with 2.9.
 """
 
@@ -23,18 +22,18 @@ from ._dispatcher import unseen_by_torch, without_modes
 from ._tensors import storage_key_or_none
 
 HANDS_OUT_DATA = hasattr(torch._C._autograd.SavedTensor, "data")
-"""Whether torch hands out what a pack hook returned."""
+"""Whether torch shows the pack hook's result."""
 
 Unpack = Callable[[Any], torch.Tensor]
 
 
 def raw_saved(node: Any) -> Iterator[tuple[str, Any]]:
-    """What a backward node keeps: pairs of role (``self``, ``result``, ``tensors[0]``) and the object
+    """Yield what a backward node keeps: pairs of role (``self``, ``result``, ``tensors[0]``) and the object
     that the pack hook returned.
 
     The ``_raw_saved_*`` attributes are described in torch/autograd/graph.py and the notebook
-    "hooks for saved tensors"; freed ones raise RuntimeError and are left out. Before 2.10 so is what hooks
-    keep that aren't ``recognizable``.
+    "hooks for saved tensors". Freed ones raise RuntimeError and are left out. Before 2.10 the objects of
+    hooks that aren't ``recognizable`` are left out, too.
     """
     for attribute in raw_attributes(node):
         role = attribute.removeprefix("_raw_saved_")
@@ -55,14 +54,14 @@ def raw_saved(node: Any) -> Iterator[tuple[str, Any]]:
 
 
 def is_freed(node: Any, attribute: str) -> bool:
-    """Whether a node has given up what it kept under one of its ``raw_attributes``."""
+    """Return whether a node has freed the tensors of one of its ``raw_attributes``."""
     role = attribute.removeprefix("_raw_saved_")
     try:
         if HANDS_OUT_DATA:
             raw = getattr(node, attribute)
             if isinstance(raw, (tuple, list)) or raw.data is not None:
                 return False
-            # freed, or nothing was there to save: only the first refuses. No hook runs, nothing is packed.
+            # None if freed or if nothing was saved. Only the former refuses; no hook runs for either.
             getattr(node, f"_saved_{role}")
         else:
             _unpacked(node, role, {})
@@ -72,7 +71,7 @@ def is_freed(node: Any, attribute: str) -> bool:
 
 
 def raw_attributes(node: Any) -> tuple[str, ...]:
-    """Names of the attributes under which a node keeps tensors: getters of its C type."""
+    """Return the names of the attributes under which a node keeps tensors: getters of its C type."""
     kind: Any = type(node)
     return _raw_attributes(kind)
 
@@ -86,7 +85,7 @@ def _raw_attributes(kind: Any) -> tuple[str, ...]:
 
 
 _Answers = dict[int | None, tuple[torch.Tensor, Any]]
-"""By the storage of the tensor that was handed out instead: that tensor, and what the hook was given."""
+"""By the storage of the substitute tensor: that tensor, and the unpack hook's argument."""
 
 
 class _NodeQuestion(threading.local):
@@ -97,16 +96,18 @@ _asking = _NodeQuestion()
 
 
 def recognizable(unpack: Unpack) -> Unpack:
-    """The same hook, which ``raw_saved`` can ask what it was given instead of running it."""
+    """Wrap ``unpack`` so that ``raw_saved`` can read its argument without running the hook."""
     if HANDS_OUT_DATA:
         return unpack
 
     def recognized(kept: Any) -> torch.Tensor:
+        """Unpack. While ``raw_saved`` reads a node, note the argument and return a substitute instead."""
         answers = _asking.answers
         if answers is None:
             return unpack(kept)
         with unseen_by_torch():
             instead = torch.empty(1)
+        # Found by storage, because torch returns a new Python object for what a hook returns.
         answers[storage_key_or_none(instead)] = instead, kept
         return instead
 
@@ -118,15 +119,15 @@ def _nothing(kept: Any) -> torch.Tensor:
 
 
 _RECOGNIZED = recognizable(_nothing).__code__
-"""One constant, whatever a recognizable hook encloses."""
+"""The code object that all recognizable hooks share, whatever they enclose."""
 
 
 class _SomebodyElsesError(Exception):
-    """An unpack hook was about to run that is not one of ours."""
+    """An unpack hook that isn't recognizable was about to run."""
 
 
 def _asked_for(node: Any, role: str) -> Iterator[tuple[str, Any]]:
-    """What a node keeps under a role: what our hooks were given, or tensors that no hook packed."""
+    """Yield what a node keeps under a role: arguments of recognizable hooks, or tensors without a hook."""
     answers: _Answers = {}
     try:
         value = _unpacked(node, role, answers)
@@ -140,14 +141,14 @@ def _asked_for(node: Any, role: str) -> Iterator[tuple[str, Any]]:
 
 
 def _unpacked(node: Any, role: str, answers: _Answers) -> Any:
-    """What torch hands out for a role.
+    """Return what torch hands out for a role.
 
     Raises:
-        RuntimeError: it was freed, or a hook that is not ours keeps it.
+        RuntimeError: the tensor was freed, or a hook that isn't recognizable keeps it.
     """
     before, _asking.answers = _asking.answers, answers
     try:
-        with without_modes(), _NobodysHooks():  # a mode would be called for what torch hands out
+        with without_modes(), _NobodysHooks():  # a mode would be called when torch makes the tensor
             if isinstance(node, torch.autograd.function.BackwardCFunction):
                 of_functions: Any = torch._C._FunctionBase.saved_tensors
                 return of_functions.__get__(node)
@@ -159,15 +160,17 @@ def _unpacked(node: Any, role: str, answers: _Answers) -> Any:
 
 
 class _NobodysHooks:
-    """Stop every Python function that C++ calls in this thread, but for ``recognizable`` hooks.
+    """Context that stops every Python function that C++ calls in this thread, except ``recognizable`` hooks.
 
-    A profiler is told of each call before its first line, and what it raises ends the call. Where one runs
-    already that can't be put back, nothing is asked. Meanwhile no garbage is collected: finalizers are calls.
+    A profiler is called before the first line of each call, and its exception ends that call. If another one
+    runs that can't be restored, the context refuses. No garbage is collected meanwhile, because finalizers
+    are calls.
     """
 
     __slots__ = ("_collects", "_depth", "_inside", "_profiler")
 
     def __enter__(self) -> None:
+        """Replace this thread's profiler. Raise if it can't be restored."""
         self._profiler = sys.getprofile()
         if self._profiler is not None and not hasattr(self._profiler, "__code__"):
             raise _SomebodyElsesError  # cProfile's, which sys.setprofile would not take back
@@ -178,6 +181,7 @@ class _NobodysHooks:
         sys.setprofile(self._event)
 
     def _event(self, frame: FrameType, event: str, _: Any) -> None:
+        """Stop a call made by the frame that entered the context, unless it is a recognizable hook's."""
         if event == "call" and self._inside is None:
             if frame.f_code is _RECOGNIZED:
                 self._inside = frame
