@@ -1,4 +1,4 @@
-"""Make the changes that save memory in the source: proved, shown as a diff, written where that is asked."""
+"""Source edits that save memory: proved, shown as a diff, and written on request."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Chosen:
-    """What was proved so far."""
+    """The edits proved so far, and a line about each change."""
 
     texts: dict[str, str] = field(default_factory=dict)
     edits: list[SourceEdit] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
-    """What to say of each change."""
+    """A sentence for each change that was tried."""
 
 
 def apply(
     report: MemoryReport, script: str, arguments: Sequence[str], *, checkpoint: bool, write: bool
 ) -> None:
-    """Prove the edits for what was measured to save memory, print them, and write them.
+    """Prove the edits of measured savings, print them, and write them if `write`.
 
     Args:
-        report: With what was tried.
+        report: The memory report, with its measured changes.
         script: The script that was run.
         arguments: Its command line.
-        checkpoint: Also checkpoint the modules that lower the peak the most, which costs time.
+        checkpoint: Whether to checkpoint modules, too: largest saving first, because each costs time.
         write: Whether to write the files.
     """
     from ..repair import apply as _apply
@@ -81,12 +81,15 @@ def apply(
 
 
 def _take(change: Change, chosen: _Chosen, project: Project, prover: Prover) -> None:
-    """Add a change to what is chosen, if one way to write it is proved together with the rest."""
+    """Add a change to `chosen` if one of its alternative edits is proved together with those chosen
+    before.
+    """
     from ..repair import given
 
     why = "its place is no file of this project, or is edited already"
     for way in change.edits:
         together = [*chosen.edits, *way]
+        # Proved together and not by itself, because two edits can be right alone and wrong in one file.
         texts = given.edited(project, _by_file(together))
         if texts is None:
             continue

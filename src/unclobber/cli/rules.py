@@ -1,4 +1,4 @@
-"""``unclobber rules``: what operations save, and what may be overwritten after them."""
+"""``unclobber rules``: says what operations save, and what may be overwritten after them."""
 
 from __future__ import annotations
 
@@ -83,6 +83,7 @@ def command(
 
 
 def _rendered(found: list[OperationRules], format_: str, *, coloured: bool) -> str:
+    """Return the operations' rules as text, JSON or Markdown."""
     from ..derivatives.card import to_dict, to_markdown
 
     if format_ == "json":
@@ -100,6 +101,7 @@ def _rendered(found: list[OperationRules], format_: str, *, coloured: bool) -> s
 
 
 def _card(one: OperationRules, coloured: bool) -> str:
+    """Return one operation's card, coloured by rich if the terminal has colours."""
     from ..derivatives.card import lines
 
     options = options_for(sys.stdout if coloured else None)
@@ -133,6 +135,7 @@ AGREEMENT = 0.97
 
 
 def _check(names: tuple[str, ...], format_: str, file: OutputFile | None) -> int:
+    """Run torch's operation database against the rules; return 0 if a share of `AGREEMENT` agrees."""
     from ..derivatives.check import check
 
     try:
@@ -151,6 +154,7 @@ def _check(names: tuple[str, ...], format_: str, file: OutputFile | None) -> int
 
 
 def _check_text(results: list[Checked], *, markdown: bool) -> str:
+    """Return the disagreements and the totals of a check, as text or Markdown."""
     import torch
 
     ran = [one for one in results if one.runs]
@@ -178,6 +182,7 @@ def _check_text(results: list[Checked], *, markdown: bool) -> str:
 
 
 def _check_json(results: list[Checked]) -> str:
+    """Return the results of a check as JSON."""
     import dataclasses
 
     import torch

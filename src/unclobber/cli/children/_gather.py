@@ -1,4 +1,4 @@
-"""The program's own process: what its children have left, put into its report."""
+"""The reporting process: its children's records merged into its report."""
 
 from __future__ import annotations
 
@@ -24,16 +24,21 @@ _OWN = "MainProcess"
 
 
 class Children:
-    """The processes that this one starts, and theirs.
+    """The processes that this one starts, and all that those start.
 
     Args:
-        session: The one that is about to watch this process.
-        suppression: What the run suppresses.
-        told_beside: Whether the report is text beside the program's messages.
+        session: The session that is about to watch this process.
+        suppression: The suppression of the run.
+        told_beside: Whether the report is text among the program's messages on stderr.
     """
 
     def __init__(self, session: Session, suppression: RunSuppression, *, told_beside: bool) -> None:
+        """Choose the run's directory and the settings for children; nothing is followed before the context
+        is entered.
+        """
         self._session = session
+        # A random part, because a process id alone may be taken again while an earlier run's child still
+        # lives.
         name = f"unclobber-{os.getpid()}-{secrets.token_hex(4)}"
         self._folder = Folder(os.path.join(tempfile.gettempdir(), name))
         self._settings = Settings(
@@ -55,9 +60,9 @@ class Children:
         unfollow()
 
     def explain(self, error: BaseException) -> bool:
-        """Whether an exception of this process comes from what a child has found.
+        """Return whether an exception of this process comes from a child's finding.
 
-        It is the very exception that ended a pool's task, or torch's for a child that a finding ended.
+        It is the exception that ended a pool's task, or torch's for a child that a finding ended.
         """
         children = self._read()
         process = getattr(error, "error_pid", None)  # of torch.multiprocessing.ProcessException
@@ -68,11 +73,11 @@ class Children:
         return found is not None and places(found) in told
 
     def gather(self, own: Report, *, failed: bool) -> Report:
-        """The report of this process with what its children have left, which is then removed.
+        """Return this process's report merged with its children's records, and delete the records.
 
         Args:
-            own: This process's findings.
-            failed: Whether its program failed for reasons of its own.
+            own: The report of this process.
+            failed: Whether the program failed for reasons of its own.
         """
         children = self._read()
         self._folder.remove()
@@ -101,14 +106,15 @@ class Children:
         )
 
     def _read(self) -> Sequence[tuple[Who, ProcessRecord]]:
-        """All watched children with their records, in the order in which they began."""
-        with contextlib.suppress(FileNotFoundError):  # there was none
+        """Return all watched children with their records, in the order in which they started."""
+        with contextlib.suppress(FileNotFoundError):  # no child has made the directory
             everyone = [(self._folder.who(n), self._folder.read(n)) for n in self._folder.numbers()]
             return [(who, record) for who, record in everyone if who is not None]
         return ()
 
 
 def _end(who: Who, record: ProcessRecord) -> ProcessEnd:
+    """Return how a child ended, for the report. Its outcome is None if it left no report and no finding."""
     report, ending = record.report, record.ending
     state: Literal["ended", "failed", "running", "died"] = "running" if record.state == "running" else "died"
     if ending is not None:

@@ -1,4 +1,4 @@
-"""Several ranks' reports as one: what was found at the same places is one finding, with its ranks."""
+"""Merging of several ranks' reports: findings at the same places become one, with its ranks."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _WORST_FIRST: tuple[Outcome, ...] = ("refused", "silent", "script-error", "clean
 
 
 def merge(records: Sequence[ProcessRecord], *, torch_version: str, command: tuple[str, ...]) -> Report:
-    """One report of all ranks.
+    """Return one report of all ranks.
 
-    Totals are added up. The outcome is the worst one, the exit code that of the lowest rank whose own
-    isn't 0: what a launcher ends with.
+    Totals are added up. The outcome is the worst one; the exit code is that of the lowest rank with another
+    than 0, as a launcher exits.
     """
     reports = [record.report for record in records if record.report is not None]
     findings = fold((record.number, record.findings) for record in records)
@@ -42,9 +42,9 @@ def merge(records: Sequence[ProcessRecord], *, torch_version: str, command: tupl
 
 
 def fold(found: Iterable[tuple[int, Iterable[Finding]]]) -> tuple[Finding, ...]:
-    """The findings of each rank, those of the same places once, with the ranks that have them.
+    """Return the findings of all ranks, merged by their places, each with the ranks that have it.
 
-    The lowest rank's telling is kept: how large a tensor was, or which backward asked, may differ. The
+    The lowest rank's version is kept: tensor sizes, or the backward that needed it, may differ. The
     processes that a rank has started are those of all ranks.
     """
     folded = []
@@ -56,7 +56,7 @@ def fold(found: Iterable[tuple[int, Iterable[Finding]]]) -> tuple[Finding, ...]:
 
 
 def _outcome(record: ProcessRecord) -> Outcome | None:
-    """A rank's outcome, as far as it is known."""
+    """Return a rank's outcome; None if it left no report and no finding."""
     if record.report is not None:
         return record.report.outcome
     found = outcome(record.findings, failed=record.state == "died")
@@ -64,6 +64,7 @@ def _outcome(record: ProcessRecord) -> Outcome | None:
 
 
 def _end(record: ProcessRecord) -> RankEnd:
+    """Return how a rank ended, for the report."""
     code = None if record.report is None else record.report.exit_code
     ending = record.ending
     if ending is None:
