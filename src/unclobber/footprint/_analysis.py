@@ -1,4 +1,4 @@
-"""From a trace to a report."""
+"""Interpretation of a trace as a report."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ._timeline import LASTING, BytesOverTime, end_of, timeline
 from ._trace import PackedSave, Storage, Trace
 
 _POINTS = 600
-"""Moments that a report shows; the highest of each stretch is taken."""
+"""Moments in a report's timeline at most; each is the highest of its stretch of ticks."""
 
 
 def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) -> MemoryReport:
-    """Say which line keeps what, for how long and why."""
+    """Return the report of a trace: which line keeps what, for how long and why."""
     line = timeline(trace)
     peak = line.peak()
     kept = _kept(trace, peak)
@@ -52,8 +52,10 @@ def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) ->
 
 # --- what is kept ------------------------------------------------------------------------------------
 def _kept(trace: Trace, peak: int) -> tuple[KeptStorage, ...]:
+    """Return the storages that saves kept in the recorded step, largest first."""
     by_storage: dict[int, list[PackedSave]] = {}
     for save in trace.saves:
+        # A save of an earlier step is no memory of this one, unless it is alive still.
         if end_of(save, trace) >= trace.began:
             by_storage.setdefault(save.storage, []).append(save)
     found = [_kept_one(trace.storages[number], saves, trace, peak) for number, saves in by_storage.items()]
@@ -61,6 +63,7 @@ def _kept(trace: Trace, peak: int) -> tuple[KeptStorage, ...]:
 
 
 def _kept_one(storage: Storage, saves: list[PackedSave], trace: Trace, peak: int) -> KeptStorage:
+    """Return the facts on one kept storage. Ticks count from the start of forward."""
     return KeptStorage(
         bytes=storage.bytes,
         kind=storage.kind,
@@ -77,6 +80,7 @@ def _kept_one(storage: Storage, saves: list[PackedSave], trace: Trace, peak: int
 
 
 def _role(save: PackedSave) -> Role:
+    """Return why a save is needed, by torch's derivative table and the edges that the graph really has."""
     rule = None if save.node is None else by_node(save.node)
     reason = None
     if rule is not None and save.node is not None and save.role is not None:
@@ -93,11 +97,14 @@ def _role(save: PackedSave) -> Role:
 
 
 def _plain(operation: str) -> str:
-    """``add`` for ``add.Tensor``."""
+    """Return an operation's name without its overload: ``add`` for ``add.Tensor``."""
     return operation.partition(".")[0]
 
 
 def _lines(kept: Iterable[KeptStorage]) -> tuple[LineTotal, ...]:
+    """Return the bytes kept at the peak by line, largest first. A storage is charged to the line of its
+    first save.
+    """
     groups: dict[tuple[object, ...], list[tuple[int, KeptStorage]]] = {}
     for position, one in enumerate(kept):
         if one.at_peak and one.kind == "activation":
@@ -123,8 +130,10 @@ def _distinct(texts: Iterable[str | None]) -> tuple[str, ...]:
 
 # --- over time ---------------------------------------------------------------------------------------
 def _moment(line: BytesOverTime, tick: int, trace: Trace, places: dict[Location, int]) -> LiveBytes:
+    """Return the live bytes at a tick. Its place is a position in `places`, which grows by new ones."""
     at = tick - line.first
     place = None
+    # Tick 0 is the time before the first operation, which no line ran.
     if 0 < tick <= len(trace.operations):
         place = _places.place(trace.operations[tick - 1].stack)
     return LiveBytes(
@@ -139,7 +148,7 @@ def _moment(line: BytesOverTime, tick: int, trace: Trace, places: dict[Location,
 
 
 def _shown(line: BytesOverTime, peak: int) -> list[int]:
-    """Some hundred ticks: that before forward, the highest of each span, the last, the peak."""
+    """Return the ticks of the timeline: the highest of each span, the first, the last and the peak."""
     totals = line.totals
     count = len(totals)
     span = max(1, -(-count // _POINTS))
@@ -158,6 +167,7 @@ def _peak(
     places: dict[Location, int],
     began: int,
 ) -> Peak | None:
+    """Return the facts on the tick with the most live bytes; None if nothing ran."""
     if not trace.operations:
         return None
     return Peak(
@@ -169,6 +179,7 @@ def _peak(
 
 
 def _gradients(trace: Trace, began: int) -> Iterable[GradientLife]:
+    """Yield the gradients that backward made, with their lives in ticks."""
     for storage in trace.storages:
         if storage.kind in ("temporary", "gradient") and storage.made and storage.born > began:
             yield GradientLife(

@@ -20,7 +20,7 @@ _SORTS = (
 )
 
 _BARS = 48
-"""Kept tensors that are drawn; the rest is said to be left out."""
+"""Kept tensors that are drawn; the report says how many are left out."""
 
 ROW = 9
 """Height of one life with its gap."""
@@ -28,7 +28,7 @@ ROW = 9
 
 @dataclass(frozen=True)
 class Area:
-    """One coloured layer."""
+    """A coloured layer of the timeline."""
 
     sort: str
     label: str
@@ -38,7 +38,7 @@ class Area:
 
 @dataclass(frozen=True)
 class Column:
-    """A span of time to point at."""
+    """A span of time that shows a text under the pointer."""
 
     x: float
     width: float
@@ -47,7 +47,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Chart:
-    """The timeline."""
+    """The timeline: live bytes by tick."""
 
     areas: tuple[Area, ...]
     columns: tuple[Column, ...]
@@ -62,7 +62,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Bar:
-    """The life of one kept tensor."""
+    """The life of a kept tensor, from its first save to the end of its last."""
 
     x: float
     y: float
@@ -75,7 +75,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Lives:
-    """The largest kept tensors, one bar each, in the order of their first save."""
+    """The largest kept tensors, a bar for each, in the order of their first save."""
 
     bars: tuple[Bar, ...]
     height: int
@@ -84,7 +84,7 @@ class Lives:
 
 
 def chart(report: MemoryReport) -> Chart:
-    """Lay out the timeline of a report that has one."""
+    """Compute the geometry of a report's timeline; the report must have one."""
     moments = report.timeline
     top = _rounded(max(moment.step for moment in moments))
     floor = [0] * len(moments)
@@ -104,6 +104,7 @@ def chart(report: MemoryReport) -> Chart:
         start = _x(report, moment.tick)
         last = position + 1 == len(moments)
         end = WIDTH - RIGHT if last else _x(report, moments[position + 1].tick)
+        # At least half a pixel wide, because a narrower column can't be pointed at.
         columns.append(Column(start, max(end - start, 0.5), _moment_text(report, moment)))
     peak_x = _x(report, peak.moment.tick)
     return Chart(
@@ -119,7 +120,7 @@ def chart(report: MemoryReport) -> Chart:
 
 
 def lives(report: MemoryReport) -> Lives:
-    """Lay out the lives of the activations that are kept, the largest of them."""
+    """Compute the bars of the largest activations that are kept."""
     charged = {position: number for number, line in enumerate(report.by_line) for position in line.kept}
     every = [(position, one) for position, one in enumerate(report.kept) if one.kind == "activation"]
     shown = sorted(every[:_BARS], key=lambda item: (item[1].since, item[1].until))
@@ -142,6 +143,7 @@ def lives(report: MemoryReport) -> Lives:
 
 
 def _life_text(one: KeptStorage) -> str:
+    """Return the text of a kept tensor's bar."""
     role = one.roles[0]
     text = (
         f"{size(one.bytes)}, {shape(one.shape)} {one.dtype}, at {short(role.place)}: "
@@ -166,7 +168,7 @@ def _moment_text(report: MemoryReport, moment: LiveBytes) -> str:
 def _steps(
     report: MemoryReport, moments: tuple[LiveBytes, ...], values: list[int], top: int
 ) -> list[tuple[float, float]]:
-    """Corners of a step line: a value holds until the next moment."""
+    """Return the corners of a step line: a value holds until the next moment."""
     points: list[tuple[float, float]] = []
     for moment, value in zip(moments, values, strict=True):
         x, y = _x(report, moment.tick), _y(value, top)
@@ -188,7 +190,7 @@ def _y(count: int, top: int) -> float:
 
 
 def _rounded(count: int) -> int:
-    """The next number of bytes that four equal parts of read well."""
+    """Return the next number of bytes whose quarters have short labels."""
     unit = 1
     while count >= 1024 * unit:
         unit *= 1024

@@ -1,4 +1,4 @@
-"""By module: what each keeps for backward at the peak, with and without the modules inside it."""
+"""Bytes by module: what each keeps for backward at the peak, with and without the modules inside it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ OUTSIDE = "outside of any module"
 
 @dataclass(frozen=True)
 class ModuleRow:
-    """One line of the table: a module, or modules that differ by their numbers alone."""
+    """A row of the table: a module, or modules that differ by their numbers alone."""
 
     label: str
-    """Its path below the row that it is indented under, with its class."""
+    """Path below the row that it is indented under, with its class."""
     depth: int
     calls: int
     bytes: int
@@ -26,7 +26,7 @@ class ModuleRow:
 
 
 def totals(trace: Trace, peak: int) -> tuple[ModuleTotal, ...]:
-    """Every module that ran, in the order of its first call; what ran in none comes last.
+    """Return every module that ran, in the order of its first call, then the bytes saved outside of any.
 
     A storage is charged to the module that saved it first, and to all around that one.
     """
@@ -61,7 +61,7 @@ def _key(call: ModuleCall) -> tuple[int, str]:
 
 
 def _chain(trace: Trace, number: int | None) -> list[tuple[int, str]]:
-    """The module of a call and those around it, innermost first, each once."""
+    """Return the module of a call and those around it, innermost first, each once."""
     chain: dict[tuple[int, str], None] = {}
     while number is not None:
         call = trace.calls[number]
@@ -71,7 +71,7 @@ def _chain(trace: Trace, number: int | None) -> list[tuple[int, str]]:
 
 
 def _first_saves(trace: Trace, peak: int) -> Iterable[PackedSave]:
-    """The first save of each activation that is kept at the peak."""
+    """Return the first save of each activation that is kept at the peak."""
     first: dict[int, PackedSave] = {}
     alive: set[int] = set()
     for save in trace.saves:
@@ -84,11 +84,11 @@ def _first_saves(trace: Trace, peak: int) -> Iterable[PackedSave]:
 
 # --- as a table --------------------------------------------------------------------------------------
 def rows(modules: Iterable[ModuleTotal], least: float = 0.01) -> list[ModuleRow]:
-    """The tree of modules, those that differ by their numbers alone in one row (``h.*``).
+    """Return the tree of modules as rows; those that differ by their numbers alone share one (``h.*``).
 
     Args:
-        modules: Of a report.
-        least: Rows that keep less than this part of the whole are left out.
+        modules: The modules of a report.
+        least: Share of the whole; rows that keep less are left out.
     """
     merged: dict[tuple[int, str], list[ModuleTotal]] = {}
     for one in modules:
@@ -102,6 +102,7 @@ def rows(modules: Iterable[ModuleTotal], least: float = 0.01) -> list[ModuleRow]
     found: list[ModuleRow] = []
 
     def below(above: tuple[int, str] | None, depth: int) -> None:
+        """Append the rows below the one with key `above`, largest first."""
         children = [key for key in kept if _above(key, kept) == above and key != above]
         children.sort(key=lambda key: -sum(one.bytes for one in kept[key]))
         for key in children:
@@ -125,7 +126,7 @@ def rows(modules: Iterable[ModuleTotal], least: float = 0.01) -> list[ModuleRow]
 
 
 def pattern(path: str) -> str:
-    """A path with a star for each number.
+    """Return a path with a star for each number.
 
     Example:
         >>> pattern("h.0.mlp"), pattern("conv1"), pattern("")
@@ -135,7 +136,7 @@ def pattern(path: str) -> str:
 
 
 def _above(key: tuple[int, str], known: Iterable[tuple[int, str]]) -> tuple[int, str] | None:
-    """The nearest module above that has a row."""
+    """Return the key of the nearest module above that has a row, or None."""
     tree, path = key
     there = set(known)
     while path:

@@ -1,4 +1,4 @@
-"""Which of the program's names hold tensors when the recorded backward begins, and which graphs with them."""
+"""Names of the program that hold tensors, and graphs with them, when the recorded backward begins."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ class HeldName:
     """A tensor that a name leads to."""
 
     name: str
-    """As the program would write it: ``outputs[2]``, ``out.logits``."""
+    """The name as the program would write it: ``outputs[2]``, ``out.logits``."""
     storage: int
-    """That of the tensor itself."""
+    """Number of the tensor's storage."""
     keeps: frozenset[int]
     """Storages that only its graph keeps, which this backward doesn't free."""
 
     @property
     def variable(self) -> str:
-        """Without the numbers and keys of containers: ``outputs`` for ``outputs[2]``."""
+        """The name without numbers and keys of containers: ``outputs`` for ``outputs[2]``."""
         return re.sub(r"\[[^\]]*\]$", "", self.name)
 
 
 def held_names(number_of: Callable[[Tensor], int | None], freed: set[Any]) -> list[HeldName]:
-    """What the program's variables lead to now.
+    """Return the tensors that the program's variables lead to now.
 
     Args:
-        number_of: The storage of a tensor, as it is counted in the recording.
+        number_of: Returns the number of a tensor's storage in the recording, or None.
         freed: The nodes of the graph whose backward begins.
     """
     found = []
@@ -46,7 +46,7 @@ def held_names(number_of: Callable[[Tensor], int | None], freed: set[Any]) -> li
 
 
 def _kept_by(tensor: Tensor, freed: set[Any]) -> Iterator[int]:
-    """The storages that the graph of a tensor keeps outside of the one that is freed."""
+    """Yield the storages that a tensor's graph keeps outside of the graph that is freed."""
     node = compat.grad_fn(tensor) if compat.has_history(tensor) else None
     seen: set[Any] = set()
     todo = [] if node is None else [node]

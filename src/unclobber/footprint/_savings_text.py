@@ -1,4 +1,4 @@
-"""What would save memory, as text."""
+"""The changes that would save memory, as text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ADVICE = ("held", "unneeded", "twice", "dtype")
 
 
 def savings(report: MemoryReport, width: int) -> str:
-    """The changes, the most first, and the curve."""
+    """Return the changes, largest saving first, and the curve."""
     rows = ["What would save memory"]
     if not report.changes:
         rows += _wrapped("Nothing that is looked for would lower the peak by more than 1 %.", width)
@@ -32,6 +32,7 @@ def savings(report: MemoryReport, width: int) -> str:
 
 
 def _change(number: int, change: Change, width: int, *, spelled: bool) -> list[str]:
+    """Return the lines of one change; its code is left out if it was `spelled` before."""
     where = f"{short(change.place)}: " if change.place is not None else ""
     inside = f" in {listing(change.modules, limit=1)}" if change.modules else ""
     rows = _wrapped(f"{number}. {where}{change.title} ({times(change.times)}{inside})", width, hang=5)
@@ -42,7 +43,7 @@ def _change(number: int, change: Change, width: int, *, spelled: bool) -> list[s
 
 
 def outcome(change: Change) -> str:
-    """What was predicted, and what was measured."""
+    """Return what was predicted, and what was measured."""
     said = f"predicted {size(change.predicted)} off the peak"
     if change.recomputed:
         said += f", {100 * change.recomputed:.0f} % of forward computed twice"
@@ -52,7 +53,7 @@ def outcome(change: Change) -> str:
 
 
 def measured(tried: Tried) -> str:
-    """What another run has shown."""
+    """Return the sentence on another run's peak, time and equality."""
     if tried.error is not None:
         return f"tried, and it failed: {tried.error}"
     percent = 100 * tried.saved / tried.peak_before if tried.peak_before else 0.0
@@ -65,7 +66,7 @@ def measured(tried: Tried) -> str:
 
 
 def equality(tried: Tried) -> str:
-    """How its gradients compare."""
+    """Return how the other run's loss, gradients and buffers compare."""
     if not tried.equal_loss:
         return "the loss is another one"
     if tried.changed_gradients:
@@ -79,7 +80,7 @@ def equality(tried: Tried) -> str:
 
 
 def seconds(value: float) -> str:
-    """A time in the unit that reads well.
+    """Return a time in milliseconds or seconds.
 
     Example:
         >>> seconds(0.0123), seconds(2.5)
@@ -89,7 +90,7 @@ def seconds(value: float) -> str:
 
 
 def curve(report: MemoryReport, width: int) -> list[str]:
-    """A row for each step, from the program as it is."""
+    """Return the heading and a row for each point, from the program as it is."""
     rows = ["Peak against time, step by step" if report.curve[0].tried else "Peak, step by step (predicted)"]
     first = report.curve[0].tried
     peak = report.peak

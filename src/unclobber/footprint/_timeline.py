@@ -1,4 +1,4 @@
-"""Live bytes of every sort at every tick, from the lives of storages and saves."""
+"""Live bytes of every kind at every tick, from the lives of storages and saves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LASTING = ("parameter", "buffer", "input")
 
 @dataclass(frozen=True)
 class BytesOverTime:
-    """Bytes by tick, from ``first`` on."""
+    """Live bytes by tick, from ``first`` on."""
 
     first: int
     kept: list[int]
@@ -28,11 +28,11 @@ class BytesOverTime:
 
     @property
     def activations(self) -> list[int]:
-        """All that forward made, whoever keeps it."""
+        """Live bytes that forward made, by tick, both kept and other."""
         return [a + b for a, b in zip(self.kept, self.other, strict=True)]
 
     def peak(self) -> int:
-        """The first tick with the most bytes."""
+        """Return the first tick with the most bytes."""
         totals = self.totals
         return self.first + max(range(len(totals)), key=lambda i: (totals[i], -i))
 
@@ -66,13 +66,14 @@ def timeline(trace: Trace) -> BytesOverTime:
         else:
             add("other", storage.born, until, storage.bytes)
             for since, end in held.get(storage.number, ()):
+                # Moved from "other" to "kept" and not added, because each byte counts once.
                 add("other", since, min(end, until), -storage.bytes)
                 add("kept", since, min(end, until), storage.bytes)
     return BytesOverTime(first, **{sort: list(accumulate(changes))[:-1] for sort, changes in steps.items()})
 
 
 def kept_spans(trace: Trace) -> dict[int, list[tuple[int, int]]]:
-    """By storage: when at least one save held it, overlapping saves joined."""
+    """Return, for each storage, the spans of ticks in which at least one save held it."""
     by_storage: dict[int, list[PackedSave]] = {}
     for save in trace.saves:
         by_storage.setdefault(save.storage, []).append(save)
@@ -91,5 +92,5 @@ def kept_spans(trace: Trace) -> dict[int, list[tuple[int, int]]]:
 
 
 def end_of(save: PackedSave, trace: Trace) -> int:
-    """The last tick at which a save was alive."""
+    """Return the last tick at which a save was alive."""
     return trace.tick if save.released is None else save.released

@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing else: source on the left, time on the right.
+"""The report as one self-contained page: source on the left, time on the right.
 
 Only the lines that keep something are embedded, with a few around them. All text goes through
 Jinja's autoescape: source is private and may hold anything.
@@ -29,13 +29,13 @@ _FOLD = 200
 
 @dataclass(frozen=True)
 class SourceLine:
-    """One line of source, or a gap between two ranges."""
+    """A line of source, or a gap between two ranges."""
 
     number: int | None
     text: str = ""
     bytes: int = 0
     share: float = 0.0
-    """Of the line that keeps most, 0 to 1."""
+    """Its bytes over those of the line that keeps most, 0 to 1."""
     label: str = ""
     about: str = ""
     line: int | None = None
@@ -53,14 +53,14 @@ class SourceFile:
 
 
 def in_a_frame(report: MemoryReport) -> str:
-    """The page inside another one, as a notebook shows it."""
+    """Return the page in a frame, as a notebook shows it."""
     page = escape(to_html(report), quote=True)
     style = "width:100%;height:640px;border:0"
     return f'<iframe srcdoc="{page}" style="{style}" title="Memory of one step"></iframe>'
 
 
 def to_html(report: MemoryReport) -> str:
-    """The whole page."""
+    """Return the whole page."""
     import jinja2
 
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
@@ -84,6 +84,7 @@ def to_html(report: MemoryReport) -> str:
 
 
 def _files(report: MemoryReport) -> list[SourceFile]:
+    """Return the files with lines that keep something, largest first."""
     by_path: dict[str, dict[int, int]] = {}
     for position, line in enumerate(report.by_line):
         if line.place is not None:
@@ -94,6 +95,7 @@ def _files(report: MemoryReport) -> list[SourceFile]:
 
 
 def _file(path: str, marked: dict[int, int], report: MemoryReport, most: int) -> SourceFile:
+    """Return the shown lines of one file: those that keep something, and `_AROUND` lines around each."""
     found = text_of(path)
     text = () if found is None else found.lines
     wanted = {
@@ -130,7 +132,7 @@ def _file(path: str, marked: dict[int, int], report: MemoryReport, most: int) ->
 
 
 def about(line: LineTotal, kept: Sequence[KeptStorage]) -> str:
-    """What a line keeps and why, as a sentence for each role."""
+    """Return what a line keeps and why, as a sentence for each role."""
     counts: dict[tuple[str, str], list[KeptStorage]] = {}
     for position in line.kept:
         role = kept[position].roles[0]

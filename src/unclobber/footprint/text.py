@@ -1,4 +1,4 @@
-"""The report as text: what the peak is made of, the lines that keep it, and what in-place buys."""
+"""The report as text: the peak by kind, the lines that keep it, and the savings of in-place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REASONS = 3
 
 
 def to_text(report: MemoryReport, width: int = 80) -> str:
-    """The report for a terminal of this width, without a newline at the end."""
+    """Return the report for a terminal of this width, without a newline at the end."""
     if report.peak is None:
         return "nothing recorded: the program ran no operation of torch's"
     parts = [
@@ -34,6 +34,7 @@ def to_text(report: MemoryReport, width: int = 80) -> str:
 
 
 def _peak(report: MemoryReport, width: int) -> str:
+    """Return the peak's bytes by kind, and notices on the recording."""
     peak = report.peak
     assert peak is not None
     now = peak.moment
@@ -61,6 +62,7 @@ def _peak(report: MemoryReport, width: int) -> str:
 
 
 def _by_line(report: MemoryReport, width: int) -> str:
+    """Return the lines that keep most, each with its source."""
     if not report.by_line:
         return "No line keeps anything for backward at the peak."
     total = sum(line.bytes for line in report.by_line)
@@ -77,7 +79,7 @@ def _by_line(report: MemoryReport, width: int) -> str:
 
 
 def _by_module(report: MemoryReport, width: int) -> str:
-    """A tree: what a module keeps with all that is inside it."""
+    """Return a tree of modules: what each keeps with all that is inside it."""
     if not report.by_module:
         return ""
     total = sum(one.own for one in report.by_module)
@@ -96,14 +98,14 @@ def _share(part: int, total: int) -> str:
 
 
 def _hanging(text: str, left: str, width: int) -> list[str]:
-    """A row whose text goes on below itself where it is longer than the line."""
+    """Return a row whose text continues below itself if it is longer than the line."""
     room = max(width - len(left), 24)
     first, *others = textwrap.wrap(text, room, break_on_hyphens=False) or [""]
     return [f"{left}{first}".rstrip(), *(f"{' ' * len(left)}{line}" for line in others)]
 
 
 def _what(line: LineTotal, kept: Sequence[KeptStorage]) -> str:
-    """``gelu self, addmm mat1 ×4 in b.0 (Block) and 3 more``"""
+    """Return an enumeration such as ``gelu self, addmm mat1 ×4 in b.0 (Block) and 3 more``."""
     counts: dict[str, int] = {}
     for position in line.kept:
         role = kept[position].roles[0]
@@ -114,7 +116,7 @@ def _what(line: LineTotal, kept: Sequence[KeptStorage]) -> str:
 
 
 def _longest(report: MemoryReport, width: int) -> str:
-    """The largest kept tensors with their reasons, one of each kind."""
+    """Return the largest kept tensors with their reasons, one of each kind."""
     seen: dict[tuple[object, ...], KeptStorage] = {}
     for one in report.kept:
         role = one.roles[0]
@@ -137,6 +139,7 @@ def _longest(report: MemoryReport, width: int) -> str:
 
 
 def _notes(report: MemoryReport, width: int) -> str:
+    """Return sentences on shared saves, saves that backward never read, and inner gradients."""
     notes = []
     if report.shared:
         saved = sum(one.bytes * (len(one.roles) - 1) for one in report.shared)
@@ -164,6 +167,7 @@ def _notes(report: MemoryReport, width: int) -> str:
 
 # --- in place ------------------------------------------------------------------------------------------
 def _in_place(report: MemoryReport, width: int) -> str:
+    """Return what in-place operations spare, and what candidates would."""
     rows = ["What in-place buys"]
     if not report.in_place:
         rows += _paragraph("The program has no in-place operation on an activation.", width)
@@ -208,6 +212,7 @@ def _candidate(one: InPlaceCandidate) -> str:
 
 
 def _trial(trial: Trial, width: int) -> str:
+    """Return the result of the run with all candidates in place."""
     rows = ["Tried"]
     if trial.error is not None:
         rows += _paragraph(f"The changed program failed, so nothing is proved: {trial.error}", width)

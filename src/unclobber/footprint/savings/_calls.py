@@ -1,4 +1,4 @@
-"""The calls of torch functions in the recorded forward, told by their places: another run has them, too."""
+"""Calls of torch functions in the recorded forward, identified by place so that another run has them, too."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ Call = tuple[Site, int]
 
 
 class ForwardCalls:
-    """Which call made and which one last read each storage.
+    """Calls by the storages they make and read last.
 
     Args:
         trace: The recording.
     """
 
     def __init__(self, trace: Trace) -> None:
+        """Number the calls of each site in the order in which they ran."""
         self.trace = trace
         self.operations: dict[int, list[Operation]] = {}
-        """By the number of the call, in ``Trace.functions``."""
+        """Operations of each call, by its index in ``Trace.functions``."""
         for one in trace.operations:
             if not one.backward and one.outer is not None:
                 self.operations.setdefault(one.outer, []).append(one)
         self.maker: dict[int, Operation] = {}
         self.reader: dict[int, Operation] = {}
-        """By storage, in forward."""
+        """Last operation of forward that reads a storage, by its number."""
         for one in trace.operations:
             if not one.backward:
                 self.maker.update((number, one) for number in one.makes)
@@ -41,7 +42,7 @@ class ForwardCalls:
                 self._calls[number] = (site, counts[site])
 
     def of(self, operation: Operation | None) -> Call | None:
-        """The call inside of which an operation ran."""
+        """Return the call inside of which an operation ran, or None."""
         if operation is None or operation.outer is None:
             return None
         return self._calls.get(operation.outer)

@@ -1,6 +1,6 @@
-"""What is kept although it could be had again from something smaller, or from what is kept anyway.
+"""Kept tensors that could be made again from something smaller, or from a tensor that is kept anyway.
 
-A mask that was turned into numbers, a tensor that was converted to a wider dtype, a copy beside what it was
+A mask that was turned into numbers, a tensor that was converted to a wider dtype, a copy next to what it was
 copied from: backward keeps the large one.
 """
 
@@ -20,7 +20,7 @@ from ._regions import POINTWISE, VIEWS, operands
 
 _COPIES = frozenset({"_to_copy", "clone"})
 _MOST = 5
-"""Calls from what is kept back to what it came from."""
+"""Longest chain of calls from a kept tensor back to its source."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class _Chain:
 
 
 def copies(trace: Trace) -> Iterable[Option]:
-    """One change for each place that makes such tensors."""
+    """Yield one change for each place that makes such tensors."""
     search = _CopySearch(trace)
     groups: dict[tuple[Site, ...], list[_Chain]] = {}
     for number in search.candidates():
@@ -65,6 +65,7 @@ def copies(trace: Trace) -> Iterable[Option]:
 
 
 def _words(chain: _Chain) -> tuple[Sort, str, str]:
+    """Return the kind of change, its title and the code or advice for it."""
     wide, narrow = chain.result.dtype.removeprefix("torch."), chain.base.dtype.removeprefix("torch.")
     if narrow == "bool":
         size = chain.kept.bytes // max(_elements(chain.result), 1)
@@ -105,7 +106,7 @@ class _CopySearch:
         return None if call is None else call[0]
 
     def candidates(self) -> Iterable[int]:
-        """Kept activations that die with their last save."""
+        """Yield kept activations that die with their last save."""
         for number, spans in self._kept.items():
             storage = self.trace.storages[number]
             until = spans[-1][1]
@@ -113,7 +114,7 @@ class _CopySearch:
                 yield number
 
     def chain(self, number: int) -> _Chain | None:
-        """The way back to where the most is saved."""
+        """Return the chain of calls back to the source from which the most is saved, or None."""
         best: _Chain | None = None
         result = None
         calls: list[int] = []
@@ -133,7 +134,9 @@ class _CopySearch:
         return best
 
     def _step(self, number: int) -> tuple[int, Operand, Operand] | None:
-        """The call that made a storage of one other tensor: as a copy, or of what needs no gradient."""
+        """Return the call that made a storage from one other tensor, a copy or elementwise; with both
+        operands. None if none did.
+        """
         maker = self.calls.maker.get(number)
         if maker is None or maker.outer is None or number in self._written or not maker.results:
             return None
@@ -147,7 +150,7 @@ class _CopySearch:
         }
         result = maker.results[0]
         copied = all(op.name in _COPIES or op.name in VIEWS for op in inside)
-        # An operation's result doesn't say yet that it needs a gradient; its operands do.
+        # By the operands, because an operation's result doesn't say yet that it needs a gradient.
         plain = not any(one.requires_grad for one in tensors.values())
         told = plain and all(op.name in POINTWISE | VIEWS or op.name in _COPIES for op in inside)
         if not (copied or told) or len(tensors) != 1:
@@ -161,7 +164,7 @@ class _CopySearch:
         return call.result == number
 
     def _spans(self, number: int, base: int) -> tuple[Span, ...]:
-        """Without the kept one, but with what it comes from where that was gone."""
+        """Return the ticks and bytes without the kept tensor, but with its source if that was gone."""
         storage, source = self.trace.storages[number], self.trace.storages[base]
         reader = self.calls.reader.get(number)
         found: list[Span] = []

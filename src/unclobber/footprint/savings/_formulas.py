@@ -22,26 +22,28 @@ _SOFTMAX = ("_softmax", "_safe_softmax")
 
 @dataclass(frozen=True)
 class Formula:
-    """Calls at fixed places whose result another call gives."""
+    """Calls at fixed places whose result one other call gives."""
 
     sites: tuple[Site, ...]
-    """In the order of a run; the last one gives the result."""
+    """Sites in the order of a run; the last one gives the result."""
     takes: tuple[tuple[int, int], ...]
-    """For each input of the new call: at which of the sites it comes in, and as which tensor there."""
+    """Origin of each input of the new call: index of the site at which it comes in, and of the tensor
+    there.
+    """
     new: Callable[..., Tensor]
     name: str
     call: str
     parts: tuple[Part, ...]
-    """Where it was recorded, once for each run."""
+    """The recorded operations, once for each run."""
     in_pieces: bool = False
-    """On this device torch computes it in pieces, too, and keeps as much."""
+    """Whether torch computes it in pieces on this device, too, and keeps as much."""
 
     @property
     def stack(self) -> Any:
         return self.parts[0].operations[-1].stack
 
     def freed(self, trace: Trace) -> set[int]:
-        """The storages that nobody would keep any more: results of the calls between."""
+        """Return the storages that would no longer be kept: results of the calls between."""
         found = {
             number
             for part in self.parts
@@ -53,7 +55,7 @@ class Formula:
 
 
 def formulas(trace: Trace) -> list[Formula]:
-    """All of them, largest first; no operation belongs to two."""
+    """Return all formulas, largest first; no operation belongs to two."""
     flow = Flow(trace)
     known: dict[tuple[object, ...], _fused.Fused | None] = {}
     by_key: dict[tuple[object, ...], list[Part]] = {}
@@ -74,6 +76,7 @@ def formulas(trace: Trace) -> list[Formula]:
     found = []
     for key, parts in by_key.items():
         match = known[key]
+        # Only if every run of the last site is a part: an edit of the line changes them all.
         if match is not None and len(parts) == runs[parts[0].sites[-1]]:
             formula = _formula(match, parts)
             if formula is not None:
@@ -83,6 +86,9 @@ def formulas(trace: Trace) -> list[Formula]:
 
 
 def _candidates(flow: Flow) -> Iterator[Part]:
+    """Yield the parts of forward that could be a formula: elementwise and reduced, or two products around
+    a softmax.
+    """
     simple = POINTWISE | REDUCTIONS | VIEWS
     for at, operation in enumerate(flow.operations):
         if operation.name in simple and operation.output is not None:
@@ -96,7 +102,10 @@ def _candidates(flow: Flow) -> Iterator[Part]:
 
 
 def _product_after(flow: Flow, softmax: int) -> int | None:
-    """The last operation of the call that multiplies with the weights."""
+    """Return the index of the last operation in the call that multiplies with the softmax's result, or
+    None.
+    """
+    # Dropout, views and a copy may come between softmax and product.
     for at in range(softmax + 1, min(softmax + 12, len(flow.operations))):
         if flow.operations[at].name in PRODUCTS:
             outer = flow.operations[at].outer
@@ -114,6 +123,7 @@ def _match(part: Part) -> _fused.Fused | None:
 
 
 def _formula(match: _fused.Fused, parts: list[Part]) -> Formula | None:
+    """Return the formula of equal parts, or None if an input of the new call comes in at no site."""
     part = parts[0]
     takes = []
     for at in match.inputs:
@@ -130,6 +140,7 @@ def _formula(match: _fused.Fused, parts: list[Part]) -> Formula | None:
 
 
 def _apart(found: Iterable[Formula]) -> list[Formula]:
+    """Return the formulas that share no operation with one before them."""
     taken: set[int] = set()
     chosen = []
     for formula in found:
@@ -142,7 +153,7 @@ def _apart(found: Iterable[Formula]) -> list[Formula]:
 
 # --- masks -------------------------------------------------------------------------------------------
 def float_masks(trace: Trace) -> list[Formula]:
-    """Calls of dropout that keep their mask as numbers, as torch does on the CPU."""
+    """Return the calls of dropout that keep their mask as numbers, as torch does on the CPU."""
     kept = {save.storage for save in trace.saves}
     flow = Flow(trace)
     groups: dict[Site, list[Part]] = {}
@@ -170,7 +181,7 @@ def float_masks(trace: Trace) -> list[Formula]:
 
 
 def _dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, **other: Any) -> Tensor:
-    """What ``F.dropout`` computes, with a mask of one byte an element."""
+    """Return what ``F.dropout`` computes, with a mask of one byte an element."""
     if not other.get("train", training) or inplace:
         return torch.nn.functional.dropout(x, p, other.get("train", training), inplace)
     result: Tensor = torch.native_dropout(x, p, True)[0]

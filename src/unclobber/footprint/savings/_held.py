@@ -1,4 +1,4 @@
-"""What a name, or a graph that is not freed, still holds at the peak though nothing reads it any more."""
+"""Memory that a name, or a graph that is not freed, holds at the peak though no code reads it any more."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from ._option import Option, Release, Span, died
 
 
 def held(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
-    """One change for each variable; what no variable is known for, by the line that made it."""
+    """Yield a change for each variable; for memory without a known variable, one for the line that made
+    it.
+    """
     calls = ForwardCalls(trace)
+    # Reversed, so that the first name of a storage wins.
     by_value = {one.storage: one for one in reversed(trace.names)}
     by_graph = {number: one for one in reversed(trace.names) for number in one.keeps}
     named: dict[tuple[str, bool], list[tuple[Storage, HeldName]]] = {}
@@ -36,10 +39,12 @@ def held(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
 
 
 def _idle(trace: Trace, line: BytesOverTime) -> Iterable[Storage]:
-    """Activations that are alive at the peak, though neither this backward nor an operation reads them."""
+    """Yield activations that are alive at the peak, though neither this backward nor an operation reads
+    them later.
+    """
     peak = line.peak()
     kept = kept_spans(trace)
-    # Kept by the graph of this backward, which didn't come to it: that is told apart.
+    # Saves that this backward's own graph holds and never unpacked are left out: `_unneeded` reports those.
     unread = {save.storage for save in trace.saves if save.node is not None and save.needed is None}
     for storage in trace.storages:
         alive = storage.born <= peak <= died(storage, trace)
@@ -58,6 +63,7 @@ def _by_name(
     *,
     graph: bool,
 ) -> Option:
+    """Return the change for one variable that holds memory, or keeps a graph that does."""
     storages = [storage for storage, _ in members]
     holders = list(dict.fromkeys(holder for _, holder in members))
     releases = [_release(trace, calls, holder.storage, graph) for holder in holders]
@@ -84,6 +90,7 @@ def _by_name(
 
 
 def _without(variable: str, *, several: bool) -> str:
+    """Return the advice for a variable that holds values."""
     if several:
         return f"keep numbers in {variable} (x.item(), x.mean().item()), or clear it before backward"
     if variable.isidentifier():
@@ -92,6 +99,7 @@ def _without(variable: str, *, several: bool) -> str:
 
 
 def _release(trace: Trace, calls: ForwardCalls, number: int, graph: bool) -> Release | None:
+    """Return how a run lets go of a tensor after its last read; None if no recorded call made it."""
     made = calls.of(calls.maker.get(number))
     reader = calls.reader.get(number)
     after = made if reader is None else calls.of(reader)
@@ -99,6 +107,7 @@ def _release(trace: Trace, calls: ForwardCalls, number: int, graph: bool) -> Rel
 
 
 def _by_place(trace: Trace, storages: list[Storage], *, graph: bool) -> Option:
+    """Return the change for memory that one line made and no known variable holds."""
     title = "held across backward, which does not read it"
     if graph:
         title = "a graph that is not freed holds it"

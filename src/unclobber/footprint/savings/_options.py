@@ -1,4 +1,4 @@
-"""The changes that could lower the peak, each with what the recorded timeline predicts of it."""
+"""The changes that could lower the peak, each with its saving predicted on the recorded timeline."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from ._unneeded import unneeded
 from ._wide import widened
 
 _LEAST = 0.01
-"""Of the step's peak: what would save less is not told."""
+"""Share of the step's peak; changes that save less are not reported."""
 _BEST_PIECES = 3
-"""Single pieces of a row that are told, of all between any two cuts."""
+"""Single pieces of a row that are reported, of all between any two cuts."""
 
 
 def options(trace: Trace, report: MemoryReport) -> list[Option]:
-    """All of them whose predicted saving is worth a word, the most first."""
+    """Return all changes whose predicted saving exceeds `_LEAST`, largest first."""
     line = timeline(trace)
     step = max(step_bytes(line), default=0)
     found = [
@@ -55,6 +55,7 @@ def options(trace: Trace, report: MemoryReport) -> list[Option]:
 
 # --- what is computed otherwise ----------------------------------------------------------------------
 def _of_formulas(trace: Trace, formulas: Iterable[Formula]) -> Iterable[Option]:
+    """Yield a change for each written-out formula that torch computes in one piece on this device."""
     for formula in formulas:
         if formula.in_pieces:
             continue
@@ -83,6 +84,7 @@ def _of_formulas(trace: Trace, formulas: Iterable[Formula]) -> Iterable[Option]:
 
 
 def _of_masks(trace: Trace) -> Iterable[Option]:
+    """Yield a change for each dropout that keeps its mask as numbers; a byte mask spares three quarters."""
     for formula in _formulas.float_masks(trace):
         numbers = {
             number
@@ -110,6 +112,7 @@ def _of_masks(trace: Trace) -> Iterable[Option]:
 
 
 def _of_checkpoints(trace: Trace) -> Iterable[Option]:
+    """Yield a change for each group of modules that could be checkpointed."""
     recomputed = _checkpoints.SecondForward(trace)
     for group in _checkpoints.groups(trace):
         spans, again = recomputed.of(group.calls)
@@ -129,7 +132,9 @@ def _of_checkpoints(trace: Trace) -> Iterable[Option]:
 
 
 def _of_pieces(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
-    """Even cuts of each row of modules, and the single pieces that lower the peak most for their work."""
+    """Yield even cuts of each row of modules, and the single pieces that lower the peak most for their
+    work.
+    """
     recomputed = _checkpoints.SecondForward(trace)
     totals = step_bytes(line)
     single: dict[int, list[tuple[int, float, Option]]] = {}
@@ -148,11 +153,12 @@ def _of_pieces(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
 
 
 def _front(members: list[tuple[int, float, Option]]) -> list[Option]:
-    """Those that none beats in both bytes and work; of many those that differ most."""
+    """Return the options that no other beats in both bytes and work; of many, those that differ most."""
     front: list[tuple[int, float, Option]] = []
     for one in sorted(members, key=lambda one: (-one[0], one[1])):
         if not front or one[1] < front[-1][1]:
             front.append(one)
+    # Of two that save nearly the same, the one with less work is the better report; the largest always stays.
     while len(front) > _BEST_PIECES:
         gaps = [a[0] - b[0] for a, b in pairwise(front)]
         del front[gaps.index(min(gaps)) + 1]
@@ -160,6 +166,7 @@ def _front(members: list[tuple[int, float, Option]]) -> list[Option]:
 
 
 def _piece(trace: Trace, one: Pieces, spans: tuple[Span, ...], again: float, drop: int) -> Option:
+    """Return the change of checkpointing parts of one row of modules."""
     calls: list[ModuleCall] = [call for piece in one.calls for call in piece]
     change = Change(
         sort="checkpoint",
@@ -176,6 +183,7 @@ def _piece(trace: Trace, one: Pieces, spans: tuple[Span, ...], again: float, dro
 
 
 def _of_in_place(report: MemoryReport) -> Iterable[Option]:
+    """Yield a change for each in-place candidate that lowers the peak by itself."""
     for one in report.candidates:
         if one.peak_drop > 0:
             change = Change(

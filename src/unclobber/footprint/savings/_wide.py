@@ -1,4 +1,4 @@
-"""Where numbers become wider than the parameters are, and all that follows is kept so."""
+"""Places where numbers become wider than the parameters are, so that all results after them are kept wide."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CONVERSIONS = frozenset({"to", "double", "type", "type_as"})
 
 
 def widened(trace: Trace) -> Iterable[Option]:
-    """One change for each place at which float64 begins; tried one by one, each with all that follows."""
+    """Yield a change for each place at which float64 begins; each is tried alone, with all that follows."""
     calls = ForwardCalls(trace)
     groups: dict[Site, list[tuple[Operation, Operand]]] = {}
     for one in trace.operations:
@@ -46,7 +46,7 @@ def widened(trace: Trace) -> Iterable[Option]:
 
 
 def _narrow(operation: Operation) -> Operand | None:
-    """The narrower operand that needs a gradient, where the result is wider."""
+    """Return the float32 operand that needs a gradient if no float64 one does, else None."""
     tensors = operands(operation)
     narrow = [one for one in tensors if one.requires_grad and one.dtype == "torch.float32"]
     wide = [one for one in tensors if one.dtype == _WIDE and one.requires_grad]
@@ -54,7 +54,7 @@ def _narrow(operation: Operation) -> Operand | None:
 
 
 def _spans(trace: Trace) -> Iterable[Span]:
-    """Half of each activation of float64."""
+    """Yield half the bytes of each activation of float64."""
     wide = {
         one.storage
         for operation in trace.operations

@@ -17,11 +17,11 @@ MOST_TOLD = 12
 MOST_TRIED = 12
 """Changes that are run; each takes three runs of the program."""
 _STEPS = 5
-"""Of the curve."""
+"""Points of the curve at most, and checkpoints in the report."""
 
 
 def predicted(trace: Trace, report: MemoryReport) -> MemoryReport:
-    """The report with what the timeline says of each change."""
+    """Return the report with the changes and their predicted savings."""
     found = _worth_telling(options(trace, report))
     return replace(report, changes=tuple(one.change for one in found), curve=_curve(trace, found, None))
 
@@ -33,7 +33,7 @@ def tried(
     restore: Callable[[], None],
     step: int,
 ) -> MemoryReport:
-    """The report with each change run."""
+    """Return the report with the changes that could be run, and their measured savings."""
     found = _worth_telling(options(trace, report))
     if not any(one.runs for one in found):
         return replace(report, changes=tuple(one.change for one in found))
@@ -56,7 +56,7 @@ def tried(
 
 
 def _worth_telling(found: Sequence[Option]) -> list[Option]:
-    """The largest, of checkpoints those alone that no other beats in both bytes and work."""
+    """Return the largest changes; of checkpoints only those that no other beats in both bytes and work."""
     chosen: list[Option] = []
     for option in found:
         change = option.change
@@ -71,7 +71,7 @@ def _worth_telling(found: Sequence[Option]) -> list[Option]:
     cheap = [one for one in chosen if one.change.sort != "checkpoint"]
     again = [one for one in chosen if one.change.sort == "checkpoint"]
     while len(again) > _STEPS:
-        # The one whose neighbour saves nearly as much tells least.
+        # The checkpoint whose neighbour saves nearly as much adds least to the report.
         gaps = [a.change.predicted - b.change.predicted for a, b in pairwise(again)]
         again.pop(gaps.index(min(gaps)) + 1)
     return sorted(cheap[:MOST_TOLD] + again, key=lambda one: -one.change.predicted)
@@ -83,7 +83,9 @@ def _curve(
     attempts: Attempts | None,
     known: dict[tuple[int, ...], Tried] | None = None,
 ) -> tuple[CurvePoint, ...]:
-    """From what costs no time to what costs some: up to five steps, each with a lower peak."""
+    """Return up to five points, from changes that cost no time to those that cost some, each with a lower
+    peak.
+    """
     known = dict(known or {})
     line = timeline(trace)
     peak = step_peak(trace)
@@ -112,7 +114,7 @@ def _compatible(
     attempts: Attempts,
     known: dict[tuple[int, ...], Tried],
 ) -> tuple[int, ...]:
-    """Without those changes that are in the way of the ones before them."""
+    """Return the changes of `free` without those that spoil the ones before them."""
     known[free] = attempts.run([found[at] for at in free])
     if known[free].proved:
         return free
@@ -127,10 +129,10 @@ def _compatible(
 
 
 def _steps(line: BytesOverTime, found: Sequence[Option], free: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Up to five sets of changes, from what costs no time to the lowest peak."""
+    """Return up to five sets of changes, from those that cost no time to the lowest peak."""
     again = [at for at, one in enumerate(found) if one.change.sort == "checkpoint" and _good(one.change)]
     sets = {free} | {(*free, at) for at in again}
-    # As many as can be had at once: those first that save most for their work, or most at all.
+    # As many as can be made at once: those first that save most for their work, or most at all.
     for order in (lambda at: -_worth(found[at]), lambda at: -found[at].change.predicted):
         members = free
         for at in sorted(again, key=order):
@@ -151,13 +153,13 @@ def _steps(line: BytesOverTime, found: Sequence[Option], free: tuple[int, ...]) 
             front.append(members)
     while len(front) > _STEPS:
         gaps = [known[a][1] - known[b][1] for a, b in pairwise(front)]
-        # The first and the last one stay.
+        # The first and the last one stay, because they are the ends of the curve.
         del front[min(range(1, len(gaps)), key=lambda at: gaps[at - 1])]
     return front
 
 
 def _worth(option: Option) -> float:
-    """Bytes for each part of forward that is computed twice."""
+    """Return the bytes for each part of forward that is computed twice."""
     return option.change.predicted / max(option.change.recomputed, 1e-3)
 
 
@@ -166,7 +168,7 @@ def _good(change: Change) -> bool:
 
 
 def _falling(points: Sequence[CurvePoint]) -> list[CurvePoint]:
-    """Those with a lower peak than each before."""
+    """Return the curve points whose peak is below every earlier one, keeping their order."""
     found: list[CurvePoint] = []
     for point in points:
         if not found or _peak(point) < _peak(found[-1]):
