@@ -1,4 +1,4 @@
-"""Statements of one block: moving, repeating, and what depends on what."""
+"""Statements of one block: moving, repeating, and dependencies."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ Line = cst.SimpleStatementLine | cst.BaseCompoundStatement
 
 
 def body_of(source: Source, node: cst.CSTNode) -> Sequence[cst.CSTNode] | None:
-    """The statements beside a line or compound statement; None for a body on its header's line."""
+    """Return the block of a line or compound statement; None for a body on its header's line."""
     parent = source.parents.get(node)
     return parent.body if isinstance(parent, (cst.IndentedBlock, cst.Module)) else None
 
 
 def line_in(source: Source, node: cst.CSTNode, body: Sequence[cst.CSTNode]) -> int | None:
-    """The index of the statement of ``body`` that holds ``node``."""
+    """Return the index of the statement in ``body`` that holds ``node``, or None."""
     holders = [node, *source.all_above(node)]
     return next((i for i, line in enumerate(body) if any(line is holder for holder in holders)), None)
 
 
 def reads(node: cst.CSTNode) -> set[str]:
-    """Names that a statement may read: all but plain targets of its assignment."""
+    """Return the names that a statement may read: all but plain targets of its assignment."""
     found: set[str] = set()
     for small in getattr(node, "body", [node]) if isinstance(node, cst.SimpleStatementLine) else [node]:
         if isinstance(small, cst.Assign):
@@ -38,7 +38,7 @@ def reads(node: cst.CSTNode) -> set[str]:
 
 
 def binds(node: cst.CSTNode) -> set[str]:
-    """Names that a statement assigns."""
+    """Return the names that a statement assigns."""
     found: set[str] = set()
     for inner in walk(node):
         if isinstance(inner, (cst.AssignTarget, cst.AugAssign)):
@@ -47,7 +47,7 @@ def binds(node: cst.CSTNode) -> set[str]:
 
 
 def calls_method(node: cst.CSTNode, names: set[str]) -> bool:
-    """Whether a method or function of one of these names is called anywhere in ``node``."""
+    """Return whether a method or function of one of these names is called anywhere in ``node``."""
     for inner in walk(node):
         if isinstance(inner, cst.Call):
             func = inner.func.attr if isinstance(inner.func, cst.Attribute) else inner.func
@@ -57,10 +57,10 @@ def calls_method(node: cst.CSTNode, names: set[str]) -> bool:
 
 
 def forward_slice(body: Sequence[cst.CSTNode], first: int, stop: int) -> list[cst.SimpleStatementLine] | None:
-    """The assignment at ``first`` and those before ``stop`` that depend on it.
+    """Return the assignment at ``first`` and those before ``stop`` that depend on it.
 
     Returns:
-        None where one of them does more than compute: a backward, a step, or a compound statement.
+        None if one of them does more than compute: a backward, a step, or a compound statement.
     """
     start = body[first]
     if not isinstance(start, cst.SimpleStatementLine) or not binds(start):
@@ -83,7 +83,7 @@ def forward_slice(body: Sequence[cst.CSTNode], first: int, stop: int) -> list[cs
 def _used(
     lines: list[cst.SimpleStatementLine], later: Sequence[cst.CSTNode]
 ) -> list[cst.SimpleStatementLine]:
-    """Those of some assignments whose values are read later, directly or through the others."""
+    """Return the assignments whose values are read later, directly or through another one of them."""
     wanted = set().union(*(reads(line) for line in later))
     kept: list[cst.SimpleStatementLine] = []
     for line in reversed(lines):
