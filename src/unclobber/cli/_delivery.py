@@ -12,7 +12,7 @@ from ..model import Report
 from ..report import FORMATS, RenderOptions, guard_line, guard_places, options_for, suppressed_line
 from ..session.telling import rendered
 from ._errors import ReportError, UsageError
-from ._output import OutputFile, usable, write_document, write_text
+from ._output import OutputFile, usable, write_document, write_text, write_to_stderr
 from ._verdict import unrepaired
 
 
@@ -94,9 +94,8 @@ class Delivery:
         """
         if self.format == "github" or _is_empty(stream):  # annotations are to stand among other lines
             return
-        if (beside := usable(sys.stderr, sys.__stderr__)) is not None:
-            what = f"the {self.format} report follows the program's own output on standard output"
-            write_text(beside, f"unclobber: {what}; --output FILE keeps them apart\n")
+        what = f"the {self.format} report follows the program's own output on standard output"
+        write_to_stderr(f"unclobber: {what}; --output FILE keeps them apart\n")
 
     def _text(self, report: Report, guarded: bool, stream: TextIO) -> str:
         """Render the findings that guard did not repair, after the lines on guard. For a run without such

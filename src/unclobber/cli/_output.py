@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -97,6 +98,12 @@ def write_document(stream: TextIO, text: str) -> None:
 def usable(stream: TextIO | None, fallback: TextIO | None) -> TextIO | None:
     """Return `stream`, or `fallback` if the program closed `stream` or set it to None."""
     return next((s for s in (stream, fallback) if s is not None and not getattr(s, "closed", False)), None)
+
+
+def write_to_stderr(text: str) -> None:
+    """Write text to stderr; do nothing if the program has closed it."""
+    if (stream := usable(sys.stderr, sys.__stderr__)) is not None:
+        write_text(stream, text)
 
 
 def _document(text: str) -> bytes:

@@ -55,8 +55,7 @@ def run(
     except SystemExit as exit_:
         return ProgramEnd(_exit_code(exit_.code))
     except KeyboardInterrupt as interrupt:
-        show(interrupt)
-        return ProgramEnd(130, failed=True, interrupted=True)
+        return _interrupted(interrupt)
     except BaseException as error:
         refused = is_finding(error)
         # Another hook (a logger, a crash reporter) is part of the program: test_install.py,
@@ -77,8 +76,7 @@ def wait_for_threads(ending: ProgramEnd) -> ProgramEnd:
     try:
         threading._shutdown()  # type: ignore[attr-defined]
     except KeyboardInterrupt as interrupt:
-        show(interrupt)
-        return ProgramEnd(130, failed=True, interrupted=True)
+        return _interrupted(interrupt)
     return ending
 
 
@@ -103,9 +101,14 @@ def wait_for_children(ending: ProgramEnd) -> ProgramEnd:
             if not child.daemon:
                 child.join(max(0.0, end - time.monotonic()))
     except KeyboardInterrupt as interrupt:
-        show(interrupt)
-        return ProgramEnd(130, failed=True, interrupted=True)
+        return _interrupted(interrupt)
     return ending
+
+
+def _interrupted(interrupt: KeyboardInterrupt) -> ProgramEnd:
+    """Show the traceback of Ctrl-C as the interpreter would; return the program's end."""
+    show(interrupt)
+    return ProgramEnd(130, failed=True, interrupted=True)
 
 
 def die_interrupted() -> NoReturn:

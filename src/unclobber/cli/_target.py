@@ -181,10 +181,14 @@ def target_of(words: tuple[str, ...], as_module: bool, command: str) -> Target:
             f"Name a script or `-m MODULE`: `unclobber {command} train.py`; "
             f"see `unclobber {command} --help`.",
         )
+    name, arguments = program_and_arguments(words)
+    return Module(name, arguments) if as_module else Script(name, arguments)
+
+
+def program_and_arguments(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Split a command line at the program's name; one ``--`` may stand after it."""
     name, *arguments = words
-    if arguments and arguments[0] == "--":
-        del arguments[0]
-    return Module(name, tuple(arguments)) if as_module else Script(name, tuple(arguments))
+    return name, tuple(arguments[1:] if arguments[:1] == ["--"] else arguments)
 
 
 def _compiled(compiled: Any, name: str) -> CodeType:

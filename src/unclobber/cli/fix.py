@@ -19,6 +19,7 @@ from ._completion import a_file
 from ._errors import UsageError
 from ._output import write_document
 from ._progress import said
+from ._target import program_and_arguments
 from ._terminal import HELP
 from ._torch import require_torch
 
@@ -170,9 +171,7 @@ def _script(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """
     if not words:
         raise UsageError("nothing to fix", _NAME)
-    script, *arguments = words
-    if arguments and arguments[0] == "--":
-        del arguments[0]
+    script, arguments = program_and_arguments(words)
     if os.path.isdir(script):
         shown = f"`unclobber fix --no-run {script}` shows candidates for what `unclobber check` finds there."
         raise UsageError(f"{script} is a folder, which can't be run", shown)
@@ -188,7 +187,7 @@ def _script(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
         raise UsageError(f"{script}, line {error.lineno}: {error.msg}", "This is not valid Python.") from None
     except (OSError, ValueError) as error:
         raise UsageError(f"can't read {script}: {error}", "Name a Python file that you may read.") from None
-    return script, tuple(arguments)
+    return script, arguments
 
 
 def _require_libcst() -> None:

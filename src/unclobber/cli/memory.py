@@ -18,7 +18,7 @@ from ._errors import ReportError, UsageError
 from ._output import OutputFile, usable, write_document, write_text
 from ._program import die_interrupted, run
 from ._progress import beside_a_program
-from ._target import Target, target_of
+from ._target import Target, program_and_arguments, target_of
 from ._terminal import HELP
 from ._torch import require_torch
 
@@ -102,11 +102,6 @@ def command(
     shown = ("-m", *words) if as_module else words
     program = _Program(target)
     with beside_a_program() as tell:
-
-        def show(count: int) -> None:
-            if tell is not None:
-                tell(f"{count:,} operations recorded" if count else "")
-
         report = _runs.run_program(
             program.run,
             command=shown,
@@ -121,15 +116,10 @@ def command(
         sys.stdout.flush()  # what the program printed comes first
     _deliver(report, format_, file, program.exit_code)
     if apply_ and not program.exit_code:
-        _memory_edits.apply(report, *_script(words), checkpoint=checkpoint, write=write)
+        _memory_edits.apply(report, *program_and_arguments(words), checkpoint=checkpoint, write=write)
     if program.interrupted:
         die_interrupted()
     return program.exit_code
-
-
-def _script(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    script, *arguments = words
-    return script, tuple(arguments[1:] if arguments[:1] == ["--"] else arguments)
 
 
 @dataclass

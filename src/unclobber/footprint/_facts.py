@@ -286,6 +286,11 @@ class CurvePoint:
     """Bytes of the step at its peak, computed from the timeline."""
     tried: Tried | None = None
 
+    @property
+    def peak(self) -> int:
+        """Bytes of the step at its peak: measured if it was tried, else predicted."""
+        return self.predicted if self.tried is None else self.tried.peak_after
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryReport:

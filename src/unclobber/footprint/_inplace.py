@@ -16,7 +16,7 @@ from ..derivatives.rules import in_place_overload, in_place_rule
 from . import _places
 from ._facts import InPlaceCandidate, InPlaceUse
 from ._functions import in_place_form
-from ._timeline import BytesOverTime, end_of
+from ._timeline import BytesOverTime, end_of, saves_by_storage
 from ._trace import Operand, Operation, PackedSave, Trace, modules_of
 
 Span = tuple[int, int, int]
@@ -74,7 +74,7 @@ def highest(totals: Sequence[int], first: int, spans: Iterable[Span], *, sign: i
 def _used(trace: Trace, line: BytesOverTime, totals: Sequence[int]) -> list[InPlaceUse]:
     """Return the in-place operations of forward that write an activation, by line."""
     groups: dict[tuple[object, ...], list[tuple[Operation, Span, str]]] = {}
-    saves = _by_storage(trace)
+    saves = saves_by_storage(trace)
     for operation in trace.operations:
         if operation.backward or operation.tick <= trace.began or not operation.operands:
             continue
@@ -147,7 +147,7 @@ def _had_it_not_been(
 # --- those that could be -----------------------------------------------------------------------------
 def _chances(trace: Trace) -> dict[tuple[object, ...], list[_Chance]]:
     """Return the calls that could be in place, by line and module; only lines of which every call could."""
-    saves = _by_storage(trace)
+    saves = saves_by_storage(trace)
     calls: Counter[tuple[object, ...]] = Counter()
     found: dict[tuple[object, ...], list[_Chance]] = {}
     taken: set[int] = set()
@@ -272,13 +272,6 @@ def _candidate(
 
 
 # --- shared ------------------------------------------------------------------------------------------
-def _by_storage(trace: Trace) -> dict[int, list[PackedSave]]:
-    found: dict[int, list[PackedSave]] = {}
-    for save in trace.saves:
-        found.setdefault(save.storage, []).append(save)
-    return found
-
-
 def _rule(name: str, overload: str) -> Rule | None:
     """Return the rule of a functional operation; that of ``Tensor_Scalar`` for ``Scalar`` if there is no
     other.

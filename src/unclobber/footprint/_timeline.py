@@ -74,11 +74,8 @@ def timeline(trace: Trace) -> BytesOverTime:
 
 def kept_spans(trace: Trace) -> dict[int, list[tuple[int, int]]]:
     """Return, for each storage, the spans of ticks in which at least one save held it."""
-    by_storage: dict[int, list[PackedSave]] = {}
-    for save in trace.saves:
-        by_storage.setdefault(save.storage, []).append(save)
     found: dict[int, list[tuple[int, int]]] = {}
-    for number, saves in by_storage.items():
+    for number, saves in saves_by_storage(trace).items():
         joined: list[tuple[int, int]] = []
         for since, until in sorted(
             (max(save.tick, trace.storages[number].born), end_of(save, trace)) for save in saves
@@ -89,6 +86,14 @@ def kept_spans(trace: Trace) -> dict[int, list[tuple[int, int]]]:
                 joined.append((since, until))
         found[number] = joined
     return found
+
+
+def saves_by_storage(trace: Trace) -> dict[int, list[PackedSave]]:
+    """Return the saves of each storage, in the order in which they were packed."""
+    by_storage: dict[int, list[PackedSave]] = {}
+    for save in trace.saves:
+        by_storage.setdefault(save.storage, []).append(save)
+    return by_storage
 
 
 def end_of(save: PackedSave, trace: Trace) -> int:

@@ -187,3 +187,8 @@ class Trace:
     def start(self) -> int:
         """The tick before the first one of forward; what ran earlier made the model and its data."""
         return self.began if self.forward_began is None else max(self.began, self.forward_began)
+
+    def last_reads(self) -> dict[int, int]:
+        """Return the last tick of forward at which each storage is read, by its number."""
+        forward = (operation for operation in self.operations if not operation.backward)
+        return {number: operation.tick for operation in forward for number in operation.reads}

@@ -121,25 +121,29 @@ def attempt(run: Callable[[], str | None], report: MemoryReport, before: Trace, 
         failure = "it has other gradients than before"
     if failure is not None:
         return Trial(changer.substituted, len(changer.places), 0, 0, False, 0, 0, 0, 0.0, failure)
-    return _compared(changer, before, after)
-
-
-def _compared(changer: InPlaceMode, before: Trace, after: Trace) -> Trial:
-    pairs = list(zip(before.results, after.results, strict=True))
-    losses, gradients = pairs[: before.roots], pairs[before.roots :]
-    differences = [difference(a, b) for a, b in gradients]
-    rounded = sum(0 < d <= rounding(a, ROUNDING) for d, (a, _) in zip(differences, gradients, strict=True))
     return Trial(
         substituted=changer.substituted,
         places=len(changer.places),
         peak_before=_step_peak(before),
         peak_after=_step_peak(after),
-        equal_loss=all(difference(a, b) <= rounding(a, ROUNDING) for a, b in losses),
-        gradients=len(gradients),
-        rounded_gradients=rounded,
-        changed_gradients=sum(difference > 0 for difference in differences) - rounded,
-        largest_difference=max(differences, default=0.0),
+        **compared(before, after),
     )
+
+
+def compared(before: Trace, after: Trace) -> dict[str, Any]:
+    """Return the fields of a `Trial` or `Tried` that compare the losses and gradients of two runs."""
+    pairs = list(zip(before.results, after.results, strict=True))
+    losses, gradients = pairs[: before.roots], pairs[before.roots :]
+    differences = [difference(a, b) for a, b in gradients]
+    rounded = sum(0 < d <= rounding(a, ROUNDING) for d, (a, _) in zip(differences, gradients, strict=True))
+    return {
+        # In the dtype of the changed run, because a change may leave a conversion to float64 out.
+        "equal_loss": all(difference(a.to(b.dtype), b) <= rounding(b, ROUNDING) for a, b in losses),
+        "gradients": len(gradients),
+        "rounded_gradients": rounded,
+        "changed_gradients": sum(difference > 0 for difference in differences) - rounded,
+        "largest_difference": max(differences, default=0.0),
+    }
 
 
 def _step_peak(trace: Trace) -> int:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 from ..model.text import listing, plural, shape, size, times
 from . import _modules
 from ._facts import InPlaceCandidate, InPlaceUse, KeptStorage, LineTotal, MemoryReport, Trial
-from ._savings_text import savings
+from ._savings_text import savings, wrapped
 from ._words import short
 
 _LINES = 12
 _REASONS = 3
+_paragraph = partial(wrapped, hang=4)
 
 
 def to_text(report: MemoryReport, width: int = 80) -> str:
@@ -237,7 +239,3 @@ def _trial(trial: Trial, width: int) -> str:
             width,
         )
     return "\n".join(rows)
-
-
-def _paragraph(text: str, width: int) -> Iterable[str]:
-    return textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="    ", break_long_words=False)

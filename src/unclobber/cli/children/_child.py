@@ -148,15 +148,17 @@ class Child:
         if finding is None or self._records is None or not self._settings.told_beside:
             return False
         from ...report import summary_line
+        from .._output import write_to_stderr
 
         line = summary_line(finding).removeprefix("SUMMARY: ")
-        _say(f"Process {self._process.name}: stopped by {line}\n")
+        write_to_stderr(f"Process {self._process.name}: stopped by {line}\n")
         return True
 
     def show(self, error: BaseException) -> None:
         """Print an uncaught exception as ``multiprocessing`` does, without unclobber's frames."""
         import traceback
 
+        from .._output import write_to_stderr
         from .._tracebacks import without_our_frames
 
         without_our_frames(error)
@@ -165,7 +167,7 @@ class Child:
         caller = sys._getframe(2)  # `_bootstrap` of multiprocessing
         shown = TracebackType(error.__traceback__, caller, caller.f_lasti, caller.f_lineno)
         text = "".join(traceback.format_exception(type(error), error, shown))
-        _say(f"Process {self._process.name}:\n{text}")
+        write_to_stderr(f"Process {self._process.name}:\n{text}")
 
     def end(self, code: int) -> None:
         """Write this child's report, as it is about to exit with ``code``."""
@@ -203,13 +205,6 @@ def _run_as_child(child: Child, run: Callable[[], None]) -> None:
         if not child.is_stopped_by(error):
             child.show(error)
         raise SystemExit(1) from None
-
-
-def _say(text: str) -> None:
-    from .._output import usable, write_text
-
-    if (stream := usable(sys.stderr, sys.__stderr__)) is not None:
-        write_text(stream, text)
 
 
 def _lives(process: int) -> bool:

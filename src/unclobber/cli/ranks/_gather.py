@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import threading
 import time
 import warnings
@@ -13,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from ...model import Finding, Report
 from ...report import summary_line
-from .._output import usable, write_text
+from .._output import write_to_stderr
 from .._program import ProgramEnd
 from .._records import ProcessRecord, Records, path_of
 from ._merge import merge
@@ -89,9 +88,8 @@ class Ranks:
         self._telling.acquire()
         for finding in stopped_by:
             line = summary_line(finding).removeprefix("SUMMARY: ")
-            if (stream := usable(sys.stderr, sys.__stderr__)) is not None:
-                # One write, because `print` writes the newline separately and the ranks share a terminal.
-                write_text(stream, f"[rank{self.world.rank}]: stopped by {line}\n")
+            # One write, because `print` writes the newline separately and the ranks share a terminal.
+            write_to_stderr(f"[rank{self.world.rank}]: stopped by {line}\n")
 
     def gather(self, report: Report, ending: ProgramEnd) -> Report | None:
         """Return the report of all ranks if this rank is to report, else None.

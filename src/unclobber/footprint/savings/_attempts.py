@@ -17,13 +17,13 @@ from ...torch_internals.engine import EngineCall, engine
 from .._facts import Tried
 from .._timeline import timeline
 from .._trace import Trace
-from .._trial import ROUNDING, InPlaceMode
+from .._trial import ROUNDING, InPlaceMode, compared
 from ..recorder import EnoughError, MemoryRecorder
 from ._again import KeepLess
 from ._cache import NoCache
 from ._checkpoints import Checkpointer
 from ._narrow import NarrowMode
-from ._option import Option
+from ._option import Option, step_bytes
 from ._release import ReleaseMode
 from ._substitute import FormulaMode
 
@@ -61,7 +61,14 @@ class Attempts:
             failure = "it has other gradients than before"
         if failure is not None:
             return Tried(self.peak_before, 0, self.seconds_before, 0.0, False, 0, 0, 0, 0.0, error=failure)
-        return self._compared(after, self._seconds(options))
+        return Tried(
+            peak_before=self.peak_before,
+            peak_after=step_peak(after),
+            seconds_before=self.seconds_before,
+            seconds_after=self._seconds(options),
+            changed_buffers=_changed(self._before.buffers, after.buffers),
+            **compared(self._before, after),
+        )
 
     def _perform(self, options: Sequence[Option], recorder: MemoryRecorder | StepClock) -> str | None:
         """Run the program with the changes under a recorder or a clock; return the reason why it failed,
@@ -121,28 +128,6 @@ class Attempts:
                 taken.append(clock.seconds)
         return min(taken, default=0.0)
 
-    def _compared(self, after: Trace, seconds: float) -> Tried:
-        """Compare the results of a changed run with those of the program as it is."""
-        before = self._before
-        pairs = list(zip(before.results, after.results, strict=True))
-        losses, gradients = pairs[: before.roots], pairs[before.roots :]
-        differences = [difference(a, b) for a, b in gradients]
-        rounded = sum(
-            0 < d <= rounding(a, ROUNDING) for d, (a, _) in zip(differences, gradients, strict=True)
-        )
-        return Tried(
-            peak_before=self.peak_before,
-            peak_after=step_peak(after),
-            seconds_before=self.seconds_before,
-            seconds_after=seconds,
-            equal_loss=all(difference(a.to(b.dtype), b) <= rounding(b, ROUNDING) for a, b in losses),
-            gradients=len(gradients),
-            rounded_gradients=rounded,
-            changed_gradients=sum(d > 0 for d in differences) - rounded,
-            largest_difference=max(differences, default=0.0),
-            changed_buffers=_changed(before.buffers, after.buffers),
-        )
-
 
 def _changed(before: Sequence[Tensor], after: Sequence[Tensor]) -> int:
     if len(before) != len(after):
@@ -152,8 +137,7 @@ def _changed(before: Sequence[Tensor], after: Sequence[Tensor]) -> int:
 
 def step_peak(trace: Trace) -> int:
     """Return the largest number of bytes of the step alone."""
-    line = timeline(trace)
-    return max((a - b for a, b in zip(line.totals, line.lasting, strict=True)), default=0)
+    return max(step_bytes(timeline(trace)), default=0)
 
 
 class StepClock:

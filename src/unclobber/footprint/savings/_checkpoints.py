@@ -18,8 +18,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
 from .._modules import pattern
-from .._timeline import end_of
-from .._trace import ModuleCall, Operation, PackedSave, Trace
+from .._timeline import end_of, saves_by_storage
+from .._trace import ModuleCall, Operation, Trace
 from ._option import Span
 from ._regions import VIEWS, operands
 from ._rows import Named, RowRunner, rows_below
@@ -91,14 +91,8 @@ class SecondForward:
     def __init__(self, trace: Trace) -> None:
         """Index the recording by storage, and estimate the work of each operation."""
         self._trace = trace
-        self._saves: dict[int, list[PackedSave]] = {}
-        for save in trace.saves:
-            self._saves.setdefault(save.storage, []).append(save)
-        self._last_read: dict[int, int] = {}
-        """Last tick of forward at which a storage is read, by its number."""
-        for one in trace.operations:
-            if not one.backward:
-                self._last_read.update((number, one.tick) for number in one.reads)
+        self._saves = saves_by_storage(trace)
+        self._last_read = trace.last_reads()
         # From shapes and not from the clock, because proposals must not depend on the machine's load.
         self._work = [arithmetic(one) for one in trace.operations]
         forward = [one.tick for one in trace.operations if not one.backward and one.tick > trace.start]

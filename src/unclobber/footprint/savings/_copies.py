@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import prod
 
 from .. import _places
 from .._facts import Change, Sort
 from .._timeline import LASTING, kept_spans
-from .._trace import FunctionCall, Operand, Operation, Storage, Trace, modules_of
+from .._trace import Operand, Operation, Storage, Trace, modules_of
 from . import _edits
 from ._calls import ForwardCalls, Site
 from ._option import Option, Span
@@ -68,7 +69,7 @@ def _words(chain: _Chain) -> tuple[Sort, str, str]:
     """Return the kind of change, its title and the code or advice for it."""
     wide, narrow = chain.result.dtype.removeprefix("torch."), chain.base.dtype.removeprefix("torch.")
     if narrow == "bool":
-        size = chain.kept.bytes // max(_elements(chain.result), 1)
+        size = chain.kept.bytes // max(prod(chain.result.shape), 1)
         return (
             "mask",
             f"a mask of bools is kept as {wide}, {size} bytes an element instead of one",
@@ -85,13 +86,6 @@ def _words(chain: _Chain) -> tuple[Sort, str, str]:
         f"kept as {wide}, though it was converted from {narrow}",
         f"compute it in {narrow}, or checkpoint() what converts and reads it",
     )
-
-
-def _elements(operand: Operand) -> int:
-    count = 1
-    for size in operand.shape:
-        count *= size
-    return count
 
 
 class _CopySearch:
@@ -141,9 +135,8 @@ class _CopySearch:
         if maker is None or maker.outer is None or number in self._written or not maker.results:
             return None
         inside = self.calls.operations.get(maker.outer, [])
-        if maker.outer >= len(self.trace.functions) or not self._whole(
-            self.trace.functions[maker.outer], number
-        ):
+        functions = self.trace.functions
+        if maker.outer >= len(functions) or functions[maker.outer].result != number:
             return None
         tensors = {
             one.storage: one for op in inside for one in operands(op) if one.storage not in _made(inside)
@@ -159,9 +152,6 @@ class _CopySearch:
         if base.storage in self._written or not result.whole:
             return None
         return maker.outer, base, result
-
-    def _whole(self, call: FunctionCall, number: int) -> bool:
-        return call.result == number
 
     def _spans(self, number: int, base: int) -> tuple[Span, ...]:
         """Return the ticks and bytes without the kept tensor, but with its source if that was gone."""

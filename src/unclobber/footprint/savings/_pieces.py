@@ -144,10 +144,7 @@ class _Handover:
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        self._last_read: dict[int, int] = {}
-        for one in trace.operations:
-            if not one.backward:
-                self._last_read.update((number, one.tick) for number in one.reads)
+        self._last_read = trace.last_reads()
 
     def goes_on(self, before: ModuleCall, call: ModuleCall) -> bool:
         """Return whether a module runs right after another, on its result, which no other code reads."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -116,7 +117,7 @@ def _given(leaf: Any, known: dict[Any, Tensor]) -> Any:
 def _sizes(part: Part, *, small: bool) -> dict[int, int]:
     """Return a smaller size for each size of an input; different sizes stay different."""
     sizes = sorted({size for one in part.inputs for size in one.shape})
-    largest = max(_elements(one.shape) for one in part.inputs)
+    largest = max(prod(one.shape) for one in part.inputs)
     if not small and largest > _LARGEST:
         raise ValueError("too large to be computed with")
     if not small:
@@ -124,13 +125,6 @@ def _sizes(part: Part, *, small: bool) -> dict[int, int]:
     # Odd and different, so that no two dimensions fit by chance.
     fresh = iter(range(5, 5 + 2 * len(sizes), 2))
     return {size: size if size < 5 else next(fresh) for size in sizes}
-
-
-def _elements(shape: Sequence[int]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
 
 
 def _numbers(one: Operand, sizes: dict[int, int], generator: torch.Generator) -> Tensor:

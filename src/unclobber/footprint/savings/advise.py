@@ -171,10 +171,6 @@ def _falling(points: Sequence[CurvePoint]) -> list[CurvePoint]:
     """Return the curve points whose peak is below every earlier one, keeping their order."""
     found: list[CurvePoint] = []
     for point in points:
-        if not found or _peak(point) < _peak(found[-1]):
+        if not found or point.peak < found[-1].peak:
             found.append(point)
     return found
-
-
-def _peak(point: CurvePoint) -> int:
-    return point.predicted if point.tried is None else point.tried.peak_after
