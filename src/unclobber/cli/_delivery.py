@@ -74,6 +74,7 @@ class Delivery:
                 if (stream := usable(sys.stdout, sys.__stdout__)) is not None:
                     write = write_text if self.format == "text" else write_document
                     write(stream, self._rendered(report, stream))
+            # `sys.__stdout__` first, because the program may have redirected `sys.stdout`.
             elif (stream := usable(sys.__stdout__, sys.stdout)) is not None:
                 self._hint(stream)
                 write_document(stream, self._rendered(report, stream))

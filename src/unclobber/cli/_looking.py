@@ -59,14 +59,14 @@ def looked_at(
         files = python_files(paths)
     except FileNotFoundError as error:
         raise UsageError(f"{error.filename}: no such file or directory", "Name files and folders.") from None
-    found = _look(files, everything, jobs)
-    findings = [f for one in found for f in one.findings if f.confidence == "high" or not only_high]
+    checked_files = _look(files, everything, jobs)
+    findings = [f for file in checked_files for f in file.findings if f.confidence == "high" or not only_high]
     report = _judged(findings, chosen, known, written)
     return replace(
         report,
         command=("check", *paths),
-        checked=CheckedSources(len(found), sum(one.lines for one in found)),
-        notices=(*report.notices, *_problems(found)),
+        checked=CheckedSources(len(checked_files), sum(file.lines for file in checked_files)),
+        notices=(*report.notices, *_problems(checked_files)),
         outcome="suspected" if report.findings else "clean",
     )
 
@@ -113,9 +113,9 @@ def _bar(total: int) -> Iterator[Callable[[CheckedFile], None]]:
         bar.stop()
 
 
-def _problems(found: Sequence[CheckedFile]) -> list[str]:
-    wrong = [one for one in found if one.problem]
-    said = [f"{shown_path(one.path)} {one.problem}" for one in wrong[:_MOST_PROBLEMS]]
+def _problems(checked_files: Sequence[CheckedFile]) -> list[str]:
+    wrong = [file for file in checked_files if file.problem]
+    said = [f"{shown_path(file.path)} {file.problem}" for file in wrong[:_MOST_PROBLEMS]]
     if more := len(wrong) - len(said):
         said.append(f"{plural(more, 'more file')} can't be read or followed")
     return said
@@ -161,7 +161,7 @@ def _judged(
 
 def _path(finding: Finding) -> str:
     places = [*finding.writes, finding.needed, finding.saved]
-    return next(one.site.path for one in places if one is not None and one.site is not None)
+    return next(place.site.path for place in places if place is not None and place.site is not None)
 
 
 def _settings(folder: str, chosen: tuple[tuple[str, ...], tuple[str, ...]]) -> ProjectSettings:

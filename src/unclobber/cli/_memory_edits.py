@@ -50,10 +50,11 @@ def apply(
 
     project = Project(root_of(script))
     project.encoded(script)
-    changes = [one for one in report.changes if one.edits and one.saved > 0 and one.sort != "checkpoint"]
+    useful = [change for change in report.changes if change.edits and change.saved > 0]
+    changes = [change for change in useful if change.sort != "checkpoint"]
     if checkpoint:
-        again = [one for one in report.changes if one.edits and one.saved > 0 and one.sort == "checkpoint"]
-        changes += sorted(again, key=lambda one: -one.saved)
+        again = [change for change in useful if change.sort == "checkpoint"]
+        changes += sorted(again, key=lambda change: -change.saved)
     chosen = _Chosen()
     if changes:
         with said() as progress, Runner() as runner:
@@ -91,6 +92,7 @@ def _take(change: Change, chosen: _Chosen, project: Project, prover: Prover) -> 
         together = [*chosen.edits, *way]
         # Proved together and not by itself, because two edits can be right alone and wrong in one file.
         texts = given.edited(project, _by_file(together))
+        # `edited` refuses a place that an earlier edit has changed.
         if texts is None:
             continue
         proof = prover.prove(texts)
@@ -103,11 +105,11 @@ def _take(change: Change, chosen: _Chosen, project: Project, prover: Prover) -> 
 
 
 def _by_file(edits: Sequence[SourceEdit]) -> dict[str, list[Place]]:
-    found: dict[str, list[Place]] = {}
-    for one in edits:
-        place = (one.line, one.column, one.end_line, one.end_column, one.text)
-        found.setdefault(os.path.realpath(one.path), []).append(place)
-    return found
+    by_file: dict[str, list[Place]] = {}
+    for edit in edits:
+        place = (edit.line, edit.column, edit.end_line, edit.end_column, edit.text)
+        by_file.setdefault(os.path.realpath(edit.path), []).append(place)
+    return by_file
 
 
 def _line(change: Change, proof: Proof) -> str:

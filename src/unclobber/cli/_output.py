@@ -60,12 +60,14 @@ class OutputFile:
             with open(self._partial(), "wb") as stream:
                 stream.write(_document(text))
             os.replace(self._partial(), self.path)
+        # Ctrl-C must leave no partial file either.
         except BaseException:
             if os.path.exists(self._partial()):
                 os.unlink(self._partial())
             raise
 
     def _partial(self) -> str:
+        # In the same folder, because `os.replace` works within one file system only.
         directory, name = os.path.split(self.path)
         return os.path.join(directory, f".{name}.{os.getpid()}.part")
 

@@ -11,13 +11,13 @@ Who = TypeVar("Who", bound=Hashable)
 
 
 def joined(
-    found: Iterable[tuple[Who, Iterable[Finding]]],
+    reports: Iterable[tuple[Who, Iterable[Finding]]],
 ) -> Iterator[tuple[Finding, tuple[Who, ...], Sequence[Finding]]]:
     """Yield each distinct finding once, from the first process that has it, with all processes that have
     it and all their versions of it.
     """
     by_places: dict[Hashable, tuple[dict[Who, None], list[Finding]]] = {}
-    for who, findings in found:
+    for who, findings in reports:
         for finding in findings:
             finders, same = by_places.setdefault(places(finding), ({}, []))
             finders[who] = None
@@ -29,15 +29,15 @@ def joined(
 
 
 def joined_suppressed(
-    found: Iterable[tuple[Who, Iterable[Suppressed]]], told: Iterable[Finding]
+    reports: Iterable[tuple[Who, Iterable[Suppressed]]], told: Iterable[Finding]
 ) -> Iterator[tuple[Suppressed, tuple[Who, ...]]]:
     """Yield each suppressed finding once, with the processes that have it. Findings that any process
     reports are left out.
     """
-    listed = [(who, tuple(suppressed)) for who, suppressed in found]
-    by = {id(one.finding): one.by for _, suppressed in listed for one in suppressed}
+    listed = [(who, tuple(suppressed)) for who, suppressed in reports]
+    by = {id(item.finding): item.by for _, suppressed in listed for item in suppressed}
     there = {places(finding) for finding in told}
-    for finding, finders, _ in joined((who, [one.finding for one in each]) for who, each in listed):
+    for finding, finders, _ in joined((who, [item.finding for item in each]) for who, each in listed):
         if places(finding) not in there:
             yield Suppressed(finding, by[id(finding)]), finders
 
@@ -64,8 +64,8 @@ def total(reports: Iterable[Report]) -> Totals:
     """Return the sum of the reports' totals."""
     counts = [report.totals for report in reports]
     return Totals(
-        saves=sum(one.saves for one in counts),
-        writes=sum(one.writes for one in counts),
-        conflicts=sum(one.conflicts for one in counts),
-        kept_bytes=sum(one.kept_bytes for one in counts),
+        saves=sum(totals.saves for totals in counts),
+        writes=sum(totals.writes for totals in counts),
+        conflicts=sum(totals.conflicts for totals in counts),
+        kept_bytes=sum(totals.kept_bytes for totals in counts),
     )

@@ -66,8 +66,8 @@ class Folder:
             FileNotFoundError: No process made the directory, or it was removed.
         """
         names = [name.partition(".") for name in os.listdir(self.path)]
-        found = (int(number) for number, _, kind in names if kind == "alive" and number.isdecimal())
-        return tuple(sorted(found))
+        known = (int(number) for number, _, kind in names if kind == "alive" and number.isdecimal())
+        return tuple(sorted(known))
 
     def state(self, number: int) -> State:
         """Return whether a process is absent, running, ended (its report is written) or died."""
@@ -159,8 +159,8 @@ class Records(Folder):
         super().__init__(path)
         with contextlib.suppress(FileExistsError):
             os.mkdir(self.path, 0o700)
-        found = os.lstat(self.path)
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        status = os.lstat(self.path)
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
             raise PermissionError(f"{self.path} is somebody else's")
         self._process = os.getpid()
         self.number, self._lock = self._opened(number)

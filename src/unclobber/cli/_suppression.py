@@ -103,9 +103,9 @@ class RunSuppression(NamedTuple):
             ReportError: The baseline can't be written.
         """
         notices = list(report.notices)
-        in_baseline = [one.finding for one in report.suppressed if one.by == "baseline"]
+        in_baseline = [item.finding for item in report.suppressed if item.by == "baseline"]
         if not (ending.failed or ending.refused):
-            notices += unused(files, (*report.findings, *(one.finding for one in report.suppressed)))
+            notices += unused(files, (*report.findings, *(item.finding for item in report.suppressed)))
             baseline = self._known()
             if self.written is None and baseline is not None:
                 notices += idle_entries(baseline.split(in_baseline)[2], " in this run")

@@ -107,10 +107,10 @@ class Module:
         # Looks for the file and imports nothing; packages on the way to a submodule are the program's
         # own code, so they are imported by `run`, under watch.
         try:
-            found = importlib.util.find_spec(top)
+            spec = importlib.util.find_spec(top)
         except ValueError as error:  # a module that is loaded and has no spec, such as __main__ itself
             raise self._missing(str(error)) from None
-        if found is None:
+        if spec is None:
             raise self._missing(f"No module named '{top}'")
 
     def run(self) -> None:

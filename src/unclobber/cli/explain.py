@@ -48,7 +48,7 @@ def _known(given: str) -> str:
 def _listed() -> str:
     """Return one line for each code; the widest has 80 columns."""
     longest = max(len(entry.name) for entry in CODES.values())
-    return "".join(f"{one.code}  {one.name:<{longest}}  {one.gist}\n" for one in pages())
+    return "".join(f"{entry.code}  {entry.name:<{longest}}  {entry.gist}\n" for entry in pages())
 
 
 def _rendered(markdown: str) -> str:

@@ -141,6 +141,7 @@ def command(
         report = complete(report, uncaught, ending, exit_zero=exit_zero)
         report = children.gather(report, failed=ending.failed)
         report = suppression.without_known(report, uncaught, failed=ending.failed)
+        # Again, because the exit code depends on the findings that children and the baseline left.
         report = complete(report, (), ending, exit_zero=exit_zero)
         whole = report if ranks is None else ranks.gather(report, ending)
         if whole is not None and not ending.terminated:

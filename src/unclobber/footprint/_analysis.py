@@ -58,8 +58,8 @@ def _kept(trace: Trace, peak: int) -> tuple[KeptStorage, ...]:
         # A save of an earlier step is no memory of this one, unless it is alive still.
         if end_of(save, trace) >= trace.began:
             by_storage.setdefault(save.storage, []).append(save)
-    found = [_kept_one(trace.storages[number], saves, trace, peak) for number, saves in by_storage.items()]
-    return tuple(sorted(found, key=lambda one: (-one.bytes, one.since)))
+    storages = [_kept_one(trace.storages[number], saves, trace, peak) for number, saves in by_storage.items()]
+    return tuple(sorted(storages, key=lambda storage: (-storage.bytes, storage.since)))
 
 
 def _kept_one(storage: Storage, saves: list[PackedSave], trace: Trace, peak: int) -> KeptStorage:
@@ -106,22 +106,23 @@ def _lines(kept: Iterable[KeptStorage]) -> tuple[LineTotal, ...]:
     first save.
     """
     groups: dict[tuple[object, ...], list[tuple[int, KeptStorage]]] = {}
-    for position, one in enumerate(kept):
-        if one.at_peak and one.kind == "activation":
-            place = one.roles[0].place
+    for position, storage in enumerate(kept):
+        if storage.at_peak and storage.kind == "activation":
+            place = storage.roles[0].place
+            # Saves without a known line share one row.
             key = ("?",) if place is None else (place.path, place.line)
-            groups.setdefault(key, []).append((position, one))
+            groups.setdefault(key, []).append((position, storage))
     lines = [
         LineTotal(
             place=members[0][1].roles[0].place,
-            bytes=sum(one.bytes for _, one in members),
+            bytes=sum(storage.bytes for _, storage in members),
             kept=tuple(position for position, _ in members),
-            operations=_distinct(one.roles[0].operation for _, one in members),
-            modules=_distinct(one.roles[0].module for _, one in members),
+            operations=_distinct(storage.roles[0].operation for _, storage in members),
+            modules=_distinct(storage.roles[0].module for _, storage in members),
         )
         for members in groups.values()
     ]
-    return tuple(sorted(lines, key=lambda one: -one.bytes))
+    return tuple(sorted(lines, key=lambda total: -total.bytes))
 
 
 def _distinct(texts: Iterable[str | None]) -> tuple[str, ...]:
@@ -143,6 +144,7 @@ def _moment(line: BytesOverTime, tick: int, trace: Trace, places: dict[Location,
         line.gradients[at],
         line.temporaries[at],
         line.lasting[at],
+        # Positions, because a report has hundreds of moments at few lines.
         None if place is None else places.setdefault(place, len(places)),
     )
 
@@ -151,6 +153,8 @@ def _shown(line: BytesOverTime, peak: int) -> list[int]:
     """Return the ticks of the timeline: the highest of each span, the first, the last and the peak."""
     totals = line.totals
     count = len(totals)
+    # Rounded up for at most `_POINTS` spans; the highest tick of each, so that no peak is lost between two of
+    # them.
     span = max(1, -(-count // _POINTS))
     ticks = {
         line.first + max(range(start, min(start + span, count)), key=totals.__getitem__)
@@ -174,7 +178,7 @@ def _peak(
         moment=_moment(line, tick, trace, places),
         phase="forward" if tick <= began else "backward",
         operation=trace.operations[tick - 1].name if tick else "",
-        saved_lasting=sum(one.bytes for one in kept if one.kind in LASTING and one.at_peak),
+        saved_lasting=sum(storage.bytes for storage in kept if storage.kind in LASTING and storage.at_peak),
     )
 
 

@@ -93,6 +93,7 @@ def chart(report: MemoryReport) -> Chart:
     assert peak is not None
     for sort, label in _SORTS:
         ceiling = [low + getattr(moment, sort) for low, moment in zip(floor, moments, strict=True)]
+        # A layer without bytes is left out, because its path would show as a line.
         if any(a != b for a, b in zip(floor, ceiling, strict=True)):
             upper = _steps(report, moments, ceiling, top)
             lower = _steps(report, moments, floor, top)[::-1]
@@ -122,40 +123,41 @@ def chart(report: MemoryReport) -> Chart:
 def lives(report: MemoryReport) -> Lives:
     """Compute the bars of the largest activations that are kept."""
     charged = {position: number for number, line in enumerate(report.by_line) for position in line.kept}
-    every = [(position, one) for position, one in enumerate(report.kept) if one.kind == "activation"]
+    every = [(n, storage) for n, storage in enumerate(report.kept) if storage.kind == "activation"]
     shown = sorted(every[:_BARS], key=lambda item: (item[1].since, item[1].until))
-    most = max((one.bytes for _, one in shown), default=1)
+    most = max((storage.bytes for _, storage in shown), default=1)
     bars = []
-    for row, (position, one) in enumerate(shown):
-        start, end = _x(report, one.since), _x(report, one.until)
+    for row, (position, storage) in enumerate(shown):
+        start, end = _x(report, storage.since), _x(report, storage.until)
         bars.append(
             Bar(
                 x=start,
                 y=row * ROW,
                 width=max(end - start, 1.5),
-                weight=one.bytes / most if most else 0.0,
+                # Tensors without elements are kept, too.
+                weight=storage.bytes / most if most else 0.0,
                 line=charged.get(position, -1),
-                text=_life_text(one),
+                text=_life_text(storage),
             )
         )
     rest = every[_BARS:]
-    return Lives(tuple(bars), len(shown) * ROW, len(rest), sum(one.bytes for _, one in rest))
+    return Lives(tuple(bars), len(shown) * ROW, len(rest), sum(storage.bytes for _, storage in rest))
 
 
-def _life_text(one: KeptStorage) -> str:
+def _life_text(storage: KeptStorage) -> str:
     """Return the text of a kept tensor's bar."""
-    role = one.roles[0]
+    role = storage.roles[0]
     text = (
-        f"{size(one.bytes)}, {shape(one.shape)} {one.dtype}, at {short(role.place)}: "
+        f"{size(storage.bytes)}, {shape(storage.shape)} {storage.dtype}, at {short(role.place)}: "
         f"{role.operation or 'an operation'} keeps {role.role or 'it'}"
     )
     if role.why:
         text += f" — {role.why}"
-    if len(one.roles) > 1:
-        text += f". Saved {times(len(one.roles))}, counted once"
-    if not one.needed:
+    if len(storage.roles) > 1:
+        text += f". Saved {times(len(storage.roles))}, counted once"
+    if not storage.needed:
         text += ". Not used by backward"
-    return f"{text}. From operation {one.since} to {one.until}."
+    return f"{text}. From operation {storage.since} to {storage.until}."
 
 
 def _moment_text(report: MemoryReport, moment: LiveBytes) -> str:
@@ -182,6 +184,7 @@ def _steps(
 def _x(report: MemoryReport, tick: int) -> float:
     first = report.timeline[0].tick
     span = max(report.ended - first, 1)
+    # Clamped, because a save may begin before the first shown tick and end after the last.
     return LEFT + (WIDTH - LEFT - RIGHT) * (min(max(tick, first), report.ended) - first) / span
 
 
@@ -194,6 +197,7 @@ def _rounded(count: int) -> int:
     unit = 1
     while count >= 1024 * unit:
         unit *= 1024
+    # Multiples of four, so that each quarter is a whole number of units.
     for step in (4, 8, 12, 16, 20, 24, 32, 40, 48, 60, 80, 100, 120, 160, 200, 240, 320, 400, 480, 640, 800):
         if count <= step * unit:
             return step * unit

@@ -335,11 +335,11 @@ class MemoryReport:
     @property
     def bytes_by_line(self) -> dict[tuple[str, int], int]:
         """Bytes that each line ``(path, line)`` keeps for backward at the peak, largest first."""
-        found: dict[tuple[str, int], int] = {}
+        sizes: dict[tuple[str, int], int] = {}
         for line in self.by_line:
             key = ("", 0) if line.place is None else (line.place.path, line.place.line)
-            found[key] = found.get(key, 0) + line.bytes
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
+            sizes[key] = sizes.get(key, 0) + line.bytes
+        return dict(sorted(sizes.items(), key=lambda item: -item[1]))
 
     @property
     def unneeded(self) -> tuple[KeptStorage, ...]:

@@ -51,7 +51,7 @@ class FunctionCalls(TorchFunctionMode):
         try:
             out = func(*args, **kwargs)
             return out
-        finally:
+        finally:  # a function that raises has begun a call as well
             self._ends(name_of(func), out)
 
 
@@ -78,6 +78,7 @@ def asks_in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> b
     if name.endswith("_") or kwargs.get("inplace") or kwargs.get("out") is not None:
         return True
     position = _place_of_inplace(func)
+    # `is True`, because a tensor may stand there, and its truth value is an error or waits for the device.
     return position is not None and len(args) > position and args[position] is True
 
 

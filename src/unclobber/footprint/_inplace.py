@@ -51,12 +51,13 @@ def gains(
     candidates = [_candidate(members, line, totals) for members in merged.values()]
     every = [chance.span for chances in groups.values() for chance in chances]
     together = max(totals) - highest(totals, line.first, every, sign=-1)
-    candidates.sort(key=lambda one: (-one.peak_drop, -one.bytes))
+    candidates.sort(key=lambda candidate: (-candidate.peak_drop, -candidate.bytes))
     return tuple(used), tuple(candidates), together
 
 
 def highest(totals: Sequence[int], first: int, spans: Iterable[Span], *, sign: int) -> int:
     """Return the peak with ``sign`` times the spans' bytes added."""
+    # Differences at the spans' ends, added up once, because there is a span for each call.
     change = [0] * (len(totals) + 1)
     for since, until, size in spans:
         start, end = max(since - first, 0), min(until - first, len(totals) - 1)
@@ -149,7 +150,7 @@ def _chances(trace: Trace) -> dict[tuple[object, ...], list[_Chance]]:
     """Return the calls that could be in place, by line and module; only lines of which every call could."""
     saves = saves_by_storage(trace)
     calls: Counter[tuple[object, ...]] = Counter()
-    found: dict[tuple[object, ...], list[_Chance]] = {}
+    by_line: dict[tuple[object, ...], list[_Chance]] = {}
     taken: set[int] = set()
     for operation in trace.operations:
         if operation.backward or operation.tick <= trace.began or operation.output is None:
@@ -158,11 +159,13 @@ def _chances(trace: Trace) -> dict[tuple[object, ...], list[_Chance]]:
         calls[key] += 1
         chance = _chance(operation, trace, saves, taken)
         if chance is not None:
+            # A second candidate on one storage would find the value of the first.
             taken.add(operation.operands[chance.operand].storage)
-            found.setdefault(key, []).append(chance)
+            by_line.setdefault(key, []).append(chance)
     return {
         key: chances
-        for key, chances in found.items()
+        for key, chances in by_line.items()
+        # An edit of a line changes all its calls. A key of two parts has no line, and so nothing to edit.
         if len(chances) == calls[key] and len({chance.operand for chance in chances}) == 1 and len(key) > 2
     }
 
@@ -228,8 +231,8 @@ def _kept_by_itself_alone(
     if not mine or not all(_own(save, operation) and save.role == "self" for save in mine):
         return False
     last = trace.storages[number].last_use
-    readers = [one for one in trace.operations if one.tick > operation.tick and number in one.reads]
-    return all(one.backward for one in readers) and bool(readers) and readers[-1].tick == last
+    readers = [other for other in trace.operations if other.tick > operation.tick and number in other.reads]
+    return all(reader.backward for reader in readers) and bool(readers) and readers[-1].tick == last
 
 
 def _keeps_no_copy(

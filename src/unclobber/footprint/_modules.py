@@ -39,7 +39,7 @@ def totals(trace: Trace, peak: int) -> tuple[ModuleTotal, ...]:
         own[key] = own.get(key, 0) + size
         for above in chain:
             whole[above] = whole.get(above, 0) + size
-    found: dict[tuple[int, str], ModuleTotal] = {}
+    rows_by_key: dict[tuple[int, str], ModuleTotal] = {}
     calls: dict[tuple[int, str], int] = {}
     step = [call for call in trace.calls if not call.again and (call.end is None or call.end >= trace.start)]
     for call in step:
@@ -47,13 +47,13 @@ def totals(trace: Trace, peak: int) -> tuple[ModuleTotal, ...]:
         calls[key] = calls.get(key, 0) + 1
     for call in step:
         key = _key(call)
-        if key not in found:
-            found[key] = ModuleTotal(
+        if key not in rows_by_key:
+            rows_by_key[key] = ModuleTotal(
                 call.path, call.kind, call.tree, calls[key], whole.get(key, 0), own.get(key, 0)
             )
     rest = own.get(None, 0)
-    outside = (ModuleTotal("", OUTSIDE, -1, 0, rest, rest),) if rest and found else ()
-    return (*found.values(), *outside)
+    outside = (ModuleTotal("", OUTSIDE, -1, 0, rest, rest),) if rest and rows_by_key else ()
+    return (*rows_by_key.values(), *outside)
 
 
 def _key(call: ModuleCall) -> tuple[int, str]:
@@ -91,38 +91,40 @@ def rows(modules: Iterable[ModuleTotal], least: float = 0.01) -> list[ModuleRow]
         least: Share of the whole; rows that keep less are left out.
     """
     merged: dict[tuple[int, str], list[ModuleTotal]] = {}
-    for one in modules:
-        merged.setdefault((one.tree, pattern(one.path)), []).append(one)
-    total = sum(one.own for group in merged.values() for one in group)
+    for module in modules:
+        merged.setdefault((module.tree, pattern(module.path)), []).append(module)
+    total = sum(module.own for group in merged.values() for module in group)
     kept = {
         key: group
         for key, group in merged.items()
-        if sum(one.bytes for one in group) > least * total or not total
+        # If nothing is kept at all, the rows still show the calls.
+        if sum(module.bytes for module in group) > least * total or not total
     }
-    found: list[ModuleRow] = []
+    table: list[ModuleRow] = []
 
     def below(above: tuple[int, str] | None, depth: int) -> None:
         """Append the rows below the one with key `above`, largest first."""
         children = [key for key in kept if _above(key, kept) == above and key != above]
-        children.sort(key=lambda key: -sum(one.bytes for one in kept[key]))
+        children.sort(key=lambda key: -sum(module.bytes for module in kept[key]))
         for key in children:
             group = kept[key]
+            # The outermost module has an empty path, which no dot follows.
             prefix = "" if above is None or not above[1] else f"{above[1]}."
-            kinds = " or ".join(dict.fromkeys(one.kind for one in group))
+            kinds = " or ".join(dict.fromkeys(module.kind for module in group))
             path = key[1].removeprefix(prefix)
-            found.append(
+            table.append(
                 ModuleRow(
                     label=f"{path} ({kinds})" if path else kinds,
                     depth=depth,
-                    calls=sum(one.calls for one in group),
-                    bytes=sum(one.bytes for one in group),
-                    own=sum(one.own for one in group),
+                    calls=sum(module.calls for module in group),
+                    bytes=sum(module.bytes for module in group),
+                    own=sum(module.own for module in group),
                 )
             )
             below(key, depth + 1)
 
     below(None, 0)
-    return found
+    return table
 
 
 def pattern(path: str) -> str:
@@ -132,6 +134,7 @@ def pattern(path: str) -> str:
         >>> pattern("h.0.mlp"), pattern("conv1"), pattern("")
         ('h.*.mlp', 'conv1', '')
     """
+    # Whole components only, because the number of `conv1` is a part of its name.
     return re.sub(r"(?<![^.])\d+(?![^.])", "*", path)
 
 

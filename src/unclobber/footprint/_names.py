@@ -37,12 +37,12 @@ def held_names(number_of: Callable[[Tensor], int | None], freed: set[Any]) -> li
         number_of: Returns the number of a tensor's storage in the recording, or None.
         freed: The nodes of the graph whose backward begins.
     """
-    found = []
+    names = []
     for name, tensor in owners.named_tensors():
         number = number_of(tensor)
         if number is not None:
-            found.append(HeldName(name, number, frozenset(_kept_by(tensor, freed))))
-    return found
+            names.append(HeldName(name, number, frozenset(_kept_by(tensor, freed))))
+    return names
 
 
 def _kept_by(tensor: Tensor, freed: set[Any]) -> Iterator[int]:
@@ -51,12 +51,13 @@ def _kept_by(tensor: Tensor, freed: set[Any]) -> Iterator[int]:
     seen: set[Any] = set()
     todo = [] if node is None else [node]
     while todo:
-        one = todo.pop()
-        if one in seen or one in freed:
+        current = todo.pop()
+        if current in seen or current in freed:
             continue
-        seen.add(one)
-        for _, held in compat.raw_saved(one):
+        seen.add(current)
+        for _, held in compat.raw_saved(current):
+            # By attribute and not by class, because the recorder defines the class and imports this module.
             number = getattr(getattr(held, "save", None), "storage", None)
             if number is not None:
                 yield number
-        todo += [parent for parent, _ in one.next_functions if parent is not None]
+        todo += [parent for parent, _ in current.next_functions if parent is not None]

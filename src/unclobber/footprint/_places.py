@@ -56,6 +56,7 @@ def place(stack: Stack) -> Location | None:
     if spot is None:
         return None
     user = sites.user_frame(stack)
+    # The line to charge is the user's own, which needs no second place.
     if user is not None and user[0] is spot[0]:
         user = None
     files = (spot[0].co_filename, "" if user is None else user[0].co_filename)
@@ -84,6 +85,7 @@ def _installed(path: str) -> bool:
     torchs = os.path.join(os.path.dirname(torch.__file__), "")
     ours = os.path.join(PACKAGE, "")
     return (
+        # site-packages is a folder inside of the standard library's.
         any(part in path for part in (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}"))
         and not path.startswith(torchs)
         and not path.startswith(ours)

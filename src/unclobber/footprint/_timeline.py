@@ -69,12 +69,13 @@ def timeline(trace: Trace) -> BytesOverTime:
                 # Moved from "other" to "kept" and not added, because each byte counts once.
                 add("other", since, min(end, until), -storage.bytes)
                 add("kept", since, min(end, until), storage.bytes)
+    # One element more than ticks, for spans that end at the last tick.
     return BytesOverTime(first, **{sort: list(accumulate(changes))[:-1] for sort, changes in steps.items()})
 
 
 def kept_spans(trace: Trace) -> dict[int, list[tuple[int, int]]]:
     """Return, for each storage, the spans of ticks in which at least one save held it."""
-    found: dict[int, list[tuple[int, int]]] = {}
+    spans: dict[int, list[tuple[int, int]]] = {}
     for number, saves in saves_by_storage(trace).items():
         joined: list[tuple[int, int]] = []
         for since, until in sorted(
@@ -84,8 +85,8 @@ def kept_spans(trace: Trace) -> dict[int, list[tuple[int, int]]]:
                 joined[-1] = (joined[-1][0], max(joined[-1][1], until))
             else:
                 joined.append((since, until))
-        found[number] = joined
-    return found
+        spans[number] = joined
+    return spans
 
 
 def saves_by_storage(trace: Trace) -> dict[int, list[PackedSave]]:

@@ -20,7 +20,7 @@ class KnowsModule(Protocol):
 
 def modules_of(ones: Iterable[KnowsModule]) -> tuple[str, ...]:
     """Return the names of the modules, each once, in order."""
-    return tuple(dict.fromkeys(one.module for one in ones if one.module is not None))
+    return tuple(dict.fromkeys(record.module for record in ones if record.module is not None))
 
 
 @dataclass(slots=True)
@@ -187,6 +187,10 @@ class Trace:
     def start(self) -> int:
         """The tick before the first one of forward; what ran earlier made the model and its data."""
         return self.began if self.forward_began is None else max(self.began, self.forward_began)
+
+    def forward(self) -> list[Operation]:
+        """Return the operations of the step's forward."""
+        return [op for op in self.operations if not op.backward and op.tick > self.start]
 
     def last_reads(self) -> dict[int, int]:
         """Return the last tick of forward at which each storage is read, by its number."""

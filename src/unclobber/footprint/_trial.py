@@ -110,6 +110,7 @@ def attempt(run: Callable[[], str | None], report: MemoryReport, before: Trace, 
     keys = [key for candidate in report.candidates for key in candidate.keys]
     recorder = MemoryRecorder(step, keep_results=True)
     changer = InPlaceMode(keys, recorder)
+    # A run without candidates would compare the program with itself.
     if not keys:
         peak = _step_peak(before)
         gradients = len(before.results) - before.roots

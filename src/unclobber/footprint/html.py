@@ -61,6 +61,7 @@ def in_a_frame(report: MemoryReport) -> str:
 
 def to_html(report: MemoryReport) -> str:
     """Return the whole page."""
+    # Imported here, because reports as text and JSON need no Jinja.
     import jinja2
 
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
@@ -72,13 +73,13 @@ def to_html(report: MemoryReport) -> str:
         "report": report,
         "files": _files(report),
         "modules": _modules.rows(report.by_module),
-        "kept": sum(one.own for one in report.by_module),
+        "kept": sum(module.own for module in report.by_module),
         "unplaced": [line for line in report.by_line if line.place is None],
         "chart": drawn,
         "lives": alive,
         "outcome": outcome,
         "measured": measured,
-        "useful": [one for one in report.candidates if one.peak_drop > 0],
+        "useful": [candidate for candidate in report.candidates if candidate.peak_drop > 0],
     }
     return environment.from_string(template).render(context)
 
@@ -91,13 +92,13 @@ def _files(report: MemoryReport) -> list[SourceFile]:
             by_path.setdefault(line.place.path, {})[line.place.line] = position
     most = max((line.bytes for line in report.by_line), default=0)
     files = [_file(path, marked, report, most) for path, marked in by_path.items()]
-    return sorted(files, key=lambda one: -one.bytes)
+    return sorted(files, key=lambda file: -file.bytes)
 
 
 def _file(path: str, marked: dict[int, int], report: MemoryReport, most: int) -> SourceFile:
     """Return the shown lines of one file: those that keep something, and `_AROUND` lines around each."""
-    found = text_of(path)
-    text = () if found is None else found.lines
+    source = text_of(path)
+    text = () if source is None else source.lines
     wanted = {
         number
         for line in marked
@@ -119,6 +120,7 @@ def _file(path: str, marked: dict[int, int], report: MemoryReport, most: int) ->
         shown.append(
             SourceLine(
                 number=number,
+                # The file may be gone or shorter by now; the recorded expression stands in for its line.
                 text=content or (line.place.source if line.place else ""),
                 bytes=line.bytes,
                 share=line.bytes / most if most else 0.0,
@@ -140,7 +142,7 @@ def about(line: LineTotal, kept: Sequence[KeptStorage]) -> str:
         counts.setdefault(key, []).append(kept[position])
     texts = []
     for (what, why), members in counts.items():
-        total = size(sum(one.bytes for one in members))
+        total = size(sum(storage.bytes for storage in members))
         often = "" if len(members) == 1 else f" ({plural(len(members), 'tensor')})"
         texts.append(f"{total}: {what}{often}{f' — {why}' if why else ''}.")
     where = f" In {listing(line.modules, limit=1)}." if line.modules else ""

@@ -267,7 +267,7 @@ class MemoryRecorder(compat.OwnMode):
 
     def _written(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
         """Return the storages that an operation writes, by its schema."""
-        found = []
+        numbers = []
         for which in compat.written_arguments(func):
             value = (
                 kwargs.get(which) if isinstance(which, str) else args[which] if which < len(args) else None
@@ -275,8 +275,8 @@ class MemoryRecorder(compat.OwnMode):
             for tensor in _tensors(value):
                 storage = self._seen(tensor)
                 if storage is not None:
-                    found.append(storage.number)
-        return tuple(found)
+                    numbers.append(storage.number)
+        return tuple(numbers)
 
     # --- storages ---------------------------------------------------------------------------------------
     def _seen(self, tensor: Tensor) -> Storage | None:
@@ -388,18 +388,19 @@ class MemoryRecorder(compat.OwnMode):
         number = len(trace.functions)
         if not (self._done or self._quiet):
             trace.functions.append(FunctionCall(name_of(func), self._values(given)))
+        # Pushed for ignored calls, too, because `_call_ends` pops one for each.
         self._asked.append((in_place, len(trace.operations), number))
 
     def _values(self, given: Any) -> tuple[Value, ...]:
         """Return the tensors of a call that have strided memory."""
-        found = []
+        values = []
         for tensor in _tensors(given):
             key = compat.storage_key_or_none(tensor)
             if key is not None:
                 storage = self._live.get(key) or self._add(key, tensor, "input", made=False)
                 offset = int(tensor.storage_offset())
-                found.append((storage.number, offset, tuple(tensor.shape), tuple(tensor.stride())))
-        return tuple(found)
+                values.append((storage.number, offset, tuple(tensor.shape), tuple(tensor.stride())))
+        return tuple(values)
 
     def _call_ends(self, name: str, out: Any) -> None:
         """Note the result of a torch function, and which operation made it."""
@@ -446,6 +447,7 @@ class MemoryRecorder(compat.OwnMode):
         if leaves is None:
             return
         self._depth -= 1
+        # A backward that raised doesn't count, because its gradients are incomplete.
         if not call.done:
             return
         trace = self.trace
@@ -476,6 +478,7 @@ class MemoryRecorder(compat.OwnMode):
         self._quiet = True
         with torch.no_grad():
             for leaf, gradient in self._gradients:
+                # A clone, because the next run adds to it and must begin with the same value again.
                 leaf.grad = None if gradient is None else gradient.clone()
             for buffer, before in self._statistics:
                 buffer.copy_(before)
@@ -483,12 +486,12 @@ class MemoryRecorder(compat.OwnMode):
 
     def _buffers(self) -> list[Tensor]:
         """Return the buffers of all modules that ran, each once."""
-        found: dict[int, Tensor] = {}
+        buffers: dict[int, Tensor] = {}
         for named in self._names.values():
             module = named.module()
             if module is not None:
-                found.update((id(buffer), buffer) for buffer in module.buffers(recurse=False))
-        return list(found.values())
+                buffers.update((id(buffer), buffer) for buffer in module.buffers(recurse=False))
+        return list(buffers.values())
 
     def _name_gradients(self, leaves: Sequence[Tensor]) -> None:
         for leaf in leaves:

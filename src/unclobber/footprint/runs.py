@@ -170,6 +170,7 @@ class _Randomness:
     def __init__(self) -> None:
         self._torch = torch.get_rng_state()
         self._python = random.getstate()
+        # No import: a program that hasn't loaded NumPy draws nothing from its generator.
         numpy = sys.modules.get("numpy")
         self._numpy = None if numpy is None else numpy.random.get_state()
 

@@ -84,7 +84,7 @@ def _by_module(report: MemoryReport, width: int) -> str:
     """Return a tree of modules: what each keeps with all that is inside it."""
     if not report.by_module:
         return ""
-    total = sum(one.own for one in report.by_module)
+    total = sum(module.own for module in report.by_module)
     rows = ["Kept for backward at the peak, by module with what is inside it; h.* is h.0, h.1 and so on"]
     rows = textwrap.wrap(rows[0], width)
     rows.append(f"  {'bytes':>10}    share  calls  module")
@@ -120,19 +120,20 @@ def _what(line: LineTotal, kept: Sequence[KeptStorage]) -> str:
 def _longest(report: MemoryReport, width: int) -> str:
     """Return the largest kept tensors with their reasons, one of each kind."""
     seen: dict[tuple[object, ...], KeptStorage] = {}
-    for one in report.kept:
-        role = one.roles[0]
+    for storage in report.kept:
+        role = storage.roles[0]
         key = (role.place, role.operation, role.role)
-        if one.at_peak and one.kind == "activation":
-            seen.setdefault(key, one)
+        if storage.at_peak and storage.kind == "activation":
+            # `kept` is sorted by size, so the first one of a kind is the largest.
+            seen.setdefault(key, storage)
     if not seen:
         return ""
     rows = ["The largest, and why"]
-    for one in list(seen.values())[:_REASONS]:
-        role = one.roles[0]
-        life = f"from operation {one.since} to {one.until}"
+    for storage in list(seen.values())[:_REASONS]:
+        role = storage.roles[0]
+        life = f"from operation {storage.since} to {storage.until}"
         text = (
-            f"{size(one.bytes)}  {shape(one.shape)} {one.dtype}, {short(role.place)}, {life}: "
+            f"{size(storage.bytes)}  {shape(storage.shape)} {storage.dtype}, {short(role.place)}, {life}: "
             f"{role.operation or 'an operation'} keeps {role.role or 'it'}"
             + (f"; {role.why}" if role.why else "")
         )
@@ -144,22 +145,22 @@ def _notes(report: MemoryReport, width: int) -> str:
     """Return sentences on shared saves, saves that backward never read, and inner gradients."""
     notes = []
     if report.shared:
-        saved = sum(one.bytes * (len(one.roles) - 1) for one in report.shared)
+        saved = sum(storage.bytes * (len(storage.roles) - 1) for storage in report.shared)
         notes.append(
             f"{plural(len(report.shared), 'tensor')} saved under several names and counted once "
             f"(counted each time, {size(saved)} more)."
         )
     if report.unneeded:
-        total = sum(one.bytes for one in report.unneeded)
-        places = tuple(dict.fromkeys(short(one.roles[0].place) for one in report.unneeded))
+        total = sum(storage.bytes for storage in report.unneeded)
+        places = tuple(dict.fromkeys(short(storage.roles[0].place) for storage in report.unneeded))
         notes.append(
             f"{size(total)} in {plural(len(report.unneeded), 'tensor')} were kept and not used by "
             f"this backward: no gradient that was wanted needs them ({', '.join(places[:4])})."
         )
-    passing = [one for one in report.gradients if one.leaf is None]
+    passing = [gradient for gradient in report.gradients if gradient.leaf is None]
     if passing:
-        largest = max(passing, key=lambda one: one.bytes)
-        freed = sum(one.freed is not None for one in passing)
+        largest = max(passing, key=lambda gradient: gradient.bytes)
+        freed = sum(gradient.freed is not None for gradient in passing)
         notes.append(
             f"Backward made {len(passing)} gradients on its way and freed {freed} of them; the largest, "
             f"{size(largest.bytes)}, by {largest.operation} for {short(largest.place)}."
@@ -175,7 +176,7 @@ def _in_place(report: MemoryReport, width: int) -> str:
         rows += _paragraph("The program has no in-place operation on an activation.", width)
     for used in report.in_place[:_LINES]:
         rows += _paragraph(_used(used), width)
-    useful = [one for one in report.candidates if one.peak_drop > 0]
+    useful = [candidate for candidate in report.candidates if candidate.peak_drop > 0]
     if not report.candidates:
         rows += _paragraph("No other operation could safely be in-place.", width)
     elif not useful:
@@ -184,8 +185,8 @@ def _in_place(report: MemoryReport, width: int) -> str:
             + _nothing(report),
             width,
         )
-    for one in useful[:_LINES]:
-        rows += _paragraph(_candidate(one), width)
+    for candidate in useful[:_LINES]:
+        rows += _paragraph(_candidate(candidate), width)
     if len(useful) > 1 or (report.together and not useful):
         rows += _paragraph(
             f"All {plural(len(report.candidates), 'line')} together: {size(report.together)} lower.", width
@@ -204,12 +205,13 @@ def _used(used: InPlaceUse) -> str:
     return f"{short(used.place)}: {used.operation} {gain} (ran {times(used.times)}; {used.reason})"
 
 
-def _candidate(one: InPlaceCandidate) -> str:
-    target = "" if one.operand == "self" else " on the other operand"
-    where = f" in {listing(one.modules, limit=1)}" if one.modules else ""
+def _candidate(candidate: InPlaceCandidate) -> str:
+    target = "" if candidate.operand == "self" else " on the other operand"
+    where = f" in {listing(candidate.modules, limit=1)}" if candidate.modules else ""
+    drop = size(candidate.peak_drop)
     return (
-        f"{short(one.place)}: {one.operation}{target} would lower the peak by {size(one.peak_drop)} "
-        f"(runs {times(one.times)}{where}; nobody reads the old value)"
+        f"{short(candidate.place)}: {candidate.operation}{target} would lower the peak by {drop} "
+        f"(runs {times(candidate.times)}{where}; nobody reads the old value)"
     )
 
 

@@ -46,6 +46,7 @@ class _Installed:
     def begin(self) -> None:
         self.session.__enter__()
         sys.excepthook = self.hook
+        # The program has no line at its end that could leave a context.
         atexit.register(self.end)
 
     def end(self) -> None:
@@ -70,6 +71,7 @@ class _Installed:
         elif is_default_hook(self.before):
             say(self._story(finding))
         else:
+            # An InplaceError has the explanation as its message already.
             if not isinstance(error, InplaceError):
                 error.add_note(text_of(finding))
             self.before(kind, error, traceback)
@@ -78,7 +80,8 @@ class _Installed:
         """Return the report of a finding and of the tensors that the same backward would have refused
         next.
         """
-        same = [one for one in self.session.told_apart()[0] if one.ahead and one.needed == finding.needed]
+        reported = self.session.told_apart()[0]
+        same = [other for other in reported if other.ahead and other.needed == finding.needed]
         report = Report("refused", (finding, *same), command=tuple(sys.argv), exit_code=1)
         return rendered(report_to_text, with_edits(report, _script()), options_for(sys.stderr))
 
@@ -130,9 +133,9 @@ def install(strict: bool | None = None, guard: bool | None = None) -> None:
         command=tuple(sys.argv),
         suppression=Suppression(settings),
     )
-    one = _Installed(session)
-    one.begin()
-    _installed.append(one)
+    installation = _Installed(session)
+    installation.begin()
+    _installed.append(installation)
 
 
 def uninstall() -> None:

@@ -162,9 +162,9 @@ class Magics:
         self._run(options, *self._compiled(body, raw, below_the_magic=cell is not None))
         return None
 
-    def shown(self, found: Report | Finding) -> ReportDisplay:
+    def shown(self, fact: Report | Finding) -> ReportDisplay:
         """Return what is displayed for a report or a finding; its places are cells, not temporary files."""
-        report = found if isinstance(found, Report) else Report("refused", (found,))
+        report = fact if isinstance(fact, Report) else Report("refused", (fact,))
         return ReportDisplay(self._in_cells(with_edits(report)))
 
     def _compiled(self, body: str, raw: str, *, below_the_magic: bool) -> tuple[Any, Any]:
@@ -179,6 +179,7 @@ class Magics:
         tree = shell.transform_ast(shell.compile.ast_parse(source, filename=name))
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         statements = shell.compile(tree, name, "exec")
+        # Compiled as `single`, so that the value of the last expression reaches the display hook.
         return statements, last and shell.compile(ast.Interactive([last]), name, "single")
 
     def _switch(self, word: str, line: str = "") -> None:
@@ -194,6 +195,7 @@ class Magics:
     def off(self) -> None:
         """End the session of ``%unclobber on``; cells with the magic are still watched."""
         if self._every_cell is not None:
+            # Cleared first, so that a failing `end` is not repeated by the next `off`.
             every_cell, self._every_cell = self._every_cell, None
             every_cell.end()
 
@@ -271,8 +273,8 @@ class Magics:
         if hasattr(error, "__dict__") and not hasattr(error, "_render_traceback_"):
             error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
 
-    def _in_cells(self, found: T) -> T:
-        return asked(lambda: _in_cells(found, self._cell_name), found)
+    def _in_cells(self, fact: T) -> T:
+        return asked(lambda: _in_cells(fact, self._cell_name), fact)
 
     def _cell_name(self, path: str) -> str | None:
         """``In[3]`` for the file name that a cell's code has, None for a file."""

@@ -185,11 +185,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
                 raise
         _fail_for_silent(item, session)
     finally:
-        found, suppressed = session.told_apart()
+        reported, suppressed = session.told_apart()
         item.stash[_watched] = {
             "mode": mode,
-            "codes": sorted(finding.code for finding in found),
-            "repaired": sum(finding.repaired for finding in found),
+            "codes": sorted(finding.code for finding in reported),
+            "repaired": sum(finding.repaired for finding in reported),
             "suppressed": len(suppressed),
         }
     return result
@@ -241,14 +241,14 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def _summary(watched: list[dict[str, Any]]) -> str:
     """Return a line such as ``unclobber: 12 tests, 2 findings in 1 of them (UC101: 2)``."""
     tests = f"{len(watched)} test{'s' * (len(watched) != 1)}"
-    codes = Counter(code for one in watched for code in one["codes"])
-    suppressed = sum(one["suppressed"] for one in watched)
+    codes = Counter(code for test in watched for code in test["codes"])
+    suppressed = sum(test["suppressed"] for test in watched)
     rest = f", {suppressed} suppressed" if suppressed else ""
     if not codes:
         return f"unclobber: {tests} watched, no findings{rest}"
     count = sum(codes.values())
-    hit = sum(bool(one["codes"]) for one in watched)
+    hit = sum(bool(test["codes"]) for test in watched)
     each = ", ".join(f"{code}: {number}" for code, number in sorted(codes.items()))
     text = f"unclobber: {tests} watched, {count} finding{'s' * (count != 1)} in {hit} ({each})"
-    repaired = sum(one["repaired"] for one in watched)
+    repaired = sum(test["repaired"] for test in watched)
     return (f"{text}, {repaired} repaired by guard" if repaired else text) + rest

@@ -53,4 +53,4 @@ def _state_of(optimizers: Iterable[Any]) -> Iterator[Any]:
     for optimizer in optimizers:
         for state in optimizer.state.values():
             values = state.values() if isinstance(state, dict) else ()
-            yield from (one for one in values if hasattr(one, "untyped_storage"))
+            yield from (value for value in values if hasattr(value, "untyped_storage"))

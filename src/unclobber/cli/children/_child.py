@@ -186,6 +186,7 @@ class Child:
         report = session.report(exit_code=code, script_failed=failed)
         with contextlib.suppress(OSError):  # the run is over
             records.end(report, ProgramEnd(code, failed=failed, refused=self._stopped))
+        # The reporting process reads and removes the records; if it is gone, the last child removes them.
         if not _lives(self._settings.root):
             with contextlib.suppress(FileNotFoundError), records.door():
                 if not any(records.alive(other) for other in records.numbers() if other != records.number):

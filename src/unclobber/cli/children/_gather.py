@@ -68,9 +68,9 @@ class Children:
         process = getattr(error, "error_pid", None)  # of torch.multiprocessing.ProcessException
         if any(who.pid == process and record.ending and record.ending.refused for who, record in children):
             return True
-        found = told_of(error)
+        cause = told_of(error)
         told = (places(finding) for _, record in children for finding in record.findings)
-        return found is not None and places(found) in told
+        return cause is not None and places(cause) in told
 
     def gather(self, own: Report, *, failed: bool) -> Report:
         """Return this process's report merged with its children's records, and delete the records.
@@ -83,16 +83,16 @@ class Children:
         self._folder.remove()
         if not children:
             return own
-        found = [(_OWN, own.findings), *((who.name, record.findings) for who, record in children)]
+        by_process = [(_OWN, own.findings), *((who.name, record.findings) for who, record in children)]
         findings = tuple(
-            replace(finding, processes=names, times=sum(one.times for one in same))
-            for finding, names, same in joined(found)
+            replace(finding, processes=names, times=sum(version.times for version in same))
+            for finding, names, same in joined(by_process)
         )
         hidden = [(_OWN, own.suppressed)]
         hidden += [(who.name, record.report.suppressed) for who, record in children if record.report]
         suppressed = tuple(
-            replace(one, finding=replace(one.finding, processes=names))
-            for one, names in joined_suppressed(hidden, findings)
+            replace(item, finding=replace(item.finding, processes=names))
+            for item, names in joined_suppressed(hidden, findings)
         )
         reports = [own, *(record.report for _, record in children if record.report is not None)]
         return replace(
@@ -119,8 +119,8 @@ def _end(who: Who, record: ProcessRecord) -> ProcessEnd:
     state: Literal["ended", "failed", "running", "died"] = "running" if record.state == "running" else "died"
     if ending is not None:
         state = "failed" if ending.failed else "ended"
-    found = outcome(record.findings, failed=False) if report is None else report.outcome
-    known = None if report is None and found == "clean" else found
+    result = outcome(record.findings, failed=False) if report is None else report.outcome
+    known = None if report is None and result == "clean" else result
     return ProcessEnd(
         who.name, who.pid, state, None if report is None else report.exit_code, known, who.daemon
     )

@@ -16,7 +16,7 @@ def when_torch_is_imported(then: Callable[[], None]) -> None:
     # A forked child inherits its parent's finder, which would call the parent's function.
     sys.meta_path[:] = [
         _TorchFinder(then),
-        *(one for one in sys.meta_path if not isinstance(one, _TorchFinder)),
+        *(finder for finder in sys.meta_path if not isinstance(finder, _TorchFinder)),
     ]
 
 

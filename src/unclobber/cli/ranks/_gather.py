@@ -142,6 +142,7 @@ class Ranks:
             states = {self._records.state(rank) for rank in self._others()}
             if not states & {"absent", "running"}:
                 return
+            # Ranks that never appeared may never start, so they get less time than running ones.
             most = seconds if "running" in states else min(seconds, _AFTER_SUCCESS)
             if self._hurry.is_set():
                 most = min(most, _AFTER_SIGTERM)

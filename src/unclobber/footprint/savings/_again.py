@@ -83,7 +83,7 @@ class KeepLess(SitesMode):
         """Prepare the hooks; they save through the recorder's hooks if there is a recorder."""
         self._again, self._same = frozenset(again), frozenset(same)
         super().__init__(self._again | self._same, recorder)
-        self._dropped = frozenset((one.place, one.shape) for one in dropped)
+        self._dropped = frozenset((save.place, save.shape) for save in dropped)
         self._made: dict[int, _Made] = {}
         """Calls that made a live storage, by its key."""
         self._arguments: dict[int, tuple[Any, weakref.ref[Any]]] = {}
@@ -112,6 +112,7 @@ class KeepLess(SitesMode):
                 self._note(func, (args, kwargs), out)
             key = compat.storage_key_or_none(out)
             if told is not None and key is not None:
+                # Weak, because the note must not keep the memory alive that it is to spare.
                 self._arguments[key] = (
                     told,
                     weakref.ref(out.untyped_storage(), lambda _: self._arguments.pop(key, None)),
@@ -122,7 +123,8 @@ class KeepLess(SitesMode):
         """Note how `out` was made. Results on an argument's storage are left out."""
         key = compat.storage_key_or_none(out)
         tensors = [leaf for leaf in compat.tree_leaves(arguments) if isinstance(leaf, Tensor)]
-        if key is None or key in [compat.storage_key_or_none(one) for one in tensors]:
+        # A result on an argument's storage is a view or a write, which a second call would not undo.
+        if key is None or key in [compat.storage_key_or_none(tensor) for tensor in tensors]:
             return
         with self.unseen():
             detached = compat.tree_map(_detached, arguments)
@@ -130,7 +132,7 @@ class KeepLess(SitesMode):
             func,
             detached,
             out._version,
-            tuple(one._version for one in tensors),
+            tuple(tensor._version for tensor in tensors),
             weakref.ref(out.untyped_storage(), lambda _: self._made.pop(key, None)),
         )
 
@@ -143,18 +145,20 @@ class KeepLess(SitesMode):
         """Return what is kept for a saved tensor: a recipe, the save of an equal call, or its own save."""
         key = compat.storage_key_or_none(tensor) or 0
         if self._running is not None:
-            if not any(key == one[0] for one in self._running.told if isinstance(one, tuple)):
+            # Saves of the call's own arguments are no results, so they are kept as usual.
+            if not any(key == argument[0] for argument in self._running.told if isinstance(argument, tuple)):
                 self._running.saves += 1
                 return self._kept_once(tensor, (self._running.told, self._running.saves))
         elif key in self._arguments:
             return self._kept_once(tensor, self._arguments[key][0])
         made = self._made.get(key)
+        # Written since it was made, so the call would make the old value again.
         if made is None or made.version != tensor._version:
             return self._pack(tensor)
         given = made.given
-        if tuple(one._version for one in given) != made.versions:
+        if tuple(source._version for source in given) != made.versions:
             return self._pack(tensor)
-        sources = tuple(self._kept(one) for one in given)
+        sources = tuple(self._kept(source) for source in given)
         # Without tensors: the recipe lives in the graph, and its sources are saves of their own.
         bare = _Made(made.function, compat.tree_map(_hole, made.arguments), 0, made.versions, made.storage)
         place = (tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset()))
@@ -175,9 +179,9 @@ class KeepLess(SitesMode):
         if not isinstance(held, _Recipe):
             return self._unpack(held)
         made = held.made
-        sources = [self._given_back(one) for one in held.sources]
+        sources = [self._given_back(source) for source in held.sources]
         # torch's own check sees the sources' saves alone, not that the result would be another one.
-        if tuple(one._version for one in sources) != made.versions:
+        if tuple(source._version for source in sources) != made.versions:
             raise RuntimeError("what it is to be computed from was overwritten")
         following = iter(sources)
         with torch.no_grad():
@@ -185,6 +189,7 @@ class KeepLess(SitesMode):
                 lambda leaf: next(following) if isinstance(leaf, _Hole) else leaf, made.arguments
             )
             result: Tensor = made.function(*args, **kwargs)
+            # The saved tensor may be a view of the result.
             return result.as_strided(held.size, held.strides, held.offset)
 
 

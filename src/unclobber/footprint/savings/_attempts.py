@@ -85,10 +85,10 @@ class Attempts:
             modes.append(InPlaceMode(keys, recorder))
         if narrow := [site for option in options for site in option.narrow]:
             modes.append(NarrowMode(narrow))
-        if releases := [one for option in options for one in option.releases]:
+        if releases := [release for option in options for release in option.releases]:
             modes.append(ReleaseMode(releases, recording))
         again = [site for option in options for site in option.again]
-        dropped = [one for option in options for one in option.dropped]
+        dropped = [save for option in options for save in option.dropped]
         # Also for releases, because without hooks torch saves some tensors as they are.
         same = [site for option in options for site in option.same]
         less = None
@@ -110,6 +110,7 @@ class Attempts:
 
         recorder.learned = learned
         with ExitStack() as stack:
+            # First, so that it runs last, when no mode sees the modules any more.
             stack.callback(checkpointer.restore)
             if cache is not None:
                 stack.enter_context(cache.restored())
@@ -126,6 +127,7 @@ class Attempts:
             clock = StepClock(self._step)
             if self._perform(options, clock) is None:
                 taken.append(clock.seconds)
+        # The quicker run, because whatever disturbs a run only adds time.
         return min(taken, default=0.0)
 
 
@@ -187,8 +189,9 @@ class StepClock:
     def _module_begins(self, module: torch.nn.Module, _: Any) -> None:
         """Name a module, and start the clock at the first one of a step."""
         if id(module) not in self._names:
-            for path, one in module.named_modules():
-                self._names[id(one)] = f"{path} ({type(one).__name__})" if path else type(one).__name__
+            for path, child in module.named_modules():
+                # As `MemoryRecorder` names them, because the keys of `InPlaceMode` hold these names.
+                self._names[id(child)] = f"{path} ({type(child).__name__})" if path else type(child).__name__
             if self.learned is not None:
                 self.learned(module, self._trees)
             self._trees += 1

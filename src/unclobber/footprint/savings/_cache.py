@@ -33,7 +33,7 @@ def caches(trace: Trace) -> Iterable[Option]:
         )
         yield Option(
             change,
-            tuple((one.number, one.born, died(one, trace), one.bytes) for one in made),
+            tuple((storage.number, storage.born, died(storage, trace), storage.bytes) for storage in made),
             without_cache=True,
         )
 
@@ -54,6 +54,7 @@ class NoCache:
         for module in root.modules():
             config: Any = getattr(module, "config", None)
             if getattr(config, "use_cache", None) is True:
+                # The modules of a model share one config, which the next of them finds changed.
                 config.use_cache = False
                 self._changed.append(config)
 

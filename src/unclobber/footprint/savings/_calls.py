@@ -23,19 +23,20 @@ class ForwardCalls:
         self.trace = trace
         self.operations: dict[int, list[Operation]] = {}
         """Operations of each call, by its index in ``Trace.functions``."""
-        for one in trace.operations:
-            if not one.backward and one.outer is not None:
-                self.operations.setdefault(one.outer, []).append(one)
+        for operation in trace.operations:
+            if not operation.backward and operation.outer is not None:
+                self.operations.setdefault(operation.outer, []).append(operation)
         self.maker: dict[int, Operation] = {}
         self.reader: dict[int, Operation] = {}
         """Last operation of forward that reads a storage, by its number."""
-        for one in trace.operations:
-            if not one.backward:
-                self.maker.update((number, one) for number in one.makes)
-                self.reader.update((number, one) for number in one.reads)
+        for operation in trace.operations:
+            if not operation.backward:
+                self.maker.update((number, operation) for number in operation.makes)
+                self.reader.update((number, operation) for number in operation.reads)
         self._calls: dict[int, Call] = {}
         counts: dict[Site, int] = {}
         for number, inside in sorted(self.operations.items()):
+            # A call that began while the recorder was quiet has a number, but no entry.
             if number < len(trace.functions):
                 site = (_places.key(inside[0].stack), trace.functions[number].name)
                 counts[site] = counts.get(site, 0) + 1

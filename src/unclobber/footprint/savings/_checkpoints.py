@@ -48,12 +48,12 @@ def groups(trace: Trace) -> list[Group]:
     """Return modules of one name, numbers apart: all of them, and every other one if there are more than
     three.
     """
-    found: dict[tuple[int, str, str], list[ModuleCall]] = {}
+    by_name: dict[tuple[int, str, str], list[ModuleCall]] = {}
     for call in trace.calls:
         if not call.again and call.parent is not None and call.begin >= trace.start and call.end is not None:
-            found.setdefault((call.tree, pattern(call.path), call.kind), []).append(call)
-    every = _of_one_kind(found)
-    for (_, name, kind), calls in found.items():
+            by_name.setdefault((call.tree, pattern(call.path), call.kind), []).append(call)
+    every = _of_one_kind(by_name)
+    for (_, name, kind), calls in by_name.items():
         modules = tuple(dict.fromkeys((call.tree, call.path) for call in calls))
         every.append(Group(name, kind, modules, tuple(calls)))
         if len(modules) > 3:
@@ -63,19 +63,20 @@ def groups(trace: Trace) -> list[Group]:
     return every
 
 
-def _of_one_kind(found: dict[tuple[int, str, str], list[ModuleCall]]) -> list[Group]:
+def _of_one_kind(by_name: dict[tuple[int, str, str], list[ModuleCall]]) -> list[Group]:
     """Return groups of all modules of a class that stand in several places, as the blocks of both halves
     of a U-Net do.
     """
     kinds: dict[tuple[int, str], list[ModuleCall]] = {}
     several: dict[tuple[int, str], set[str]] = {}
-    for (tree, name, kind), calls in found.items():
+    for (tree, name, kind), calls in by_name.items():
         kinds.setdefault((tree, kind), []).extend(calls)
         several.setdefault((tree, kind), set()).add(name)
     groups = []
     for (tree, kind), calls in kinds.items():
         modules = tuple(dict.fromkeys((call.tree, call.path) for call in calls))
         nested = any(a != b and b[1].startswith(f"{a[1]}.") for a in modules for b in modules)
+        # A module inside of another one of its class would be checkpointed twice.
         if len(several[tree, kind]) > 1 and not nested:
             groups.append(Group("", kind, modules, tuple(calls)))
     return groups
@@ -94,28 +95,26 @@ class SecondForward:
         self._saves = saves_by_storage(trace)
         self._last_read = trace.last_reads()
         # From shapes and not from the clock, because proposals must not depend on the machine's load.
-        self._work = [arithmetic(one) for one in trace.operations]
-        forward = [one.tick for one in trace.operations if not one.backward and one.tick > trace.start]
-        self._whole = sum(self._work[tick - 1] for tick in forward)
+        self._work = [arithmetic(operation) for operation in trace.operations]
+        self._whole = sum(self._work[operation.tick - 1] for operation in trace.forward())
 
     def of(self, calls: Iterable[ModuleCall]) -> tuple[list[Span], float]:
         """Return the bytes that would not be alive, with their ticks, and the part of forward's work done
         again, 0 to 1.
         """
-        found: list[Span] = []
+        spans: list[Span] = []
         again = 0.0
         for call in calls:
             assert call.end is not None
             again += sum(self._work[call.begin : call.end])
             inside = self._trace.operations[call.begin : call.end]
-            made = {number for one in inside for number in one.makes}
-            window = self._backward_of(
-                call, {number for one in inside for number in (*one.makes, *one.reads)}
-            )
+            made = {number for operation in inside for number in operation.makes}
+            read = {number for operation in inside for number in operation.reads}
+            window = self._backward_of(call, made | read)
             if window is not None:
-                found += self._gone(call, made, window)
-                found += self._held({number for one in inside for number in one.reads} - made, window)
-        return found, again / self._whole if self._whole else 0.0
+                spans += self._gone(call, made, window)
+                spans += self._held(read - made, window)
+        return spans, again / self._whole if self._whole else 0.0
 
     def _backward_of(self, call: ModuleCall, numbers: Iterable[int]) -> int | None:
         """Return the tick before backward first reads a save of the module; None if it reads none."""
@@ -135,6 +134,7 @@ class SecondForward:
             storage, saves = self._trace.storages[number], self._saves.get(number, ())
             own = all(call.begin <= save.tick <= call.end for save in saves)
             last = max((end_of(save, self._trace) for save in saves), default=0)
+            # Memory that a name holds, or that is read after the module's end, stays alive anyway.
             held = storage.died is None or storage.died > max(last, call.end)
             if own and not held and self._last_read.get(number, 0) <= call.end < window:
                 yield number, call.end + 1, min(window, last), storage.bytes
@@ -154,7 +154,7 @@ def arithmetic(operation: Operation) -> float:
     others.
     """
     tensors = operands(operation)
-    made = max((prod(one.shape) for one in operation.results), default=0)
+    made = max((prod(result.shape) for result in operation.results), default=0)
     if operation.name in ("mm", "bmm") and len(tensors) == 2:
         return 2.0 * made * tensors[0].shape[-1]
     if operation.name in ("addmm", "baddbmm") and len(tensors) == 3:
@@ -191,6 +191,7 @@ class Checkpointer:
     def learned(self, root: torch.nn.Module, tree: int) -> None:
         """Prepare the wanted modules below a first module that is about to run."""
         for path, module in root.named_modules():
+            # A `forward` on the instance is a patch of the program's, or this one from another path.
             if path and (tree, path) in self._wanted and "forward" not in vars(module):
                 module.forward = functools.partial(self._checkpointed, module.forward)
                 self._changed.append(module)

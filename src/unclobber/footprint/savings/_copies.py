@@ -43,7 +43,7 @@ def copies(trace: Trace) -> Iterable[Option]:
     for number in search.candidates():
         chain = search.chain(number)
         if chain is not None:
-            sites = tuple(site for one in chain.calls if (site := search.site(one)) is not None)
+            sites = tuple(site for call in chain.calls if (site := search.site(call)) is not None)
             if len(sites) == len(chain.calls):
                 groups.setdefault(sites, []).append(chain)
     for sites, chains in groups.items():
@@ -51,6 +51,7 @@ def copies(trace: Trace) -> Iterable[Option]:
         sort, title, write = _words(first)
         maker = search.calls.operations[first.calls[0]][-1]
         converts = search.calls.operations[first.calls[-1]][-1]
+        # Only a single conversion is one expression, which an edit can leave out.
         plain = sort in ("mask", "twice") and len(first.calls) == 1
         change = Change(
             sort=sort,
@@ -93,7 +94,7 @@ class _CopySearch:
         self.trace = trace
         self.calls = ForwardCalls(trace)
         self._kept = kept_spans(trace)
-        self._written = {number for one in trace.operations for number in one.writes}
+        self._written = {number for operation in trace.operations for number in operation.writes}
 
     def site(self, number: int) -> Site | None:
         call = self.calls.of(self.calls.operations[number][0])
@@ -132,19 +133,19 @@ class _CopySearch:
         operands. None if none did.
         """
         maker = self.calls.maker.get(number)
+        # A written tensor can't be made again from its source, nor can the source be used once it is written.
         if maker is None or maker.outer is None or number in self._written or not maker.results:
             return None
         inside = self.calls.operations.get(maker.outer, [])
         functions = self.trace.functions
         if maker.outer >= len(functions) or functions[maker.outer].result != number:
             return None
-        tensors = {
-            one.storage: one for op in inside for one in operands(op) if one.storage not in _made(inside)
-        }
+        read = [operand for op in inside for operand in operands(op)]
+        tensors = {operand.storage: operand for operand in read if operand.storage not in _made(inside)}
         result = maker.results[0]
         copied = all(op.name in _COPIES or op.name in VIEWS for op in inside)
         # By the operands, because an operation's result doesn't say yet that it needs a gradient.
-        plain = not any(one.requires_grad for one in tensors.values())
+        plain = not any(operand.requires_grad for operand in tensors.values())
         told = plain and all(op.name in POINTWISE | VIEWS or op.name in _COPIES for op in inside)
         if not (copied or told) or len(tensors) != 1:
             return None
@@ -157,16 +158,16 @@ class _CopySearch:
         """Return the ticks and bytes without the kept tensor, but with its source if that was gone."""
         storage, source = self.trace.storages[number], self.trace.storages[base]
         reader = self.calls.reader.get(number)
-        found: list[Span] = []
+        spans: list[Span] = []
         for since, until in self._kept[number]:
             begin = max(since, reader.tick if reader is not None else since) + 1
             if begin > until:
                 continue
-            found.append((number, begin, until, storage.bytes))
+            spans.append((number, begin, until, storage.bytes))
             gone = source.died
             if source.kind not in LASTING and gone is not None and gone < until:
-                found.append((base, max(gone + 1, begin), until, -source.bytes))
-        return tuple(found)
+                spans.append((base, max(gone + 1, begin), until, -source.bytes))
+        return tuple(spans)
 
 
 def _gain(chain: _Chain) -> int:
@@ -174,4 +175,4 @@ def _gain(chain: _Chain) -> int:
 
 
 def _made(inside: Iterable[Operation]) -> set[int]:
-    return {number for one in inside for number in one.makes}
+    return {number for operation in inside for number in operation.makes}

@@ -26,9 +26,9 @@ def of_formula(formula: Formula) -> tuple[tuple[SourceEdit, ...], ...]:
     """Return each way to write torch's function for a formula, the likeliest first; empty if the source
     can't be read.
     """
-    places = [_site(one.stack) for one in formula.parts[0].operations]
+    places = [_site(operation.stack) for operation in formula.parts[0].operations]
     known = [place for place in places if place is not None]
-    if len(known) < len(places) or len({(one.path, one.function) for one in known}) != 1:
+    if len(known) < len(places) or len({(place.path, place.function) for place in known}) != 1:
         return ()
     source = _ParsedFile.of(known[0].path)
     if source is None or "torch" not in source.modules:
@@ -36,7 +36,7 @@ def of_formula(formula: Formula) -> tuple[tuple[SourceEdit, ...], ...]:
     result = source.expression(known[-1])
     if result is None:
         return ()
-    inside = [node for one in known if (node := source.expression(one)) is not None]
+    inside = [node for place in known if (node := source.expression(place)) is not None]
     dead = source.only_for(inside, result)
     gone = {name for statement in dead for name in _targets(statement)}
     names = [name for name in source.names([result, *dead]) if name not in gone]
@@ -55,7 +55,7 @@ def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> tuple[tuple[Sour
     numbers = {call.number for call in calls}
     edits: dict[tuple[object, ...], SourceEdit] = {}
     for key, call in {_places.key(call.stack): call for call in calls}.items():
-        here = [one.number for one in trace.calls if not one.again and _places.key(one.stack) == key]
+        here = [other.number for other in trace.calls if not other.again and _places.key(other.stack) == key]
         place = _site(call.stack)
         # Not if another module is called at this line: nn.Sequential calls its children from the line that
         # calls it.
@@ -66,13 +66,12 @@ def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> tuple[tuple[Sour
         # The edit writes `torch.utils.checkpoint`, and adds no import.
         if source is None or not isinstance(node, ast.Call) or "torch" not in source.modules:
             return ()
-        parts = [source.text_at(one) for one in (node.func, *node.args)]
-        parts += [source.text_at(one.value) if one.arg is None else "" for one in node.keywords]
-        named = [f"{one.arg}={source.text_at(one.value)}" for one in node.keywords if one.arg is not None]
-        given = [*filter(None, parts), *named, "use_reentrant=False"]
+        parts = [source.text_at(part) for part in (node.func, *node.args)]
         # `**options` could hold a keyword that checkpoint() takes for itself.
-        if any(one.arg is None for one in node.keywords):
+        if any(keyword.arg is None for keyword in node.keywords):
             return ()
+        named = [f"{keyword.arg}={source.text_at(keyword.value)}" for keyword in node.keywords]
+        given = [*parts, *named, "use_reentrant=False"]
         edits[key] = source.replaced(node, f"torch.utils.checkpoint.checkpoint({', '.join(given)})")
     return (tuple(edits.values()),) if edits else ()
 
@@ -127,22 +126,22 @@ class _ParsedFile:
     @classmethod
     def of(cls, path: str) -> _ParsedFile | None:
         """Parse a file; return None if it can't be read or is no Python."""
-        found = text_of(path)
-        if found is None:
+        source = text_of(path)
+        if source is None:
             return None
         try:
-            return cls(path, found.lines, ast.parse("".join(_ended(found.lines))))
+            return cls(path, source.lines, ast.parse("".join(_ended(source.lines))))
         except SyntaxError:
             return None
 
     @property
     def modules(self) -> set[str]:
         """Names that imports bind at the top of the file."""
-        found: set[str] = set()
+        names: set[str] = set()
         for node in self.tree.body:
             if isinstance(node, (ast.Import, ast.ImportFrom)):
-                found.update((one.asname or one.name).partition(".")[0] for one in node.names)
-        return found
+                names.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+        return names
 
     def expression(self, place: Site) -> ast.expr | None:
         """Return the syntax node at a site, or None."""
@@ -160,13 +159,13 @@ class _ParsedFile:
         """Return the variables that nodes read, with attributes (``self.weight``); no modules and no
         functions.
         """
-        found: dict[str, None] = {}
+        variables: dict[str, None] = {}
         for node in nodes:
-            called = {id(one.func) for one in ast.walk(node) if isinstance(one, ast.Call)}
+            called = {id(inner.func) for inner in ast.walk(node) if isinstance(inner, ast.Call)}
             for text in _read(node, called):
                 if text.partition(".")[0] not in self.modules:
-                    found.setdefault(text)
-        return list(found)
+                    variables.setdefault(text)
+        return list(variables)
 
     def only_for(self, inside: Sequence[ast.expr], result: ast.expr) -> list[ast.Assign]:
         """Return the assignments before `result` whose names are read nowhere but in it."""
@@ -195,8 +194,9 @@ class _ParsedFile:
         for node in ast.walk(self.tree):
             for field in ("body", "orelse", "finalbody"):
                 block = getattr(node, field, None)
-                if isinstance(block, list) and any(one is wanted for s in block for one in _of_statement(s)):
-                    return block
+                statements = block if isinstance(block, list) else ()
+                if any(inner is wanted for s in statements for inner in _of_statement(s)):
+                    return list(statements)
         return []
 
     def replaced(self, node: ast.expr, text: str) -> SourceEdit:
@@ -241,13 +241,13 @@ def _of_statement(statement: ast.stmt) -> Iterator[ast.AST]:
     while todo:
         node = todo.pop()
         yield node
-        todo += [one for one in ast.iter_child_nodes(node) if not isinstance(one, ast.stmt)]
+        todo += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt)]
 
 
 def _targets(statement: ast.stmt) -> list[str]:
     """Return the name that an assignment binds, in a list; empty if it binds anything else."""
     targets = statement.targets if isinstance(statement, ast.Assign) else []
-    return [one.id for one in targets if isinstance(one, ast.Name)] if len(targets) == 1 else []
+    return [target.id for target in targets if isinstance(target, ast.Name)] if len(targets) == 1 else []
 
 
 def _read(node: ast.AST, called: set[int]) -> Iterator[str]:
@@ -262,8 +262,8 @@ def _read(node: ast.AST, called: set[int]) -> Iterator[str]:
             return
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         yield from _read(node.func.value, called)  # the receiver of a method is read: x of x.mean()
-        for one in (*node.args, *(keyword.value for keyword in node.keywords)):
-            yield from _read(one, called)
+        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+            yield from _read(argument, called)
         return
     for child in ast.iter_child_nodes(node):
         if id(child) not in called:

@@ -44,14 +44,14 @@ class Formula:
 
     def freed(self, trace: Trace) -> set[int]:
         """Return the storages that would no longer be kept: results of the calls between."""
-        found = {
+        results = {
             number
             for part in self.parts
             for operation in part.operations
             for number in operation.makes
             if number != part.result.storage
         }
-        return found & {save.storage for save in trace.saves}
+        return results & {save.storage for save in trace.saves}
 
 
 def formulas(trace: Trace) -> list[Formula]:
@@ -65,24 +65,27 @@ def formulas(trace: Trace) -> list[Formula]:
     )
     kept = {save.storage for save in trace.saves}
     for part in _candidates(flow):
-        inside = {n for one in part.operations for n in one.makes if n != part.result.storage}
+        inside = {n for operation in part.operations for n in operation.makes if n != part.result.storage}
+        # Replacing a part that saves nothing spares nothing. A site that runs twice in it can't be replaced
+        # once.
         if not inside & kept or len(set(part.sites)) != len(part.sites):
             continue
         key = part.key
+        # Once for each source, because a comparison runs many candidates on small tensors.
         if key not in known:
             known[key] = _match(part)
         if known[key] is not None:
             by_key.setdefault(key, []).append(part)
-    found = []
+    matched = []
     for key, parts in by_key.items():
         match = known[key]
         # Only if every run of the last site is a part: an edit of the line changes them all.
         if match is not None and len(parts) == runs[parts[0].sites[-1]]:
             formula = _formula(match, parts)
             if formula is not None:
-                found.append(formula)
-    found.sort(key=lambda one: -len(one.parts[0].operations))
-    return _apart(found)
+                matched.append(formula)
+    matched.sort(key=lambda formula: -len(formula.parts[0].operations))
+    return _apart(matched)
 
 
 def _candidates(flow: Flow) -> Iterator[Part]:
@@ -93,11 +96,11 @@ def _candidates(flow: Flow) -> Iterator[Part]:
     for at, operation in enumerate(flow.operations):
         if operation.name in simple and operation.output is not None:
             for part in flow.parts(at, allowed=simple, most_inputs=1):
-                if any(one.name in TELLING for one in part.operations):
+                if any(member.name in TELLING for member in part.operations):
                     yield part
         if operation.name in _SOFTMAX and (last := _product_after(flow, at)) is not None:
             for part in flow.parts(last, allowed=simple | PRODUCTS, most_inputs=3):
-                if sum(one.name in PRODUCTS for one in part.operations) == 2:
+                if sum(member.name in PRODUCTS for member in part.operations) == 2:
                     yield part
 
 
@@ -139,12 +142,12 @@ def _formula(match: _fused.Fused, parts: list[Part]) -> Formula | None:
     return Formula(part.sites, tuple(takes), match.function, match.name, match.call, tuple(parts), in_pieces)
 
 
-def _apart(found: Iterable[Formula]) -> list[Formula]:
+def _apart(formulas: Iterable[Formula]) -> list[Formula]:
     """Return the formulas that share no operation with one before them."""
     taken: set[int] = set()
     chosen = []
-    for formula in found:
-        ticks = {one.tick for part in formula.parts for one in part.operations}
+    for formula in formulas:
+        ticks = {operation.tick for part in formula.parts for operation in part.operations}
         if not ticks & taken:
             taken |= ticks
             chosen.append(formula)
@@ -160,11 +163,11 @@ def float_masks(trace: Trace) -> list[Formula]:
     for number, inside in flow.by_call.items():
         call = trace.functions[number]
         members = tuple(flow.operations[at] for at in inside)
-        drawn = {n for one in members if one.name == "bernoulli_" for n in one.writes}
+        drawn = {n for operation in members if operation.name == "bernoulli_" for n in operation.writes}
         wide = drawn & kept
         if call.name != "dropout" or not wide or not call.tensors:
             continue
-        first = members[0].operands or tuple(op for one in members for op in one.operands)
+        first = members[0].operands or tuple(op for operation in members for op in operation.operands)
         part = Part(members, first[:1], (), (call,))
         groups.setdefault(part.sites[0], []).append(part)
     return [

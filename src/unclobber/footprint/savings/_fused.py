@@ -46,8 +46,8 @@ _UNARY: tuple[tuple[str, str, dict[str, Any]], ...] = (
 def matching(replay: Replay) -> Fused | None:
     """Return the function that computes what a part computes; None if torch has none that is known here."""
     count = len(replay.part.activations)
-    found = _of_one(replay) if count == 1 else _of_three(replay) if count in (2, 3) else ()
-    return next((one for one in found if replay.same(one.function, one.inputs)), None)
+    candidates = _of_one(replay) if count == 1 else _of_three(replay) if count in (2, 3) else ()
+    return next((fused for fused in candidates if replay.same(fused.function, fused.inputs)), None)
 
 
 def _of_one(replay: Replay) -> Iterator[Fused]:
@@ -73,7 +73,7 @@ def _norms(replay: Replay, others: int) -> Iterator[Fused]:
     """Yield layer and RMS norms over the last dimensions, with each order of weight and bias."""
     shape = replay.inputs[0].shape
     real = replay.part.activations[0].shape
-    small = [one for one in replay.constants if 0 < one < 0.1]
+    small = [constant for constant in replay.constants if 0 < constant < 0.1]
     for last in range(1, min(len(shape), 3) + 1):
         kind = f"{{0}}.shape[-{last}:]"
         # eps may be any small number that stands in the part; it is tried and not parsed.
@@ -165,11 +165,11 @@ def _of_three(replay: Replay) -> Iterator[Fused]:
 
 def _scales(replay: Replay) -> list[float]:
     """Return scales that the part's numbers may stand for: themselves, inverse or squared."""
-    found = []
-    for one in replay.constants:
-        if 0 < abs(one) < 1e4:
-            found += [one, 1 / one, one * one]
-    return found
+    scales = []
+    for constant in replay.constants:
+        if 0 < abs(constant) < 1e4:
+            scales += [constant, 1 / constant, constant * constant]
+    return scales
 
 
 def _masked(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, negate: bool, scale: float) -> Tensor:

@@ -20,12 +20,13 @@ def held(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
     """
     calls = ForwardCalls(trace)
     # Reversed, so that the first name of a storage wins.
-    by_value = {one.storage: one for one in reversed(trace.names)}
-    by_graph = {number: one for one in reversed(trace.names) for number in one.keeps}
+    by_value = {name.storage: name for name in reversed(trace.names)}
+    by_graph = {number: name for name in reversed(trace.names) for number in name.keeps}
     named: dict[tuple[str, bool], list[tuple[Storage, HeldName]]] = {}
     unnamed: dict[tuple[object, ...], list[Storage]] = {}
     for storage in _idle(trace, line):
         graph = by_graph.get(storage.number)
+        # The graph first: giving up a value would leave the saves of its graph alive.
         holder = graph or by_value.get(storage.number)
         if holder is None:
             unnamed.setdefault(_places.key(storage.stack), []).append(storage)
@@ -35,7 +36,7 @@ def held(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
         yield _by_name(trace, calls, variable, members, graph=of_graph)
     kept = kept_spans(trace)
     for storages in unnamed.values():
-        yield _by_place(trace, storages, graph=any(one.number in kept for one in storages))
+        yield _by_place(trace, storages, graph=any(storage.number in kept for storage in storages))
 
 
 def _idle(trace: Trace, line: BytesOverTime) -> Iterable[Storage]:
@@ -67,7 +68,7 @@ def _by_name(
     storages = [storage for storage, _ in members]
     holders = list(dict.fromkeys(holder for _, holder in members))
     releases = [_release(trace, calls, holder.storage, graph) for holder in holders]
-    whole = tuple(one for one in releases if one is not None)
+    whole = tuple(release for release in releases if release is not None)
     several = f" ({plural(len(holders), 'tensor')})" if len(holders) > 1 else ""
     if graph:
         title = f"{variable}{several} keeps the graph that made it, which this backward doesn't free"
@@ -127,4 +128,4 @@ def _by_place(trace: Trace, storages: list[Storage], *, graph: bool) -> Option:
 
 
 def _spans(trace: Trace, storages: list[Storage]) -> tuple[Span, ...]:
-    return tuple((one.number, one.last_use + 1, died(one, trace), one.bytes) for one in storages)
+    return tuple((s.number, s.last_use + 1, died(s, trace), s.bytes) for s in storages)

@@ -21,7 +21,7 @@ class NarrowMode(SitesMode):
     def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if site is not None:
             tensors = [leaf for leaf in compat.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-            narrow = [one for one in tensors if one.requires_grad]
+            narrow = [tensor for tensor in tensors if tensor.requires_grad]
             if narrow:
                 return self._narrowed(func, args, kwargs, narrow[0], single=len(tensors) == 1)
         return func(*args, **kwargs)

@@ -80,7 +80,7 @@ class Option:
 
     @property
     def _checkpointed(self) -> tuple[Named, ...]:
-        return (*self.modules, *(one for row in self.rows for one in row))
+        return (*self.modules, *(module for row in self.rows for module in row))
 
 
 def step_bytes(line: BytesOverTime) -> list[int]:

@@ -32,7 +32,7 @@ def options(trace: Trace, report: MemoryReport) -> list[Option]:
     """Return all changes whose predicted saving exceeds `_LEAST`, largest first."""
     line = timeline(trace)
     step = max(step_bytes(line), default=0)
-    found = [
+    candidates = [
         *_of_formulas(trace, _formulas.formulas(trace)),
         *_of_masks(trace),
         *copies(trace),
@@ -46,11 +46,12 @@ def options(trace: Trace, report: MemoryReport) -> list[Option]:
         *caches(trace),
     ]
     told = []
-    for option in found:
+    for option in candidates:
+        # Pieces and in-place changes bring a prediction of their own.
         drop = option.change.predicted or fall(line, option.spans)
         if drop > _LEAST * step:
             told.append(replace(option, change=replace(option.change, predicted=drop)))
-    return sorted(told, key=lambda one: (-one.change.predicted, one.change.recomputed))
+    return sorted(told, key=lambda option: (-option.change.predicted, option.change.recomputed))
 
 
 # --- what is computed otherwise ----------------------------------------------------------------------
@@ -62,14 +63,14 @@ def _of_formulas(trace: Trace, formulas: Iterable[Formula]) -> Iterable[Option]:
         after = {
             number: part.operations[-1].tick
             for part in formula.parts
-            for one in part.operations
-            for number in one.makes
+            for operation in part.operations
+            for number in operation.makes
         }
         spans = tuple(
             (number, after[number] + 1, died(trace.storages[number], trace), trace.storages[number].bytes)
             for number in sorted(formula.freed(trace))
         )
-        count = len({one.outer for one in formula.parts[0].operations})
+        count = len({operation.outer for operation in formula.parts[0].operations})
         change = Change(
             sort="formula",
             title=f"{formula.name} is written out as {plural(count, 'call')}, and each keeps what it needs",
@@ -89,9 +90,9 @@ def _of_masks(trace: Trace) -> Iterable[Option]:
         numbers = {
             number
             for part in formula.parts
-            for one in part.operations
-            if one.name == "bernoulli_"
-            for number in one.writes
+            for operation in part.operations
+            if operation.name == "bernoulli_"
+            for number in operation.writes
         }
         held = kept_spans(trace)
         spans = tuple(
@@ -138,16 +139,16 @@ def _of_pieces(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
     recomputed = _checkpoints.SecondForward(trace)
     totals = step_bytes(line)
     single: dict[int, list[tuple[int, float, Option]]] = {}
-    for one in pieces(trace):
-        spans, again = recomputed.of(one.whole)
+    for cut in pieces(trace):
+        spans, again = recomputed.of(cut.whole)
         drop = fall(line, spans, totals) if spans else 0
         if drop <= _LEAST * max(totals):
             continue
-        option = _piece(trace, one, tuple(spans), again, drop)
-        if one.even is not None:
+        option = _piece(trace, cut, tuple(spans), again, drop)
+        if cut.even is not None:
             yield option
         else:
-            single.setdefault(one.row[0].number, []).append((drop, again, option))
+            single.setdefault(cut.row[0].number, []).append((drop, again, option))
     for members in single.values():
         yield from _front(members)
 
@@ -155,9 +156,9 @@ def _of_pieces(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
 def _front(members: list[tuple[int, float, Option]]) -> list[Option]:
     """Return the options that no other beats in both bytes and work; of many, those that differ most."""
     front: list[tuple[int, float, Option]] = []
-    for one in sorted(members, key=lambda one: (-one[0], one[1])):
-        if not front or one[1] < front[-1][1]:
-            front.append(one)
+    for member in sorted(members, key=lambda member: (-member[0], member[1])):
+        if not front or member[1] < front[-1][1]:
+            front.append(member)
     # Of two that save nearly the same, the one with less work is the better report; the largest always stays.
     while len(front) > _BEST_PIECES:
         gaps = [a[0] - b[0] for a, b in pairwise(front)]
@@ -165,37 +166,37 @@ def _front(members: list[tuple[int, float, Option]]) -> list[Option]:
     return [option for _, _, option in front]
 
 
-def _piece(trace: Trace, one: Pieces, spans: tuple[Span, ...], again: float, drop: int) -> Option:
+def _piece(trace: Trace, cut: Pieces, spans: tuple[Span, ...], again: float, drop: int) -> Option:
     """Return the change of checkpointing parts of one row of modules."""
-    calls: list[ModuleCall] = [call for piece in one.calls for call in piece]
+    calls: list[ModuleCall] = [call for piece in cut.calls for call in piece]
     change = Change(
         sort="checkpoint",
-        title=f"checkpoint {one.title}: compute it again in backward",
-        write=one.write,
-        place=_places.place(one.row[0].stack),
+        title=f"checkpoint {cut.title}: compute it again in backward",
+        write=cut.write,
+        place=_places.place(cut.row[0].stack),
         modules=tuple(call.label for call in calls),
-        times=len(one.calls),
+        times=len(cut.calls),
         predicted=drop,
         recomputed=again,
-        edits=_edits.of_pieces(trace, one),
+        edits=_edits.of_pieces(trace, cut),
     )
-    return Option(change, spans, rows=one.modules)
+    return Option(change, spans, rows=cut.modules)
 
 
 def _of_in_place(report: MemoryReport) -> Iterable[Option]:
     """Yield a change for each in-place candidate that lowers the peak by itself."""
-    for one in report.candidates:
-        if one.peak_drop > 0:
+    for candidate in report.candidates:
+        if candidate.peak_drop > 0:
             change = Change(
                 sort="in-place",
-                title=f"{one.operation} in place: nobody reads the old value",
-                write=one.operation,
-                place=one.place,
-                modules=one.modules,
-                times=one.times,
-                predicted=one.peak_drop,
+                title=f"{candidate.operation} in place: nobody reads the old value",
+                write=candidate.operation,
+                place=candidate.place,
+                modules=candidate.modules,
+                times=candidate.times,
+                predicted=candidate.peak_drop,
             )
-            yield Option(change, (), in_place=one.keys)
+            yield Option(change, (), in_place=candidate.keys)
 
 
 def _spelled(formula: Formula) -> str:

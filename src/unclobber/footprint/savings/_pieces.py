@@ -124,6 +124,7 @@ def _runs(
     """Yield the longest runs of calls in which each goes on from the one before, three or more."""
     run: list[ModuleCall] = []
     for call in calls:
+        # A module that runs twice has no single place in a row.
         once = times[call.tree, call.path] == 1 and "*" in pattern(call.path)
         if run and once and _of_one_row(run[-1], call) and flow.goes_on(run[-1], call):
             run.append(call)
@@ -151,10 +152,10 @@ class _Handover:
         if before.end != call.begin or call.end is None:
             return False
         first, second = self._inside(before), self._inside(call)
-        given = {number for one in first for number in (*one.makes, *one.writes)}
-        made = {number for one in second for number in one.makes}
-        read = {number for one in second for number in one.reads} - made
-        seen = {number for one in first for number in one.reads}
+        given = {number for operation in first for number in (*operation.makes, *operation.writes)}
+        made = {number for operation in second for number in operation.makes}
+        read = {number for operation in second for number in operation.reads} - made
+        seen = {number for operation in first for number in operation.reads}
         others = {n for n in read - given - seen if self._trace.storages[n].kind not in LASTING}
         later = [number for number in given if self._last_read.get(number, 0) > call.end]
         # Tensors that both modules read don't break a row: a mask, the rotation of positions.

@@ -181,7 +181,7 @@ class Part:
         return (
             self.sites,
             tuple(operation.name for operation in self.operations),
-            tuple(len(one.shape) for one in self.inputs),
+            tuple(len(operand.shape) for operand in self.inputs),
         )
 
 
@@ -191,32 +191,28 @@ class Flow:
     def __init__(self, trace: Trace) -> None:
         """Index the operations of forward by call, maker, reader and writer."""
         self.trace = trace
-        self.operations = [
-            one
-            for one in trace.operations
-            if not one.backward and one.tick > trace.start and one.outer is not None
-        ]
-        self.position = {one.tick: at for at, one in enumerate(self.operations)}
+        forward = trace.forward()
+        self.operations = [operation for operation in forward if operation.outer is not None]
+        self.position = {operation.tick: at for at, operation in enumerate(self.operations)}
         self.by_call: dict[int, list[int]] = {}
         self._maker: dict[tuple[int, Value], int] = {}
         """Index of the operation that made a value, by the index of its reader and the value."""
         self._readers: dict[int, list[int]] = {}
         self._writers: dict[int, list[int]] = {}
         latest: dict[Value, int] = {}
-        for at, one in enumerate(self.operations):
-            assert one.outer is not None
-            self.by_call.setdefault(one.outer, []).append(at)
-            for operand in operands(one):
+        for at, operation in enumerate(self.operations):
+            assert operation.outer is not None
+            self.by_call.setdefault(operation.outer, []).append(at)
+            for operand in operands(operation):
                 if operand.value in latest:
                     self._maker[at, operand.value] = latest[operand.value]
-            for number in one.reads:
+            for number in operation.reads:
                 self._readers.setdefault(number, []).append(at)
-            for number in one.writes:
+            for number in operation.writes:
                 self._writers.setdefault(number, []).append(at)
-            for result in one.results:
+            for result in operation.results:
                 latest[result.value] = at
-        forward = [one for one in trace.operations if not one.backward and one.tick > trace.start]
-        self._uncalled = {number for one in forward if one.outer is None for number in one.reads}
+        self._uncalled = {number for op in forward if op.outer is None for number in op.reads}
 
     def maker(self, at: int, operand: Operand) -> int | None:
         """Return the index of the operation that made an operand of another one, or None."""
@@ -257,26 +253,27 @@ class Flow:
             region.add(max(makers))
 
     def _may_join(self, at: int, region: set[int], allowed: frozenset[str]) -> bool:
-        one = self.operations[at]
-        return one.name in allowed and not one.writes and self.read_only_by(at, region)
+        operation = self.operations[at]
+        return operation.name in allowed and not operation.writes and self.read_only_by(at, region)
 
     def _incoming(self, region: set[int]) -> list[tuple[int, Operand]]:
-        found = []
+        incoming = []
         for at in sorted(region):
             for operand in operands(self.operations[at]):
                 if self.maker(at, operand) not in region:
-                    found.append((at, operand))
-        return found
+                    incoming.append((at, operand))
+        return incoming
 
     def _part(self, region: set[int], incoming: list[tuple[int, Operand]], most: int) -> Part | None:
         """Return the part of a region, or None if it is no whole set of calls with one result."""
         values: dict[Value, Operand] = {}
         for _, operand in incoming:
             values.setdefault(operand.value, operand)
-        activations = tuple(one for one in values.values() if self._computed(one))
-        others = tuple(one for one in values.values() if not self._computed(one))
+        activations = tuple(operand for operand in values.values() if self._computed(operand))
+        others = tuple(operand for operand in values.values() if not self._computed(operand))
         inside = [self.operations[at] for at in sorted(region)]
-        numbers = list(dict.fromkeys(one.outer for one in inside if one.outer is not None))
+        numbers = list(dict.fromkeys(operation.outer for operation in inside if operation.outer is not None))
+        # A call is replaced as a whole or not at all.
         whole = all(set(self.by_call[number]) <= region for number in numbers)
         last = inside[-1]
         if not (0 < len(activations) <= most and whole and len(inside) > 1 and last.output is not None):
@@ -284,6 +281,7 @@ class Flow:
         if not self._steady(region):
             return None
         calls = tuple(self.trace.functions[number] for number in numbers)
+        # The last call must return the part's result, because its caller gets the replacement's.
         if calls[-1].result != last.output.storage:
             return None
         return Part(tuple(inside), activations, others, calls)
@@ -297,7 +295,7 @@ class Flow:
         for at in region:
             for operand in operands(self.operations[at]):
                 known = differentiable.setdefault(operand.value, operand.requires_grad)
-                written = any(first < one < last for one in self._writers.get(operand.storage, ()))
+                written = any(first < writer < last for writer in self._writers.get(operand.storage, ()))
                 if known != operand.requires_grad or written:
                     return False
         return True

@@ -31,9 +31,9 @@ class ReleaseMode(SitesMode):
         """Index the releases by the call that makes and the call that last reads the tensor."""
         self._made: dict[Call, list[Release]] = {}
         self._after: dict[Call, list[Release]] = {}
-        for one in releases:
-            self._made.setdefault(one.made, []).append(one)
-            self._after.setdefault(one.after, []).append(one)
+        for release in releases:
+            self._made.setdefault(release.made, []).append(release)
+            self._after.setdefault(release.after, []).append(release)
         super().__init__((site for site, _ in (*self._made, *self._after)), recorder)
         self._counts: dict[Site, int] = {}
         self._tensors: dict[int, tuple[Release, list[weakref.ref[Tensor]]]] = {}
@@ -53,6 +53,7 @@ class ReleaseMode(SitesMode):
             for tensor in results:
                 entry = self._tensors.get(compat.storage_key_or_none(tensor) or 0)
                 if entry is not None:
+                    # Views, too, because each of them keeps the memory.
                     entry[1].append(weakref.ref(tensor))
         if call is not None and call in self._after:
             self._give_up(self._after[call])
@@ -64,9 +65,9 @@ class ReleaseMode(SitesMode):
 
     def _give_up(self, releases: Sequence[Release]) -> None:
         with self.unseen(), torch.no_grad():
-            for key in [key for key, (one, _) in self._tensors.items() if one in releases]:
+            for key in [key for key, (entry, _) in self._tensors.items() if entry in releases]:
                 release, tensors = self._tensors.pop(key)
-                for tensor in [alive for one in tensors if (alive := one()) is not None]:
+                for tensor in [alive for reference in tensors if (alive := reference()) is not None]:
                     _emptied(tensor, graph=release.graph)
 
 

@@ -40,10 +40,11 @@ class Replay:
         self.part = part
         # A generator of its own: the program's must not be advanced.
         generator = torch.Generator().manual_seed(7)
+        # Small sizes fail if the program gives sizes as numbers, such as `view(4, 8)`.
         for small in (True, False):
             sizes = _sizes(part, small=small)
             try:
-                self.inputs = [_numbers(one, sizes, generator) for one in part.inputs]
+                self.inputs = [_numbers(operand, sizes, generator) for operand in part.inputs]
                 self.value = self(*self.inputs)
                 self.seed = torch.randn(self.value.shape, generator=generator, dtype=torch.float64)
                 self.gradients = gradients(self.value, self.inputs, self.seed)
@@ -73,25 +74,25 @@ class Replay:
             value = function(*(self.inputs[at] for at in chosen))
             if not _close(value, self.value):
                 return False
-            found = gradients(value, self.inputs, self.seed)
-            return all(_close(a, b) for a, b in zip(found, self.gradients, strict=True))
+            own_gradients = gradients(value, self.inputs, self.seed)
+            return all(_close(a, b) for a, b in zip(own_gradients, self.gradients, strict=True))
         return False
 
     @property
     def constants(self) -> list[float]:
         """Numbers in the part's arguments, each once."""
-        found = []
+        numbers = []
         for operation in self.part.operations:
             leaves = compat.tree_leaves(operation.arguments)
-            found += [float(leaf) for leaf in leaves if type(leaf) in (int, float)]
-        return list(dict.fromkeys(found))
+            numbers += [float(leaf) for leaf in leaves if type(leaf) in (int, float)]
+        return list(dict.fromkeys(numbers))
 
 
 def gradients(value: Tensor, inputs: Sequence[Tensor], seed: Tensor) -> list[Tensor]:
     """Return the gradient of each input that needs one; zeros if none flows to it."""
-    wanted = [one for one in inputs if one.requires_grad]
-    found = torch.autograd.grad(value, wanted, seed, allow_unused=True)
-    return [torch.zeros_like(a) if b is None else b for a, b in zip(wanted, found, strict=True)]
+    wanted = [tensor for tensor in inputs if tensor.requires_grad]
+    flowing = torch.autograd.grad(value, wanted, seed, allow_unused=True)
+    return [torch.zeros_like(a) if b is None else b for a, b in zip(wanted, flowing, strict=True)]
 
 
 def _close(a: Tensor, b: Tensor) -> bool:
@@ -116,8 +117,8 @@ def _given(leaf: Any, known: dict[Any, Tensor]) -> Any:
 
 def _sizes(part: Part, *, small: bool) -> dict[int, int]:
     """Return a smaller size for each size of an input; different sizes stay different."""
-    sizes = sorted({size for one in part.inputs for size in one.shape})
-    largest = max(prod(one.shape) for one in part.inputs)
+    sizes = sorted({size for operand in part.inputs for size in operand.shape})
+    largest = max(prod(operand.shape) for operand in part.inputs)
     if not small and largest > _LARGEST:
         raise ValueError("too large to be computed with")
     if not small:
@@ -127,12 +128,12 @@ def _sizes(part: Part, *, small: bool) -> dict[int, int]:
     return {size: size if size < 5 else next(fresh) for size in sizes}
 
 
-def _numbers(one: Operand, sizes: dict[int, int], generator: torch.Generator) -> Tensor:
+def _numbers(operand: Operand, sizes: dict[int, int], generator: torch.Generator) -> Tensor:
     """Return random values for an operand; in a mask, at least one element of each row is False."""
-    shape = [sizes[size] for size in one.shape]
-    if one.dtype == "torch.bool":
+    shape = [sizes[size] for size in operand.shape]
+    if operand.dtype == "torch.bool":
         mask = torch.rand(shape, generator=generator) < 0.3
         return mask & mask.cumsum(-1).ne(shape[-1]) if shape else mask
-    if not one.dtype.startswith(("torch.float", "torch.bfloat", "torch.double", "torch.half")):
+    if not operand.dtype.startswith(("torch.float", "torch.bfloat", "torch.double", "torch.half")):
         raise ValueError("integers have no gradient")
     return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()

@@ -39,6 +39,7 @@ class RowRunner:
             module.forward = run
 
     def _first(self, *args: Any, **kwargs: Any) -> Any:
+        # Inside of `_all`, which calls the modules itself, each runs as usual.
         if self._inside or not torch.is_grad_enabled() or not args:
             return self._forward(*args, **kwargs)
         result = self._checkpoint(self._all, *args, **kwargs)
@@ -82,5 +83,5 @@ def rows_below(
     """Yield the modules of those rows that are below a module."""
     known = dict(root.named_modules())
     for row in wanted:
-        if all(one[0] == tree and one[1] in known for one in row):
+        if all(module[0] == tree and module[1] in known for module in row):
             yield [known[path] for _, path in row]

@@ -22,22 +22,22 @@ def computed_twice(trace: Trace) -> Iterable[Option]:
     """Yield a change for each place that computes a result a second time, from the same tensors."""
     calls = ForwardCalls(trace)
     kept = kept_spans(trace)
-    written = {number for one in trace.operations for number in one.writes}
+    written = {number for operation in trace.operations for number in operation.writes}
     first: dict[Any, Operation] = {}
     groups: dict[tuple[Site, Site], list[tuple[Operation, tuple[Span, ...]]]] = {}
-    for one in trace.operations:
-        if one.backward or one.tick <= trace.start or one.name not in _SURE or not one.makes:
+    for second in trace.forward():
+        if second.name not in _SURE or not second.makes:
             continue
         # A write between the two computations could make them differ, so any write excludes the storage.
-        if written & {*one.reads, *one.makes}:
+        if written & {*second.reads, *second.makes}:
             continue
-        known = first.setdefault(_computation(one), one)
-        here, there = calls.of(one), calls.of(known)
-        if known is one or here is None or there is None:
+        known = first.setdefault(_computation(second), second)
+        here, there = calls.of(second), calls.of(known)
+        if known is second or here is None or there is None:
             continue
-        spans = tuple(_spans(trace, kept, one, known))
+        spans = tuple(_spans(trace, kept, second, known))
         if spans:
-            groups.setdefault((here[0], there[0]), []).append((one, spans))
+            groups.setdefault((here[0], there[0]), []).append((second, spans))
     for (here_, there_), members in groups.items():
         operation = members[0][0]
         name = operation.name.strip("_")
@@ -46,7 +46,7 @@ def computed_twice(trace: Trace) -> Iterable[Option]:
             title=f"{name} of the same tensors is computed a second time, and kept twice",
             write="compute it once, and use the result in both places",
             place=_places.place(operation.stack),
-            modules=modules_of(one for one, _ in members),
+            modules=modules_of(second for second, _ in members),
             times=len(members),
             predicted=0,
         )

@@ -28,6 +28,7 @@ def unneeded(trace: Trace) -> Iterable[Option]:
             groups.setdefault(_places.key(saves[0].stack), []).append(saves)
     for members in groups.values():
         every = {_line_and_shape(save) for saves in members for save in saves}
+        # A run drops saves by line and shape, so none of them may be one that backward reads.
         alone = not every & read
         change = Change(
             sort="unneeded",
@@ -48,7 +49,7 @@ def unneeded(trace: Trace) -> Iterable[Option]:
             )
             for saves in members
         )
-        yield Option(change, spans, dropped=tuple(Dropped(*one) for one in every) if alone else ())
+        yield Option(change, spans, dropped=tuple(Dropped(*save) for save in every) if alone else ())
 
 
 def _line_and_shape(save: PackedSave) -> tuple[tuple[object, ...], tuple[int, ...]]:

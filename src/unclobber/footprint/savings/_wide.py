@@ -20,12 +20,12 @@ def widened(trace: Trace) -> Iterable[Option]:
     """Yield a change for each place at which float64 begins; each is tried alone, with all that follows."""
     calls = ForwardCalls(trace)
     groups: dict[Site, list[tuple[Operation, Operand]]] = {}
-    for one in trace.operations:
-        if one.backward or one.tick <= trace.start or not one.results or one.outer is None:
+    for operation in trace.forward():
+        if not operation.results or operation.outer is None:
             continue
-        call, narrow = calls.of(one), _narrow(one)
-        if call is not None and narrow is not None and one.results[0].dtype == _WIDE:
-            groups.setdefault(call[0], []).append((one, narrow))
+        call, narrow = calls.of(operation), _narrow(operation)
+        if call is not None and narrow is not None and operation.results[0].dtype == _WIDE:
+            groups.setdefault(call[0], []).append((operation, narrow))
     spans = tuple(_spans(trace)) if groups else ()
     for site, members in groups.items():
         first, operand = members[0]
@@ -38,7 +38,7 @@ def widened(trace: Trace) -> Iterable[Option]:
             title=f"{dtype} becomes float64 here, and what follows is kept as float64",
             write=instead,
             place=_places.place(first.stack),
-            modules=modules_of(one for one, _ in members),
+            modules=modules_of(operation for operation, _ in members),
             times=len(members),
             predicted=0,
         )
@@ -48,19 +48,19 @@ def widened(trace: Trace) -> Iterable[Option]:
 def _narrow(operation: Operation) -> Operand | None:
     """Return the float32 operand that needs a gradient if no float64 one does, else None."""
     tensors = operands(operation)
-    narrow = [one for one in tensors if one.requires_grad and one.dtype == "torch.float32"]
-    wide = [one for one in tensors if one.dtype == _WIDE and one.requires_grad]
+    narrow = [operand for operand in tensors if operand.requires_grad and operand.dtype == "torch.float32"]
+    wide = [operand for operand in tensors if operand.dtype == _WIDE and operand.requires_grad]
     return narrow[0] if narrow and not wide else None
 
 
 def _spans(trace: Trace) -> Iterable[Span]:
     """Yield half the bytes of each activation of float64."""
     wide = {
-        one.storage
+        result.storage
         for operation in trace.operations
         if not operation.backward
-        for one in operation.results
-        if one.dtype == _WIDE
+        for result in operation.results
+        if result.dtype == _WIDE
     }
     kept = kept_spans(trace)
     for number in sorted(wide):

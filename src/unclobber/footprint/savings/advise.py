@@ -22,8 +22,9 @@ _STEPS = 5
 
 def predicted(trace: Trace, report: MemoryReport) -> MemoryReport:
     """Return the report with the changes and their predicted savings."""
-    found = _worth_telling(options(trace, report))
-    return replace(report, changes=tuple(one.change for one in found), curve=_curve(trace, found, None))
+    chosen = _worth_telling(options(trace, report))
+    changes = tuple(option.change for option in chosen)
+    return replace(report, changes=changes, curve=_curve(trace, chosen, None))
 
 
 def tried(
@@ -34,31 +35,32 @@ def tried(
     step: int,
 ) -> MemoryReport:
     """Return the report with the changes that could be run, and their measured savings."""
-    found = _worth_telling(options(trace, report))
-    if not any(one.runs for one in found):
-        return replace(report, changes=tuple(one.change for one in found))
+    chosen = _worth_telling(options(trace, report))
+    if not any(option.runs for option in chosen):
+        return replace(report, changes=tuple(option.change for option in chosen))
     attempts = Attempts(run, restore, trace, step)
     known: dict[tuple[int, ...], Tried] = {}
     ran = 0
-    for at, option in enumerate(found):
+    for at, option in enumerate(chosen):
         if option.runs and ran < MOST_TRIED:
             ran += 1
             known[at,] = attempts.run([option])
-            found[at] = replace(option, change=replace(option.change, tried=known[at,]))
+            chosen[at] = replace(option, change=replace(option.change, tried=known[at,]))
         elif option.runs:
             late = f"{MOST_TRIED} others come first"
-            found[at] = replace(option, change=replace(option.change, why_untried=late))
-    order = sorted(range(len(found)), key=lambda at: -found[at].change.saved)
-    found = [found[at] for at in order]
+            chosen[at] = replace(option, change=replace(option.change, why_untried=late))
+    order = sorted(range(len(chosen)), key=lambda at: -chosen[at].change.saved)
+    chosen = [chosen[at] for at in order]
+    # Results are kept by position, and sorting moved the positions.
     known = {(order.index(at),): result for (at,), result in known.items()}
-    curve = _curve(trace, found, attempts, known)
-    return replace(report, changes=tuple(one.change for one in found), curve=curve)
+    curve = _curve(trace, chosen, attempts, known)
+    return replace(report, changes=tuple(option.change for option in chosen), curve=curve)
 
 
-def _worth_telling(found: Sequence[Option]) -> list[Option]:
+def _worth_telling(candidates: Sequence[Option]) -> list[Option]:
     """Return the largest changes; of checkpoints only those that no other beats in both bytes and work."""
     chosen: list[Option] = []
-    for option in found:
+    for option in candidates:
         change = option.change
         beaten = change.sort == "checkpoint" and any(
             other.change.sort == "checkpoint"
@@ -68,18 +70,18 @@ def _worth_telling(found: Sequence[Option]) -> list[Option]:
         )
         if not beaten:
             chosen.append(option)
-    cheap = [one for one in chosen if one.change.sort != "checkpoint"]
-    again = [one for one in chosen if one.change.sort == "checkpoint"]
+    cheap = [option for option in chosen if option.change.sort != "checkpoint"]
+    again = [option for option in chosen if option.change.sort == "checkpoint"]
     while len(again) > _STEPS:
         # The checkpoint whose neighbour saves nearly as much adds least to the report.
         gaps = [a.change.predicted - b.change.predicted for a, b in pairwise(again)]
         again.pop(gaps.index(min(gaps)) + 1)
-    return sorted(cheap[:MOST_TOLD] + again, key=lambda one: -one.change.predicted)
+    return sorted(cheap[:MOST_TOLD] + again, key=lambda option: -option.change.predicted)
 
 
 def _curve(
     trace: Trace,
-    found: Sequence[Option],
+    chosen: Sequence[Option],
     attempts: Attempts | None,
     known: dict[tuple[int, ...], Tried] | None = None,
 ) -> tuple[CurvePoint, ...]:
@@ -92,16 +94,16 @@ def _curve(
     points = []
     free = tuple(
         at
-        for at, one in enumerate(found)
-        if one.runs and one.change.sort != "checkpoint" and _good(one.change)
+        for at, option in enumerate(chosen)
+        if option.runs and option.change.sort != "checkpoint" and _good(option.change)
     )
     if attempts is not None and len(free) > 1:
-        free = _compatible(free, found, attempts, known)
-    for members in _steps(line, found, free):
-        drop = fall(line, [span for at in members for span in found[at].spans])
+        free = _compatible(free, chosen, attempts, known)
+    for members in _steps(line, chosen, free):
+        drop = fall(line, [span for at in members for span in chosen[at].spans])
         measured = None
         if attempts is not None:
-            measured = known.get(members) or attempts.run([found[at] for at in members])
+            measured = known.get(members) or attempts.run([chosen[at] for at in members])
             if not measured.proved or measured.saved <= 0:
                 continue
         points.append(CurvePoint(members, peak - drop, measured))
@@ -110,40 +112,41 @@ def _curve(
 
 def _compatible(
     free: tuple[int, ...],
-    found: Sequence[Option],
+    chosen: Sequence[Option],
     attempts: Attempts,
     known: dict[tuple[int, ...], Tried],
 ) -> tuple[int, ...]:
     """Return the changes of `free` without those that spoil the ones before them."""
-    known[free] = attempts.run([found[at] for at in free])
+    known[free] = attempts.run([chosen[at] for at in free])
     if known[free].proved:
         return free
     together = free[:1]
     for at in free[1:]:
         more = (*together, at)
-        known[more] = attempts.run([found[one] for one in more])
-        best = max((known[together].saved, *(known[one,].saved for one in more)))
+        known[more] = attempts.run([chosen[index] for index in more])
+        best = max((known[together].saved, *(known[index,].saved for index in more)))
         if known[more].proved and known[more].saved >= best:
             together = more
     return together
 
 
-def _steps(line: BytesOverTime, found: Sequence[Option], free: tuple[int, ...]) -> list[tuple[int, ...]]:
+def _steps(line: BytesOverTime, chosen: Sequence[Option], free: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Return up to five sets of changes, from those that cost no time to the lowest peak."""
-    again = [at for at, one in enumerate(found) if one.change.sort == "checkpoint" and _good(one.change)]
+    changes = [option.change for option in chosen]
+    again = [at for at, change in enumerate(changes) if change.sort == "checkpoint" and _good(change)]
     sets = {free} | {(*free, at) for at in again}
     # As many as can be made at once: those first that save most for their work, or most at all.
-    for order in (lambda at: -_worth(found[at]), lambda at: -found[at].change.predicted):
+    for order in (lambda at: -_worth(chosen[at]), lambda at: -chosen[at].change.predicted):
         members = free
         for at in sorted(again, key=order):
-            if not any(found[at].excludes(found[other]) for other in members):
+            if not any(chosen[at].excludes(chosen[other]) for other in members):
                 members = (*members, at)
                 sets.add(members)
     sets.discard(())
     known = {
         members: (
-            sum(found[at].change.recomputed for at in members),
-            -fall(line, [span for at in members for span in found[at].spans]),
+            sum(chosen[at].change.recomputed for at in members),
+            -fall(line, [span for at in members for span in chosen[at].spans]),
         )
         for members in sets
     }
@@ -169,8 +172,8 @@ def _good(change: Change) -> bool:
 
 def _falling(points: Sequence[CurvePoint]) -> list[CurvePoint]:
     """Return the curve points whose peak is below every earlier one, keeping their order."""
-    found: list[CurvePoint] = []
+    falling: list[CurvePoint] = []
     for point in points:
-        if not found or point.peak < found[-1].peak:
-            found.append(point)
-    return found
+        if not falling or point.peak < falling[-1].peak:
+            falling.append(point)
+    return falling
