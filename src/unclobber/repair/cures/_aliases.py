@@ -73,9 +73,9 @@ def _between(source: Source, since: cst.CSTNode, node: cst.CSTNode, statement: c
         return True
     # A loop round the statement, but not round `since`, runs what stands below the statement before its next
     # turn.
-    loops = [one for one in source.all_above(statement) if isinstance(one, (cst.For, cst.While))]
-    again = [one for one in loops if not any(above is one for above in source.all_above(since))]
-    return any(above is one for above in round_it for one in again)
+    loops = [loop for loop in source.all_above(statement) if isinstance(loop, (cst.For, cst.While))]
+    again = [loop for loop in loops if not any(above is loop for above in source.all_above(since))]
+    return any(above is loop for above in round_it for loop in again)
 
 
 def _start(source: Source, node: cst.CSTNode) -> tuple[int, int]:
@@ -243,7 +243,7 @@ def _leads_to(source: Source, node: cst.CSTNode, statement: cst.CSTNode) -> bool
     """Return whether a binding surely ran before ``statement``: above it, in its block or an enclosing
     one.
     """
-    block = next((one for one in source.all_above(node) if isinstance(one, _BLOCKS)), None)
+    block = next((holder for holder in source.all_above(node) if isinstance(holder, _BLOCKS)), None)
     return _start(source, node) < _start(source, statement) and any(
-        one is block for one in source.all_above(statement)
+        holder is block for holder in source.all_above(statement)
     )

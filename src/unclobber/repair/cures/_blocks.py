@@ -25,25 +25,25 @@ def line_in(source: Source, node: cst.CSTNode, body: Sequence[cst.CSTNode]) -> i
 
 def reads(node: cst.CSTNode) -> set[str]:
     """Return the names that a statement may read: all but plain targets of its assignment."""
-    found: set[str] = set()
+    names: set[str] = set()
     for small in getattr(node, "body", [node]) if isinstance(node, cst.SimpleStatementLine) else [node]:
         if isinstance(small, cst.Assign):
-            found |= names_in(small.value)
+            names |= names_in(small.value)
             for target in small.targets:
                 if not isinstance(target.target, (cst.Name, cst.Tuple)):
-                    found |= names_in(target.target)
+                    names |= names_in(target.target)
         else:
-            found |= names_in(small)
-    return found
+            names |= names_in(small)
+    return names
 
 
 def binds(node: cst.CSTNode) -> set[str]:
     """Return the names that a statement assigns."""
-    found: set[str] = set()
+    names: set[str] = set()
     for inner in walk(node):
         if isinstance(inner, (cst.AssignTarget, cst.AugAssign)):
-            found |= names_in(inner.target)
-    return found
+            names |= names_in(inner.target)
+    return names
 
 
 def calls_method(node: cst.CSTNode, names: set[str]) -> bool:
@@ -66,7 +66,7 @@ def forward_slice(body: Sequence[cst.CSTNode], first: int, stop: int) -> list[cs
     if not isinstance(start, cst.SimpleStatementLine) or not binds(start):
         return None
     tainted = binds(start)
-    found = [start]
+    lines = [start]
     for line in body[first + 1 : stop]:
         if not reads(line) & tainted:
             continue
@@ -76,8 +76,8 @@ def forward_slice(body: Sequence[cst.CSTNode], first: int, stop: int) -> list[cs
             return None
         if binds(line):
             tainted |= binds(line)
-            found.append(line)
-    return _used(found, body[stop:])
+            lines.append(line)
+    return _used(lines, body[stop:])
 
 
 def _used(

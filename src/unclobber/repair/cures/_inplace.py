@@ -71,10 +71,10 @@ def out_of_place(
     if function_call(node, imported) is not None:
         assert isinstance(node, cst.Call)
         return node.with_changes(func=_renamed(node.func))
-    found = method_call(node, imported)
-    if found is None:
+    method = method_call(node, imported)
+    if method is None:
         return None
-    call, attribute = found
+    call, attribute = method
     receiver = attribute.value
     inner = out_of_place(receiver, imported, torch)
     name = attribute.attr.value
@@ -97,10 +97,10 @@ def out_of_place(
 def innermost_receiver(node: cst.BaseExpression, imported: frozenset[str]) -> cst.BaseExpression:
     """Return the tensor that a chain of in-place calls starts from."""
     while True:
-        found = method_call(node, imported)
-        if found is None:
+        method = method_call(node, imported)
+        if method is None:
             return node
-        node = found[1].value
+        node = method[1].value
 
 
 def without_inplace(call: cst.Call) -> cst.Call | None:

@@ -46,7 +46,7 @@ def _is_meant(
     source: Source, node: cst.BaseExpression, inside: list[cst.BaseExpression], saved: Save
 ) -> bool:
     """Return whether an expression, of all those of the operation, is certainly the saved tensor."""
-    alike = [one for one in inside if _is_named(source, one, saved)]
+    alike = [part for part in inside if _is_named(source, part, saved)]
     return _is_result(saved) or (len(alike) == 1 and alike[0] is node)
 
 

@@ -44,25 +44,25 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
 def targets(source: Source, statement: cst.CSTNode) -> list[cst.BaseExpression]:
     """Return the names that hold the tensors which a statement writes to."""
     imported = source.imported_names
-    found: list[cst.BaseExpression | None] = []
+    places: list[cst.BaseExpression | None] = []
     if isinstance(statement, cst.AugAssign):
-        found.append(root_place(statement.target))
+        places.append(root_place(statement.target))
     if isinstance(statement, cst.Assign):
-        found += [root_place(t.target) for t in statement.targets if isinstance(t.target, cst.Subscript)]
+        places += [root_place(t.target) for t in statement.targets if isinstance(t.target, cst.Subscript)]
     for node in walk(statement):
         if _inplace.method_call(node, imported) is not None:
             assert isinstance(node, cst.Call)
-            found.append(root_place(_inplace.innermost_receiver(node, imported)))
+            places.append(root_place(_inplace.innermost_receiver(node, imported)))
         elif isinstance(node, cst.Call) and node.args:
             if (
                 _inplace.function_call(node, imported) is not None
                 or _inplace.without_inplace(node) is not None
             ):
-                found.append(root_place(node.args[0].value))
+                places.append(root_place(node.args[0].value))
             elif (output := _inplace.without_out(node)) is not None:
-                found.append(root_place(output[1]))
+                places.append(root_place(output[1]))
     unique: dict[str, cst.BaseExpression] = {}
-    for place in found:
+    for place in places:
         if place is not None:
             unique.setdefault(source.code(place), place)
     return list(unique.values())

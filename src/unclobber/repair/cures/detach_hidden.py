@@ -93,17 +93,17 @@ def states(source: Source) -> Iterator[HiddenState]:
     """Yield the attributes of each class that keep a value from call to call."""
     for owner in source.positions:
         if isinstance(owner, cst.ClassDef):
-            found: dict[str, HiddenState] = {}
+            by_name: dict[str, HiddenState] = {}
             set_again: set[str] = set()
             methods = [n for n in owner.body.body if isinstance(n, cst.FunctionDef) and n.params.params]
             for method in methods:
-                set_again |= _note_stores(source, method, found)
+                set_again |= _note_stores(source, method, by_name)
             for method in methods:
-                _note_reads(source, method, found)
-            yield from (found[name] for name in found if name in set_again)
+                _note_reads(source, method, by_name)
+            yield from (by_name[name] for name in by_name if name in set_again)
 
 
-def _note_stores(source: Source, method: cst.FunctionDef, found: dict[str, HiddenState]) -> set[str]:
+def _note_stores(source: Source, method: cst.FunctionDef, by_name: dict[str, HiddenState]) -> set[str]:
     """Note what a method stores in attributes; return the names that it sets after the object was made."""
     owner = method.params.params[0].name.value
     making = method.name.value == "__init__"
@@ -111,16 +111,16 @@ def _note_stores(source: Source, method: cst.FunctionDef, found: dict[str, Hidde
     for node in walk(method.body):
         filled = appended_to(node)
         if filled is not None and _is_of(filled, owner):
-            state = found.setdefault(filled.attr.value, HiddenState(owner, filled.attr.value))
+            state = by_name.setdefault(filled.attr.value, HiddenState(owner, filled.attr.value))
             names.add(state.name)
             state.elements.add("[-1]")
         if not isinstance(node, cst.Assign):
             continue
-        for target in (one for each in node.targets for one in targets(each.target)):
+        for target in (part for each in node.targets for part in targets(each.target)):
             place = target.value if isinstance(target, cst.Subscript) else target
             if not _is_of(place, owner):
                 continue
-            state = found.setdefault(place.attr.value, HiddenState(owner, place.attr.value))
+            state = by_name.setdefault(place.attr.value, HiddenState(owner, place.attr.value))
             names.add(state.name)
             if isinstance(target, cst.Subscript):
                 index = source.code(target).removeprefix(source.code(place))
@@ -137,12 +137,12 @@ def _is_constant(target: cst.Subscript) -> bool:
     return not any(isinstance(node, cst.Name) for element in target.slice for node in walk(element))
 
 
-def _note_reads(source: Source, method: cst.FunctionDef, found: dict[str, HiddenState]) -> None:
+def _note_reads(source: Source, method: cst.FunctionDef, by_name: dict[str, HiddenState]) -> None:
     """Note which attributes a method reads up to the statement that first sets them."""
     if method.name.value == "__init__":
         return
     owner = method.params.params[0].name.value
-    seen = [node for node in walk(method.body) if _is_of(node, owner) and node.attr.value in found]
+    seen = [node for node in walk(method.body) if _is_of(node, owner) and node.attr.value in by_name]
     first: dict[str, cst.CSTNode | None] = {}
     for node in seen:
         if _is_target(source, node):
@@ -150,7 +150,7 @@ def _note_reads(source: Source, method: cst.FunctionDef, found: dict[str, Hidden
     for node in seen:
         stop = first.get(node.attr.value)
         if not _is_target(source, node) and (stop is None or _begins(source, node) <= _ends(source, stop)):
-            found[node.attr.value].reads.setdefault(method, []).append(node)
+            by_name[node.attr.value].reads.setdefault(method, []).append(node)
 
 
 def _begins(source: Source, node: cst.CSTNode) -> tuple[int, int]:
@@ -183,7 +183,7 @@ def rewrites(source: Source, state: HiddenState) -> Iterator[tuple[Changes, str]
 
 
 def after_backward(
-    source: Source, statement: cst.CSTNode, found: Iterable[HiddenState]
+    source: Source, statement: cst.CSTNode, hidden: Iterable[HiddenState]
 ) -> Iterator[tuple[str, str]]:
     """Yield new texts that detach, directly after a backward, the states of the objects called in its loop
     or function.
@@ -194,12 +194,13 @@ def after_backward(
         return
     called = [n.func for n in walk(home.body) if isinstance(n, cst.Call)]
     objects = [func.value if isinstance(func, cst.Attribute) else func for func in called]
-    names = [source.code(one) for func in zip(called, objects, strict=True) for one in func if is_place(one)]
+    parts = [part for pair in zip(called, objects, strict=True) for part in pair]
+    names = [source.code(part) for part in parts if is_place(part)]
     imported = source.imported_names
     for name in dict.fromkeys(names):
         if name.split(".")[0] in imported:
             continue
-        for state in found:
+        for state in hidden:
             place = f"{name}.{state.name}"
             codes = list(cuts(place, state.forms - {"none"}))
             codes += [f"{place}{part} = {place}{part}.detach()" for part in sorted(state.elements)]

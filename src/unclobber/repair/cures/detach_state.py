@@ -49,9 +49,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
                 yield from _proposals(path, carried_on(source, nearest))
 
 
-def _proposals(path: str, found: Iterator[tuple[str, str]]) -> Iterator[Proposal]:
+def _proposals(path: str, texts: Iterator[tuple[str, str]]) -> Iterator[Proposal]:
     """Yield proposals for new texts and the names that they detach."""
-    for text, names in found:
+    for text, names in texts:
         title = f"detach the carried state {names} from the step before"
         yield Proposal("detach-state", title, {path: text}, note=NOTE, late=True)
 
@@ -111,11 +111,13 @@ def _forms(source: Source, place: str) -> set[str]:
     """Return the kinds of all values that a text assigns to a place, but for ``None``: by the backward it
     is set.
     """
-    found: set[str] = set()
+    forms: set[str] = set()
     for node in source.smalls:
-        if isinstance(node, cst.Assign) and any(source.code(one.target) == place for one in node.targets):
-            found |= form(node.value)
-    return found - {"none"}
+        if isinstance(node, cst.Assign) and any(
+            source.code(target.target) == place for target in node.targets
+        ):
+            forms |= form(node.value)
+    return forms - {"none"}
 
 
 def carried(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str, str]]:
@@ -175,7 +177,7 @@ def _is_read(source: Source, place: cst.BaseExpression) -> bool:
     """Return whether tensors are taken from a place: ``rec(h)``, ``rec(state[0])``, ``h, c = state``."""
     parent = source.parents.get(place)
     if isinstance(parent, cst.Assign):
-        return any(isinstance(one.target, (cst.Tuple, cst.List)) for one in parent.targets)
+        return any(isinstance(target.target, (cst.Tuple, cst.List)) for target in parent.targets)
     if isinstance(parent, (cst.For, cst.CompFor)):
         return parent.iter is place
     return is_operand(source, _element(source, place))
@@ -193,13 +195,13 @@ def _bound(source: Source, block: cst.CSTNode) -> set[str]:
     """Return the code of every place and element that a block assigns, and of the last element of a list
     that it appends to.
     """
-    found: set[str] = set()
+    codes: set[str] = set()
     for node in walk(block):
         if isinstance(node, (cst.AssignTarget, cst.AugAssign)):
-            found.update(source.code(target) for target in targets(node.target))
+            codes.update(source.code(target) for target in targets(node.target))
         elif (filled := appended_to(node)) is not None:
-            found.add(f"{source.code(filled)}[-1]")
-    return found
+            codes.add(f"{source.code(filled)}[-1]")
+    return codes
 
 
 def appended_to(node: cst.CSTNode) -> cst.BaseExpression | None:

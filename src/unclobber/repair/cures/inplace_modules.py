@@ -20,20 +20,20 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
         kind = _class_of(write)
         if kind is None:
             continue
-        found = [
+        calls = [
             (path, source, call, plain)
             for path, source in project.sources(_files(finding), "inplace")
             for call, plain in constructors(source, kind)
         ]
-        for path, source, call, plain in found[:8]:
+        for path, source, call, plain in calls[:8]:
             title = f"construct {source.code(call)} without `inplace`"
             yield Proposal(
                 "inplace-modules", title, {path: source.replaced({call: plain})}, hides=_INPUT, drops=True
             )
-        if len(found) > 1:
+        if len(calls) > 1:
             texts = {
-                path: source.replaced({call: plain for other, _, call, plain in found if other == path})
-                for path, source, _, _ in found
+                path: source.replaced({call: plain for other, _, call, plain in calls if other == path})
+                for path, source, _, _ in calls
             }
             title = f"construct every {kind} without `inplace`"
             yield Proposal("inplace-modules", title, texts, hides=_INPUT, drops=True)

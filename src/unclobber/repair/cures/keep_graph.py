@@ -132,17 +132,17 @@ def summed(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> str | Non
         None unless both are plain ``loss.backward()`` lines of one block with nothing between them that
         reads gradients or binds the first loss again.
     """
-    one, other = _loss(first), _loss(second)
+    loss, other = _loss(first), _loss(second)
     line, last = source.own_line(first), source.own_line(second)
     body = body_of(source, line) if line is not None else None
-    if one is None or other is None or line is None or last is None or body is None:
+    if loss is None or other is None or line is None or last is None or body is None:
         return None
     start, stop = line_in(source, line, body), line_in(source, last, body)
     if start is None or stop is None or body[stop] is not last or stop <= start:
         return None
-    if not _quiet(body[start + 1 : stop], names_in(one)):
+    if not _quiet(body[start + 1 : stop], names_in(loss)):
         return None
-    both = cst.parse_expression(f"({source.code(one)} + {source.code(other)}).backward()")
+    both = cst.parse_expression(f"({source.code(loss)} + {source.code(other)}).backward()")
     return source.replaced({line: cst.RemoveFromParent(), second: cst.Expr(both)})
 
 

@@ -118,13 +118,13 @@ def single(source: Source, call: cst.Call, count: int) -> str | None:
 def _numbers(value: cst.BaseExpression) -> int | list[int] | None:
     """Return a number that is written out, or a list of such, or None."""
     try:
-        found = ast.literal_eval(cst.Module([]).code_for_node(value))
+        number = ast.literal_eval(cst.Module([]).code_for_node(value))
     except (ValueError, SyntaxError):
         return None
-    if isinstance(found, int):
-        return found
-    if isinstance(found, (list, tuple)) and all(isinstance(one, int) for one in found):
-        return list(found)
+    if isinstance(number, int):
+        return number
+    if isinstance(number, (list, tuple)) and all(isinstance(part, int) for part in number):
+        return list(number)
     return None
 
 

@@ -93,7 +93,7 @@ def _only_writes(line: cst.CSTNode) -> bool:
     if isinstance(line, _ROUND):
         rest = getattr(line, "orelse", None)
         lines = getattr(line.body, "body", ())
-        return all(_only_writes(one) for one in (*lines, *([] if rest is None else [rest])))
+        return all(_only_writes(inner) for inner in (*lines, *([] if rest is None else [rest])))
     if isinstance(line, cst.SimpleStatementLine):
         return all(_only_writes(small) for small in line.body)
     if isinstance(line, cst.Assign):

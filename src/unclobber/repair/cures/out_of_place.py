@@ -54,8 +54,8 @@ def rewrites(
         if is_place(statement.target) and read_later(source, statement, statement.target):
             value = binary(statement)
             hides = held_elsewhere(source, statement, statement.target)
-            for one in _of_same_dtype(value, statement.target, keep_dtype):
-                new = assignment(statement.target, one)
+            for new_value in _of_same_dtype(value, statement.target, keep_dtype):
+                new = assignment(statement.target, new_value)
                 yield source.with_statement(statement, new), source.code(statement.target), hides
         return
     imported = source.imported_names
@@ -90,8 +90,8 @@ def _as_statement(
         target = call.args[0].value if by_function else _inplace.innermost_receiver(call, imported)
     elif (plain := _inplace.without_inplace(call)) is not None and call.args:
         value, target = plain, call.args[0].value
-    elif (found := _inplace.without_out(call)) is not None:
-        value, target = found
+    elif (output := _inplace.without_out(call)) is not None:
+        value, target = output
     if (
         value is None
         or target is None
@@ -100,8 +100,8 @@ def _as_statement(
     ):
         return
     hides = held_elsewhere(source, statement, target)
-    for one in _of_same_dtype(value, target, keep_dtype):
-        yield source.with_statement(statement, assignment(target, one)), source.code(target), hides
+    for new_value in _of_same_dtype(value, target, keep_dtype):
+        yield source.with_statement(statement, assignment(target, new_value)), source.code(target), hides
 
 
 def _of_same_dtype(
@@ -141,9 +141,9 @@ def _inside(
         written: cst.BaseExpression | None = None
         if value is not None:
             inner: cst.BaseExpression = node
-            while (found := _inplace.method_call(inner, imported)) is not None:
+            while (method := _inplace.method_call(inner, imported)) is not None:
                 done.add(id(inner))
-                inner = found[1].value
+                inner = method[1].value
             by_function = _inplace.function_call(node, imported) is not None
             written = node.args[0].value if by_function else inner
         elif (value := _inplace.without_inplace(node)) is not None:

@@ -35,8 +35,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             yield from _first(_after(path, source, step, forwards))
 
 
-def _first(found: Iterator[Proposal]) -> Iterator[Proposal]:
-    for proposal in found:
+def _first(proposals: Iterator[Proposal]) -> Iterator[Proposal]:
+    for proposal in proposals:
         yield proposal
         return
 

@@ -53,11 +53,11 @@ def _may_be_read_outside(source: Source, owner: cst.ClassDef) -> bool:
     inside = list(walk(owner))
     own = {id(node) for node in inside}
     set_there = {
-        one.target.attr.value
+        target.target.attr.value
         for node in inside
         if isinstance(node, cst.Assign)
-        for one in node.targets
-        if isinstance(one.target, cst.Attribute)
+        for target in node.targets
+        if isinstance(target.target, cst.Attribute)
     }
     return any(
         isinstance(node, cst.Attribute) and id(node) not in own and node.attr.value in set_there

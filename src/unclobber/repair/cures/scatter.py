@@ -61,10 +61,10 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
 
 def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str, str]]:
     """Yield new texts, the name that is bound to the result, and the function that is used."""
-    found = _parts(statement)
-    if found is None:
+    assigned = _parts(statement)
+    if assigned is None:
         return
-    target, value = found
+    target, value = assigned
     place = target.value
     if not is_place(place) or not read_later(source, statement, place):
         return
@@ -138,10 +138,10 @@ def _is_number(value: cst.BaseExpression) -> bool:
 
 def _is_mask_written(source: Source, statement: cst.CSTNode) -> bool:
     """Return whether the text shows that the index of an assignment to a part is a mask."""
-    found = _parts(statement)
-    if found is None or len(found[0].slice) != 1:
+    assigned = _parts(statement)
+    if assigned is None or len(assigned[0].slice) != 1:
         return False
-    part = found[0].slice[0].slice
+    part = assigned[0].slice[0].slice
     return isinstance(part, cst.Index) and _is_mask(source, part.value)
 
 
@@ -169,6 +169,6 @@ def _is_mask(source: Source, node: cst.BaseExpression, seen: frozenset[str] = fr
         statement.value
         for statement in source.smalls
         if isinstance(statement, cst.Assign)
-        and any(source.code(one.target) == node.value for one in statement.targets)
+        and any(source.code(target.target) == node.value for target in statement.targets)
     ]
     return bool(values) and all(_is_mask(source, value, seen | {node.value}) for value in values)

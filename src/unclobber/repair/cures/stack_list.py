@@ -46,12 +46,12 @@ def rewritten(source: Source, store: cst.CSTNode) -> str | None:
         None unless the buffer is made, empty, in the block of the loop, every use up to the end of
         the loop is a single element at the same dimension, and each turn of the loop stores once.
     """
-    found = _element(store)
+    element = _element(store)
     loop = source.above(store, cst.For)
     torch = source.torch_name
-    if found is None or loop is None or torch is None:
+    if element is None or loop is None or torch is None:
         return None
-    name, dim = found
+    name, dim = element
     body = body_of(source, loop)
     last = line_in(source, loop, body) if body is not None else None
     if body is None or last is None:
@@ -66,10 +66,10 @@ def rewritten(source: Source, store: cst.CSTNode) -> str | None:
     if in_loop != [store] or source.above(store, cst.For) is not loop or not _direct(source, store, loop):
         return None
     changes: dict[cst.CSTNode, New] = {}
-    for one in uses.stores:
-        changes[one] = _appended(name)
-        if one is not store and not isinstance(one.value, (cst.Call, cst.BinaryOperation)):
-            changes[one.value] = cst.parse_expression(f"{torch}.as_tensor({source.code(one.value)})")
+    for assign in uses.stores:
+        changes[assign] = _appended(name)
+        if assign is not store and not isinstance(assign.value, (cst.Call, cst.BinaryOperation)):
+            changes[assign.value] = cst.parse_expression(f"{torch}.as_tensor({source.code(assign.value)})")
     for load in uses.loads:
         changes[load] = cst.Subscript(cst.Name(name), [cst.SubscriptElement(_at(load, dim))])
     maker = body[first]
