@@ -1,4 +1,4 @@
-"""What a shell offers for a word of a command."""
+"""Shell completion of option values and file arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Offer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 def one_of(words: Iterable[str]) -> Offer:
-    """Those of the words that begin as what is there."""
+    """Return a shell completer that offers the words starting with the typed prefix."""
 
     def offer(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
         return [CompletionItem(word) for word in words if word.startswith(begun)]
@@ -20,5 +20,5 @@ def one_of(words: Iterable[str]) -> Offer:
 
 
 def a_file(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Whatever files the shell finds."""
+    """Complete with file names; the shell itself finds them."""
     return [CompletionItem(begun, type="file")]

@@ -1,4 +1,4 @@
-"""Render a report and bring it to where it was asked for."""
+"""Delivery of a rendered report to the file or stream that the options name."""
 
 from __future__ import annotations
 
@@ -12,32 +12,33 @@ from ..model import Report
 from ..report import FORMATS, RenderOptions, guard_line, guard_places, options_for, suppressed_line
 from ..session.telling import rendered
 from ._errors import ReportError, UsageError
-from ._output import OutputFile, usable, write_document, write_text
+from ._output import OutputFile, usable, write_document, write_text, write_to_stderr
 from ._verdict import unrepaired
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """One format on its way to one place."""
+    """A report format, its renderer and its destination."""
 
     format: str
     render: Callable[[Report, RenderOptions], str]
     file: OutputFile | None
     of_program: bool = True
-    """Whether a program runs, which writes to the standard streams, too: its story is text beside what that
-    says, on stderr. Else all goes to stdout."""
+    """Whether a program runs, which writes to the standard streams, too. Its text report then goes to
+    stderr; all other reports go to stdout.
+    """
 
     @classmethod
     def of(cls, format_: str, output: str | None, *, of_program: bool = True) -> Delivery:
-        """Check the format and the place before anything runs.
+        """Check the format and the output file before anything runs.
 
         Args:
             format_: One of the formats.
-            output: The file that the report is to go to.
+            output: The file for the report; a standard stream if None.
             of_program: Whether a program is about to run.
 
         Raises:
-            UsageError: The format isn't there, or the file can't be written.
+            UsageError: There is no such format, or the file can't be written.
         """
         if format_ not in FORMATS:
             raise UsageError(
@@ -47,16 +48,16 @@ class Delivery:
 
     @property
     def on_stderr(self) -> bool:
-        """Whether the stories are text beside the program's own messages."""
+        """Standard error as the destination: a text report among the program's own messages."""
         return self.of_program and self.format == "text" and self.file is None
 
     def deliver(self, report: Report, *, guarded: bool = False, fallback_code: int = 0) -> None:
-        """Write the report.
+        """Write the report to its file or stream.
 
         Args:
             report: Complete, with its exit code.
-            guarded: Say in a line of text what guard did.
-            fallback_code: The program's own exit code, for an error on the way.
+            guarded: Whether a text report starts with the lines on what guard did.
+            fallback_code: The program's own exit code, kept by a `ReportError`.
 
         Raises:
             ReportError: It could not be written.
@@ -73,9 +74,12 @@ class Delivery:
                 if (stream := usable(sys.stdout, sys.__stdout__)) is not None:
                     write = write_text if self.format == "text" else write_document
                     write(stream, self._rendered(report, stream))
+            # `sys.__stdout__` first, because the program may have redirected `sys.stdout`.
             elif (stream := usable(sys.__stdout__, sys.stdout)) is not None:
                 self._hint(stream)
                 write_document(stream, self._rendered(report, stream))
+        # Passed through because a reader such as `head` may leave early: `_main.main` ends quietly with exit
+        # code 1.
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -86,15 +90,18 @@ class Delivery:
             ) from error
 
     def _hint(self, stream: TextIO) -> None:
-        """Say that a document follows what the program printed, unless that is known to be nothing."""
+        """Print to stderr that a document follows the program's output on stdout, unless stdout is an
+        empty file.
+        """
         if self.format == "github" or _is_empty(stream):  # annotations are to stand among other lines
             return
-        if (beside := usable(sys.stderr, sys.__stderr__)) is not None:
-            what = f"the {self.format} report follows the program's own output on standard output"
-            write_text(beside, f"unclobber: {what}; --output FILE keeps them apart\n")
+        what = f"the {self.format} report follows the program's own output on standard output"
+        write_to_stderr(f"unclobber: {what}; --output FILE keeps them apart\n")
 
     def _text(self, report: Report, guarded: bool, stream: TextIO) -> str:
-        """Stories of what is left, after what guard did; for a clean run what could not be seen."""
+        """Render the findings that guard did not repair, after the lines on guard. For a run without such
+        findings, render the notices.
+        """
         left = unrepaired(report)
         text = "".join(f"{line}\n" for line in [guard_line(report), *guard_places(report)] if guarded)
         if left:
@@ -108,7 +115,7 @@ class Delivery:
 
 
 def _is_empty(stream: TextIO) -> bool:
-    """Whether it is a file in which nothing has been written."""
+    """Return whether `stream` writes to a file that is still empty."""
     try:
         return stream.buffer.tell() == 0
     except (OSError, ValueError, AttributeError):  # a pipe or a terminal

@@ -1,4 +1,4 @@
-"""What stops a command; each error carries its exit code and what to do."""
+"""Errors that stop a command; each carries its exit code and says what to do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ..model import UnclobberError
 
 
 class UsageError(UnclobberError):
-    """What was asked for can't be done as it was asked; nothing was run.
+    """A request that can't be carried out as given; nothing was run.
 
     Args:
         problem: What is wrong, without a trailing full stop.
@@ -25,7 +25,7 @@ class UsageError(UnclobberError):
 class ReportError(UsageError):
     """The program has run, but its report could not be delivered.
 
-    ``exit_code`` is the program's own where that isn't 0: how it ended matters more than our report.
+    ``exit_code`` is the program's own if that isn't 0, because its end matters more than the report.
     """
 
     def __init__(self, problem: str, hint: str = "", *, exit_code: int = 0) -> None:
@@ -34,7 +34,10 @@ class ReportError(UsageError):
 
 
 class InternalError(UnclobberError):
-    """A fault of ours after the program had run; the cause is chained, the program's own code kept."""
+    """A bug of unclobber's own, raised from its cause.
+
+    ``exit_code`` is the watched program's own if that isn't 0, else 2.
+    """
 
     def __init__(self, cause: Exception, *, exit_code: int = 0) -> None:
         super().__init__(

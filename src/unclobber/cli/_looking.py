@@ -1,4 +1,4 @@
-"""Sources looked at without running them: for ``check``, and for ``fix`` where it runs nothing."""
+"""Checking of sources without running them: for ``check``, and for ``fix --no-run``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..static import CheckedFile
 
 _SHOWN_AFTER = 1.0
-"""Seconds after which a bar shows how far it has come."""
+"""Seconds after which a progress bar appears."""
 _MOST_PROBLEMS = 5
 
 
@@ -39,16 +39,16 @@ def looked_at(
     known: Baseline | None = None,
     written: OutputFile | None = None,
 ) -> Report:
-    """What is found in files and folders, but for the exit code.
+    """Check files and folders; return the report without its exit code.
 
     Args:
-        paths: As they were given.
-        everything: Also the rules that are told on request alone.
-        only_high: Leave out what has medium confidence.
+        paths: Files and folders, as the user named them.
+        everything: Whether to run the rules that only ``--all`` enables, too.
+        only_high: Whether to drop findings of medium confidence.
         jobs: Processes; 0 for as many as there are cores.
-        chosen: The codes to tell, where not all, and those not to tell.
-        known: Findings that are not to be told again.
-        written: Where to write what is found, so that it is known.
+        chosen: Codes to report (all if empty), and codes to ignore.
+        known: Baseline whose findings are suppressed.
+        written: File for a new baseline of these findings; they are suppressed then.
 
     Raises:
         UsageError: A path isn't there.
@@ -59,14 +59,14 @@ def looked_at(
         files = python_files(paths)
     except FileNotFoundError as error:
         raise UsageError(f"{error.filename}: no such file or directory", "Name files and folders.") from None
-    found = _look(files, everything, jobs)
-    findings = [f for one in found for f in one.findings if f.confidence == "high" or not only_high]
+    checked_files = _look(files, everything, jobs)
+    findings = [f for file in checked_files for f in file.findings if f.confidence == "high" or not only_high]
     report = _judged(findings, chosen, known, written)
     return replace(
         report,
         command=("check", *paths),
-        checked=CheckedSources(len(found), sum(one.lines for one in found)),
-        notices=(*report.notices, *_problems(found)),
+        checked=CheckedSources(len(checked_files), sum(file.lines for file in checked_files)),
+        notices=(*report.notices, *_problems(checked_files)),
         outcome="suspected" if report.findings else "clean",
     )
 
@@ -81,8 +81,11 @@ def _look(files: Sequence[str], everything: bool, jobs: int) -> list[CheckedFile
 
 @contextmanager
 def _bar(total: int) -> Iterator[Callable[[CheckedFile], None]]:
-    """Gives what to tell of each file: on a terminal a bar, once it has taken a second."""
+    """Yield a function to call after each checked file. On a terminal it draws a progress bar after
+    `_SHOWN_AFTER` seconds.
+    """
     begun = time.monotonic()
+    # `2>&-` leaves no stderr: sys.stderr is None.
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -110,9 +113,9 @@ def _bar(total: int) -> Iterator[Callable[[CheckedFile], None]]:
         bar.stop()
 
 
-def _problems(found: Sequence[CheckedFile]) -> list[str]:
-    wrong = [one for one in found if one.problem]
-    said = [f"{shown_path(one.path)} {one.problem}" for one in wrong[:_MOST_PROBLEMS]]
+def _problems(checked_files: Sequence[CheckedFile]) -> list[str]:
+    wrong = [file for file in checked_files if file.problem]
+    said = [f"{shown_path(file.path)} {file.problem}" for file in wrong[:_MOST_PROBLEMS]]
     if more := len(wrong) - len(said):
         said.append(f"{plural(more, 'more file')} can't be read or followed")
     return said
@@ -125,13 +128,17 @@ def _judged(
     known: Baseline | None,
     written: OutputFile | None,
 ) -> Report:
-    """The findings, parted by what the settings, comments and a baseline say of them."""
+    """Split the findings by the settings, comments and baseline that suppress them. Write a new baseline
+    to `written`.
+    """
     told: list[Finding] = []
     suppressed: list[Suppressed] = []
     by_folder: dict[str, Suppression] = {}
     for finding in findings:
         folder = os.path.dirname(_path(finding))
         if folder not in by_folder:
+            # Cached by folder, because each folder may have another pyproject.toml above it and reading it
+            # costs a parse.
             by_folder[folder] = Suppression(_settings(folder, chosen))
         by = by_folder[folder].by(finding)
         if by is None:
@@ -154,7 +161,7 @@ def _judged(
 
 def _path(finding: Finding) -> str:
     places = [*finding.writes, finding.needed, finding.saved]
-    return next(one.site.path for one in places if one is not None and one.site is not None)
+    return next(place.site.path for place in places if place is not None and place.site is not None)
 
 
 def _settings(folder: str, chosen: tuple[tuple[str, ...], tuple[str, ...]]) -> ProjectSettings:

@@ -1,4 +1,4 @@
-"""Parse, run one command, and be the only place that prints errors."""
+"""Parsing of the command line and the only place that prints errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ._program import is_the_programs
 from ._terminal import HELP
 
 _COMPLETE = "_UNCLOBBER_COMPLETE"
-"""What a shell's completion sets; click writes its script and its answers."""
+"""Environment variable that a shell's completion sets; click writes its script and its answers."""
 
 COMMANDS: dict[str, str] = {
     "run": "Run a script or module and explain overwritten saved tensors.",
@@ -29,11 +29,13 @@ COMMANDS: dict[str, str] = {
     "explain": "Explain a code: a program that fails, why, and the repaired program.",
     "build-native": "Compile what runs at each save and write, for less overhead.",
 }
-"""Every command with its line in ``unclobber --help``; ``<name>.py`` here holds it as ``command``."""
+"""Commands with their line in ``unclobber --help``; ``<name>.py`` in this folder defines each as
+``command``.
+"""
 
 
 class _Table(click.Group):
-    """A group that imports a command only when it is the one that was asked for."""
+    """A group that imports the module of a command only when the user calls it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -49,17 +51,18 @@ class _Table(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(f"unclobber.cli.{cmd_name.replace('-', '_')}").command
-        command.name = cmd_name  # each file calls its own `command`
+        # every file names its function `command`, which click would show in usage lines
+        command.name = cmd_name
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        # click would import every command for its short help.
+        # Not click's own listing, because that imports every command for its short help.
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
 
 def _no_command(given: str) -> str:
-    """That there is no such command, and what was meant."""
+    """Return the message for an unknown command, with the one that the user probably meant."""
     if given.endswith(".py") or os.path.isfile(given):
         return f"No such command '{given}'. Did you mean `unclobber run {given}`?"
     close = get_close_matches(given.lower(), COMMANDS, 1)
@@ -68,6 +71,7 @@ def _no_command(given: str) -> str:
 
 
 def _print_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    """Print the version and the core that runs, then exit; click's callback of ``--version``."""
     if not asked or context.resilient_parsing:
         return
     from ..native.core import choice
@@ -98,6 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         KeyboardInterrupt: A watched program was interrupted and has been reported; the interpreter
             then ends as it does for that program alone.
     """
+    # Done here, because `group.main`, which would do it, is not called below.
     if (instruction := os.environ.get(_COMPLETE)) is not None:
         from click.shell_completion import shell_complete
 
@@ -128,8 +133,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complain(error.format_message())
         return 2
     except BrokenPipeError:
-        # The reader of our output has gone: nothing to say and nobody to say it to. Without this the
-        # interpreter would complain again when it flushes on the way out.
+        # The reader of stdout has left. The descriptor is replaced because the interpreter flushes stdout at
+        # its exit and would print the error again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
@@ -140,14 +145,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _usage_text(error: click.UsageError) -> str:
-    """Click's complaint with the command to ask for help, as one paragraph."""
+    """Return click's message and the command that shows the help, as one paragraph."""
     path = error.ctx.command_path if error.ctx else "unclobber"
     message = error.format_message()
     return f"{message if message.endswith(('.', '?')) else f'{message}.'} See `{path} --help`."
 
 
 def _confess(error: InternalError) -> int:
-    """A fault of ours is the only thing that we show a traceback for."""
+    """Print an internal error with the traceback of its cause; return its exit code."""
     if error.__cause__ is not None:
         traceback.print_exception(error.__cause__)
     _complain(str(error))

@@ -1,4 +1,4 @@
-"""Make the changes that save memory in the source: proved, shown as a diff, written where that is asked."""
+"""Source edits that save memory: proved, shown as a diff, and written on request."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Chosen:
-    """What was proved so far."""
+    """The edits proved so far, and a line about each change."""
 
     texts: dict[str, str] = field(default_factory=dict)
     edits: list[SourceEdit] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
-    """What to say of each change."""
+    """A sentence for each change that was tried."""
 
 
 def apply(
     report: MemoryReport, script: str, arguments: Sequence[str], *, checkpoint: bool, write: bool
 ) -> None:
-    """Prove the edits for what was measured to save memory, print them, and write them.
+    """Prove the edits of measured savings, print them, and write them if `write`.
 
     Args:
-        report: With what was tried.
+        report: The memory report, with its measured changes.
         script: The script that was run.
         arguments: Its command line.
-        checkpoint: Also checkpoint the modules that lower the peak the most, which costs time.
+        checkpoint: Whether to checkpoint modules, too: largest saving first, because each costs time.
         write: Whether to write the files.
     """
     from ..repair import apply as _apply
@@ -50,10 +50,11 @@ def apply(
 
     project = Project(root_of(script))
     project.encoded(script)
-    changes = [one for one in report.changes if one.edits and one.saved > 0 and one.sort != "checkpoint"]
+    useful = [change for change in report.changes if change.edits and change.saved > 0]
+    changes = [change for change in useful if change.sort != "checkpoint"]
     if checkpoint:
-        again = [one for one in report.changes if one.edits and one.saved > 0 and one.sort == "checkpoint"]
-        changes += sorted(again, key=lambda one: -one.saved)
+        again = [change for change in useful if change.sort == "checkpoint"]
+        changes += sorted(again, key=lambda change: -change.saved)
     chosen = _Chosen()
     if changes:
         with said() as progress, Runner() as runner:
@@ -81,13 +82,17 @@ def apply(
 
 
 def _take(change: Change, chosen: _Chosen, project: Project, prover: Prover) -> None:
-    """Add a change to what is chosen, if one way to write it is proved together with the rest."""
+    """Add a change to `chosen` if one of its alternative edits is proved together with those chosen
+    before.
+    """
     from ..repair import given
 
     why = "its place is no file of this project, or is edited already"
     for way in change.edits:
         together = [*chosen.edits, *way]
+        # Proved together and not by itself, because two edits can be right alone and wrong in one file.
         texts = given.edited(project, _by_file(together))
+        # `edited` refuses a place that an earlier edit has changed.
         if texts is None:
             continue
         proof = prover.prove(texts)
@@ -100,11 +105,11 @@ def _take(change: Change, chosen: _Chosen, project: Project, prover: Prover) -> 
 
 
 def _by_file(edits: Sequence[SourceEdit]) -> dict[str, list[Place]]:
-    found: dict[str, list[Place]] = {}
-    for one in edits:
-        place = (one.line, one.column, one.end_line, one.end_column, one.text)
-        found.setdefault(os.path.realpath(one.path), []).append(place)
-    return found
+    by_file: dict[str, list[Place]] = {}
+    for edit in edits:
+        place = (edit.line, edit.column, edit.end_line, edit.end_column, edit.text)
+        by_file.setdefault(os.path.realpath(edit.path), []).append(place)
+    return by_file
 
 
 def _line(change: Change, proof: Proof) -> str:

@@ -1,4 +1,4 @@
-"""The options of every command that reports findings: how, where to, and which."""
+"""Options shared by the commands that report findings: format, destination, selection, baseline."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ _OPTIONS = (
 
 
 def reporting(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command these options, in this order."""
+    """Add the shared options to a command, in the order of `_OPTIONS`."""
+    # Reversed because decorators apply from the innermost outwards, and click lists options in that order.
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

@@ -1,9 +1,10 @@
-"""Where a report goes: a file that is never half-written, or a stream."""
+"""Destinations of a report: a file that is never half-written, or a stream."""
 
 from __future__ import annotations
 
 import os
 import stat
+import sys
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -12,20 +13,20 @@ from ._errors import UsageError
 
 @dataclass(frozen=True)
 class OutputFile:
-    """A report's file; made absolute at once, for the program may change its directory."""
+    """The file of a report. Its path is absolute because the program may change its directory."""
 
     path: str
 
     @classmethod
     def at(cls, given: str, option: str = "--output") -> OutputFile:
-        """Try whether a report can be written there, before the program has cost any time.
+        """Check that `given` can be written, before the program has cost any time.
 
         Args:
-            given: The path.
-            option: What it was given by.
+            given: The path that the user gave.
+            option: The option that named it, for the message.
 
         Raises:
-            UsageError: It can't.
+            UsageError: The path is a directory or can't be written.
         """
         path = os.path.realpath(given)
         file = cls(path)
@@ -38,6 +39,7 @@ class OutputFile:
             else:
                 if os.path.exists(path) and not os.access(path, os.W_OK):
                     raise PermissionError(13, "permission denied")
+                # Tried for real, because `os.access` on the folder misses such as a name that is too long.
                 os.close(os.open(file._partial(), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
                 os.unlink(file._partial())
         except OSError as error:
@@ -49,7 +51,7 @@ class OutputFile:
         return file
 
     def write(self, text: str) -> None:
-        """Write the whole report or nothing: readers see the old file until the new one is complete."""
+        """Write the whole text or nothing: readers see the old file until the new one is complete."""
         if self._is_special():
             with open(self.path, "wb") as stream:
                 stream.write(_document(text))
@@ -58,17 +60,19 @@ class OutputFile:
             with open(self._partial(), "wb") as stream:
                 stream.write(_document(text))
             os.replace(self._partial(), self.path)
+        # Ctrl-C must leave no partial file either.
         except BaseException:
             if os.path.exists(self._partial()):
                 os.unlink(self._partial())
             raise
 
     def _partial(self) -> str:
+        # In the same folder, because `os.replace` works within one file system only.
         directory, name = os.path.split(self.path)
         return os.path.join(directory, f".{name}.{os.getpid()}.part")
 
     def _is_special(self) -> bool:
-        """Whether it is a device or a pipe, which can't be replaced by another file."""
+        """Return whether the path is a device or a pipe, which `os.replace` would destroy."""
         try:
             return not stat.S_ISREG(os.stat(self.path).st_mode)
         except OSError:
@@ -76,15 +80,16 @@ class OutputFile:
 
 
 def write_text(stream: TextIO, text: str) -> None:
-    """Write words for a person: what the stream's encoding lacks is escaped."""
+    """Write text for a person; characters that the stream's encoding lacks are escaped."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
     stream.flush()
 
 
 def write_document(stream: TextIO, text: str) -> None:
-    """Write what a program will read: JSON and its like are UTF-8, whatever the terminal's encoding."""
+    """Write text for a program, such as JSON, as UTF-8 whatever the terminal's encoding is."""
     stream.flush()
+    # `io.StringIO` and notebooks' streams have no buffer.
     if (binary := getattr(stream, "buffer", None)) is None:
         write_text(stream, text)
     else:
@@ -93,10 +98,16 @@ def write_document(stream: TextIO, text: str) -> None:
 
 
 def usable(stream: TextIO | None, fallback: TextIO | None) -> TextIO | None:
-    """The stream, or its fallback where the program has closed it or set it to None."""
+    """Return `stream`, or `fallback` if the program closed `stream` or set it to None."""
     return next((s for s in (stream, fallback) if s is not None and not getattr(s, "closed", False)), None)
 
 
+def write_to_stderr(text: str) -> None:
+    """Write text to stderr; do nothing if the program has closed it."""
+    if (stream := usable(sys.stderr, sys.__stderr__)) is not None:
+        write_text(stream, text)
+
+
 def _document(text: str) -> bytes:
-    # A path that is no UTF-8 holds lone surrogates; their escapes are what JSON writes for them.
+    # A path that is no UTF-8 holds lone surrogates, and JSON writes their escapes.
     return text.encode("utf-8", "backslashreplace")

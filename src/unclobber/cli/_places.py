@@ -1,4 +1,4 @@
-"""What several processes found, put together: the same places are one finding."""
+"""Merging of several processes' findings: findings at the same places count as one."""
 
 from __future__ import annotations
 
@@ -11,33 +11,39 @@ Who = TypeVar("Who", bound=Hashable)
 
 
 def joined(
-    found: Iterable[tuple[Who, Iterable[Finding]]],
+    reports: Iterable[tuple[Who, Iterable[Finding]]],
 ) -> Iterator[tuple[Finding, tuple[Who, ...], Sequence[Finding]]]:
-    """Each finding once, as the first one tells it, with all who have it and what each of them says."""
+    """Yield each distinct finding once, from the first process that has it, with all processes that have
+    it and all their versions of it.
+    """
     by_places: dict[Hashable, tuple[dict[Who, None], list[Finding]]] = {}
-    for who, findings in found:
+    for who, findings in reports:
         for finding in findings:
             finders, same = by_places.setdefault(places(finding), ({}, []))
             finders[who] = None
             same.append(finding)
+    # A dict keeps the order of the first occurrence, so the merged report is in the order of the first
+    # process.
     for finders, same in by_places.values():
         yield same[0], tuple(finders), same
 
 
 def joined_suppressed(
-    found: Iterable[tuple[Who, Iterable[Suppressed]]], told: Iterable[Finding]
+    reports: Iterable[tuple[Who, Iterable[Suppressed]]], told: Iterable[Finding]
 ) -> Iterator[tuple[Suppressed, tuple[Who, ...]]]:
-    """Each suppressed finding once, with all who have it; without those that one of them tells."""
-    listed = [(who, tuple(suppressed)) for who, suppressed in found]
-    by = {id(one.finding): one.by for _, suppressed in listed for one in suppressed}
+    """Yield each suppressed finding once, with the processes that have it. Findings that any process
+    reports are left out.
+    """
+    listed = [(who, tuple(suppressed)) for who, suppressed in reports]
+    by = {id(item.finding): item.by for _, suppressed in listed for item in suppressed}
     there = {places(finding) for finding in told}
-    for finding, finders, _ in joined((who, [one.finding for one in each]) for who, each in listed):
+    for finding, finders, _ in joined((who, [item.finding for item in each]) for who, each in listed):
         if places(finding) not in there:
             yield Suppressed(finding, by[id(finding)]), finders
 
 
 def places(finding: Finding) -> Hashable:
-    """What makes the findings of two processes the same one."""
+    """Return the key under which findings of two processes count as one: code, status and all its places."""
     saved = finding.saved
     return (
         finding.code,
@@ -55,11 +61,11 @@ def _place(site: Site | None) -> Hashable:
 
 
 def total(reports: Iterable[Report]) -> Totals:
-    """What all of them counted, together."""
+    """Return the sum of the reports' totals."""
     counts = [report.totals for report in reports]
     return Totals(
-        saves=sum(one.saves for one in counts),
-        writes=sum(one.writes for one in counts),
-        conflicts=sum(one.conflicts for one in counts),
-        kept_bytes=sum(one.kept_bytes for one in counts),
+        saves=sum(totals.saves for totals in counts),
+        writes=sum(totals.writes for totals in counts),
+        conflicts=sum(totals.conflicts for totals in counts),
+        kept_bytes=sum(totals.kept_bytes for totals in counts),
     )

@@ -1,4 +1,4 @@
-"""How a program ended, and what the interpreter does between a program's body and its exit."""
+"""The end of a program: its exit code, and the interpreter's steps between its body and its exit."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from ._tracebacks import show
 _PROGRAMS = "the watched program was interrupted"
 
 _AFTER_A_FAILURE = 3.0
-"""Seconds that the end of a failed program waits for processes that it started."""
+"""Seconds to wait, after a program failed, for processes that it started."""
 
 
 @dataclass(frozen=True)
 class ProgramEnd:
-    """The end of a program's body."""
+    """How a program's body ended."""
 
     exit_code: int = 0
-    """What the process would exit with, 0 to 255."""
+    """Exit code of the process, 0 to 255."""
     failed: bool = False
     """Whether an exception of the program's own was uncaught."""
     refused: bool = False
-    """Whether what was uncaught is a finding."""
+    """Whether the uncaught exception is a finding."""
     interrupted: bool = False
     terminated: bool = False
     """Whether SIGTERM is about to end the process, wherever the program is."""
@@ -40,25 +40,26 @@ class ProgramEnd:
 def run(
     target: Target, is_finding: Callable[[BaseException], bool], *, story_follows: Callable[[], bool]
 ) -> ProgramEnd:
-    """Run a program to the end of its body and show an uncaught exception.
+    """Run a program to the end of its body and show an uncaught exception; return how it ended.
 
     Args:
         target: The program; `Target.prepare` has been called.
-        is_finding: Tells a refusal, which the report will explain, from the program's own failure.
-        story_follows: Whether the story of a refusal is about to be printed instead of its traceback.
+        is_finding: Returns whether an error is a refusal that the report explains, not the program's own.
+        story_follows: Returns whether a refusal's explanation is printed instead of its traceback.
     """
     try:
         target.run()
+    # Raised by the target itself, before any code of the program ran.
     except UsageError:
         raise
     except SystemExit as exit_:
         return ProgramEnd(_exit_code(exit_.code))
     except KeyboardInterrupt as interrupt:
-        show(interrupt)
-        return ProgramEnd(130, failed=True, interrupted=True)
+        return _interrupted(interrupt)
     except BaseException as error:
         refused = is_finding(error)
-        # A hook of the program's own (a logger, a crash reporter) is part of what the program does.
+        # Another hook (a logger, a crash reporter) is part of the program: test_install.py,
+        # test_a_hook_of_the_programs_own_is_called_as_before.
         told = refused and story_follows() and is_default_hook(sys.excepthook)
         hook_code = None if told else show(error)
         return ProgramEnd(1 if hook_code is None else hook_code & 0xFF, failed=not refused, refused=refused)
@@ -66,31 +67,29 @@ def run(
 
 
 def wait_for_threads(ending: ProgramEnd) -> ProgramEnd:
-    """Do what the interpreter does next: let ``concurrent.futures`` shut down, join the other threads.
+    """Shut ``concurrent.futures`` down and join the other threads, as the interpreter does after the body.
 
-    It is done early because what those threads write and need belongs to the report. Joining them by
-    hand would wait for ever for an executor's idle workers, which only this function tells to stop;
-    ``multiprocessing`` calls it for the same reason, and the interpreter's own later call finds
-    nothing left to do.
+    Done before the report because those threads' writes and saves belong to it. Joining them one by one would
+    wait for ever for an executor's idle workers; only this function ends them. ``multiprocessing`` calls it
+    for the same reason, and the interpreter's own later call finds nothing left to do.
     """
     try:
         threading._shutdown()  # type: ignore[attr-defined]
     except KeyboardInterrupt as interrupt:
-        show(interrupt)
-        return ProgramEnd(130, failed=True, interrupted=True)
+        return _interrupted(interrupt)
     return ending
 
 
 def wait_for_children(ending: ProgramEnd) -> ProgramEnd:
-    """Do what the interpreter does then, if it would wait for a process that the program started.
+    """Wait for the processes that the program started, if the interpreter would wait for one of them.
 
-    What such a process finds belongs to the report. ``multiprocessing`` waits in an exit handler, and what
-    ends the process may be another one, of the program's own: so all are called now, in their order. After
-    a failure this could be for ever, with nothing told (the process may be in a collective that this one
-    has left), so it is waited for a moment.
+    Their findings belong to the report. ``multiprocessing`` waits in an exit handler, and another handler of
+    the program's may be what ends such a process: so all handlers run now, in their order. After a failure
+    the wait is limited, because the process may be in a collective that this one has left.
     """
     import multiprocessing  # here, because `--help` and `check` start no program and it takes 20 modules
 
+    # Daemons are killed at the exit, so the interpreter waits for none of them.
     if not any(not child.daemon for child in multiprocessing.active_children()):
         return ending
     if ending.exit_code == 0:
@@ -102,32 +101,39 @@ def wait_for_children(ending: ProgramEnd) -> ProgramEnd:
             if not child.daemon:
                 child.join(max(0.0, end - time.monotonic()))
     except KeyboardInterrupt as interrupt:
-        show(interrupt)
-        return ProgramEnd(130, failed=True, interrupted=True)
+        return _interrupted(interrupt)
     return ending
 
 
-def die_interrupted() -> NoReturn:
-    """Let the interpreter end as after Ctrl-C: finalise, then die by SIGINT.
+def _interrupted(interrupt: KeyboardInterrupt) -> ProgramEnd:
+    """Show the traceback of Ctrl-C as the interpreter would; return the program's end."""
+    show(interrupt)
+    return ProgramEnd(130, failed=True, interrupted=True)
 
-    Only an uncaught KeyboardInterrupt makes it do so; the program's traceback has been shown already.
+
+def die_interrupted() -> NoReturn:
+    """Raise KeyboardInterrupt so that the interpreter finalises and dies by SIGINT, as after Ctrl-C.
+
+    The hook is silenced once, because the program's traceback has been shown already.
     """
     before = sys.excepthook
 
     def silent(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         sys.excepthook = before
 
+    # A raised exception and not os.kill: only an uncaught KeyboardInterrupt lets the interpreter finalise
+    # first.
     sys.excepthook = silent
     raise KeyboardInterrupt(_PROGRAMS)
 
 
 def is_the_programs(interrupt: KeyboardInterrupt) -> bool:
-    """Whether Ctrl-C has ended the watched program and been shown, not a step of ours."""
+    """Return whether the interrupt ended the watched program and was shown already."""
     return interrupt.args == (_PROGRAMS,)
 
 
 def _exit_code(code: object) -> int:
-    """What ``sys.exit(code)`` makes of its argument, which may be a message."""
+    """Return the exit code, 0 to 255, that ``sys.exit(code)`` gives; print a message to stderr as it does."""
     if code is None:
         return 0
     if isinstance(code, int):

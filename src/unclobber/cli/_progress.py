@@ -1,4 +1,4 @@
-"""One line that shows how far a long command has come; on terminals alone, and on standard error."""
+"""A progress line on stderr for long commands; drawn on terminals only."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ def progress(items: Iterable[T], label: Callable[[T], str]) -> Iterator[T]:
 
 @contextmanager
 def beside_a_program() -> Iterator[Callable[[str], None] | None]:
-    """The same while a program runs in this process: what it prints on the terminal goes above the line.
+    """Yield a function that shows a step while a program runs in this process, or None if stderr is no
+    terminal. The program's output appears above the line.
 
-    Where its standard output is no terminal it is left alone. No thread draws, for the program may fork.
+    Its stdout is redirected only on a terminal. No thread draws, because the program may fork.
     """
     if sys.stderr is None or not sys.stderr.isatty():
         yield None
@@ -34,12 +35,15 @@ def beside_a_program() -> Iterator[Callable[[str], None] | None]:
     aside = bool(sys.stdout is not None and sys.stdout.isatty())
     console = Console(stderr=True)
     with Live(console=console, auto_refresh=False, transient=True, redirect_stdout=aside) as live:
+        # `Text` and not a string: rich would read brackets in a file's name as markup.
         yield lambda step: live.update(Text(step, style="dim"), refresh=True)
 
 
 @contextmanager
 def said() -> Iterator[Callable[[str], None]]:
-    """Gives what to tell of each step: the latest is shown with a spinner, which is gone at the end."""
+    """Yield a function to call with each step. On a terminal, the latest step is shown with a spinner and
+    erased at the end.
+    """
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -1,9 +1,9 @@
-"""What the processes of a run leave for each other: a directory with a few files for each of them.
+"""Files that the processes of a run leave for each other, in one directory.
 
 ``N.alive`` is locked as long as process N lives: the kernel lets go of the lock however it dies, and
 children don't inherit it. ``N.findings`` grows by one pickle a finding, ``N.end`` is the process's whole
-report, ``N.who`` says who it is where the number alone doesn't. The directory is this user's alone, so
-what lies in it can be unpickled.
+report, `N.who` holds a child's name and process id, which its number doesn't say. Only this user can
+write to the directory, so its files can be unpickled.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ State = Literal["absent", "running", "ended", "died"]
 
 @dataclass(frozen=True)
 class ProcessRecord:
-    """What is known of one process."""
+    """The record of one process, as far as it was written."""
 
     number: int
-    """Which one it is; a rank's number is its rank."""
+    """Number of the process in its run; for a rank, its rank."""
     state: State
     report: Report | None = None
-    """Its own, complete; None unless it has ended."""
+    """The complete report; None unless the process has ended."""
     ending: ProgramEnd | None = None
     so_far: tuple[Finding, ...] = ()
-    """What it has found, as far as it was written down."""
+    """Findings that the process wrote before its end."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -44,14 +44,14 @@ class ProcessRecord:
 
 
 class Folder:
-    """The directory of a run, seen by anybody."""
+    """The directory of a run, as any process sees it."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     @contextlib.contextmanager
     def door(self) -> Iterator[None]:
-        """One process at a time."""
+        """Hold the directory's lock for the block, so that one process at a time decides on the report."""
         door = os.open(os.path.join(self.path, "door"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             _locked(door, wait=True)
@@ -60,27 +60,28 @@ class Folder:
             os.close(door)
 
     def numbers(self) -> tuple[int, ...]:
-        """Those that have been here.
+        """Return the sorted numbers of all processes that have a record here.
 
         Raises:
-            FileNotFoundError: Nobody has, or the directory was removed.
+            FileNotFoundError: No process made the directory, or it was removed.
         """
         names = [name.partition(".") for name in os.listdir(self.path)]
-        found = (int(number) for number, _, kind in names if kind == "alive" and number.isdecimal())
-        return tuple(sorted(found))
+        known = (int(number) for number, _, kind in names if kind == "alive" and number.isdecimal())
+        return tuple(sorted(known))
 
     def state(self, number: int) -> State:
-        """How a process stands."""
+        """Return whether a process is absent, running, ended (its report is written) or died."""
         if os.path.exists(self._file(number, "end")):
             return "ended"
         if self.alive(number):
             return "running"
-        if os.path.exists(self._file(number, "end")):  # it was just about to
+        # Looked for twice, because the process may write its end after the first look and then die.
+        if os.path.exists(self._file(number, "end")):
             return "ended"
         return "died" if os.path.exists(self._file(number, "alive")) else "absent"
 
     def alive(self, number: int) -> bool:
-        """Whether a process lives."""
+        """Return whether a process holds the lock of its ``alive`` file."""
         try:
             descriptor = os.open(self._file(number, "alive"), os.O_RDWR)
         except FileNotFoundError:
@@ -94,17 +95,17 @@ class Folder:
         return False
 
     def read(self, number: int) -> ProcessRecord:
-        """All that a process has left."""
+        """Return everything that a process has written."""
         state = self.state(number)
         report, ending = self._get(self._file(number, "end")) or (None, None)
         return ProcessRecord(number, state, report, ending, tuple(self._stream(number)))
 
     def who(self, number: int) -> Any:
-        """What a process has said of itself; None if nothing."""
+        """Return what a process wrote of itself with `introduce`, or None."""
         return self._get(self._file(number, "who"))
 
     def told(self) -> dict[int, int] | None:
-        """How many findings of each rank the last report had; None where there was none yet."""
+        """Return the number of findings of each rank in the last report; None if there was no report yet."""
         told: dict[int, int] | None = self._get(os.path.join(self.path, "told"))
         return told
 
@@ -112,17 +113,18 @@ class Folder:
         self._put(os.path.join(self.path, "told"), told)
 
     def remove(self) -> None:
-        """Nothing is left to be told."""
+        """Delete the directory; called once nothing is left to report."""
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _stream(self, number: int) -> Iterator[Finding]:
         with contextlib.suppress(FileNotFoundError), open(self._file(number, "findings"), "rb") as stream:
-            # The last one may be cut off: its process died while it wrote.
+            # The last pickle may be cut off, because its process died while it wrote.
             with contextlib.suppress(EOFError, pickle.UnpicklingError):
                 while True:
                     yield pickle.load(stream)
 
     def _put(self, path: str, value: Any) -> None:
+        # Written under another name and renamed, because other processes may read the file meanwhile.
         partial = f"{path}.{os.getpid()}"
         with open(partial, "wb") as stream:
             pickle.dump(value, stream)
@@ -140,22 +142,25 @@ class Folder:
 
 
 class Records(Folder):
-    """The directory of a run, seen by one of its processes.
+    """The directory of a run, as one of its own processes sees it.
 
     Args:
-        path: The directory; it is made if it isn't there.
-        number: Which process this is; the lowest one that nobody has had if None.
+        path: The directory; created if it isn't there.
+        number: Number of this process; the lowest unused one if None.
     Raises:
-        OSError: It can't be made or is somebody else's.
-        BlockingIOError: This number has a living process already: we were started by it.
+        OSError: It can't be created or belongs to another user.
+        BlockingIOError: A living process has this number; it started this one.
     """
 
     def __init__(self, path: str, number: int | None = None) -> None:
+        """Create the directory, take a number and its lock, and delete an earlier process's files of that
+        number.
+        """
         super().__init__(path)
         with contextlib.suppress(FileExistsError):
             os.mkdir(self.path, 0o700)
-        found = os.lstat(self.path)
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        status = os.lstat(self.path)
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
             raise PermissionError(f"{self.path} is somebody else's")
         self._process = os.getpid()
         self.number, self._lock = self._opened(number)
@@ -164,45 +169,49 @@ class Records(Folder):
         except OSError:
             os.close(self._lock)
             raise
-        # Left by an earlier process of this rank, whose run went on with others in its place.
+        # Left by an earlier process of this rank in the same run: its findings would be merged as this one's.
         for kind in ("findings", "end"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._file(self.number, kind))
 
     def _opened(self, number: int | None) -> tuple[int, int]:
+        """Return the number and an open descriptor of its ``alive`` file."""
         if number is not None:
             return number, os.open(self._file(number, "alive"), os.O_RDWR | os.O_CREAT, 0o600)
+        # O_EXCL, because children start at the same time: a number belongs to whichever creates its file.
         for free in itertools.count(1):
             with contextlib.suppress(FileExistsError):
                 return free, os.open(self._file(free, "alive"), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         raise AssertionError("there is always another number")
 
     def alive(self, number: int) -> bool:
-        # Closing a second descriptor of our own file would let go of its lock.
+        # POSIX drops a process's lock when it closes any descriptor of the file, so its own is never opened
+        # again.
         return number == self.number or super().alive(number)
 
     def introduce(self, who: object) -> None:
-        """Say who this process is."""
+        """Write this process's identity, for `Folder.who`."""
         self._put(self._file(self.number, "who"), who)
 
     def found(self, finding: Finding) -> None:
-        """Write a finding down."""
+        """Append a finding to this process's file."""
         if os.getpid() != self._process:
-            return  # a forked child's; it is not this process
+            return  # a child that was forked inherits this object, but has a record of its own or none
         with open(self._file(self.number, "findings"), "ab") as stream:
             stream.write(pickle.dumps(finding))
 
     def end(self, report: Report, ending: ProgramEnd) -> None:
-        """Say that this process's program has ended."""
+        """Write this process's report and how its program ended."""
         self._put(self._file(self.number, "end"), (report, ending))
 
 
 def path_of(run: str) -> str:
-    """Where the ranks of a run meet: a name that no other user's run has."""
+    """Return the directory in which the ranks of a run meet; no other user's run has this name."""
     return os.path.join(tempfile.gettempdir(), f"unclobber-{os.getuid()}-{run}")
 
 
 def _locked(descriptor: int, *, wait: bool = False) -> None:
+    # Imported here, because Windows has none and a command that meets no other process needs none.
     import fcntl
 
     fcntl.lockf(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

@@ -1,4 +1,4 @@
-"""What one run is told to suppress: by its options, its project's settings and a baseline."""
+"""Suppression of findings in one run: by its options, its project's settings and a baseline."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ._program import ProgramEnd
 
 
 class RunSuppression(NamedTuple):
-    """Plain values, for they are sent to the processes that the program starts, too."""
+    """The settings of a run's suppression. Plain values, because child processes receive them by pickle."""
 
     select: tuple[str, ...] | None = None
     ignore: tuple[str, ...] = ()
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     folder: str = ""
-    """Where the globs start."""
+    """The folder that the globs are relative to."""
     baseline: str | None = None
     """The file of known findings."""
     written: str | None = None
-    """The file to which what is found is to be written."""
+    """The file for a new baseline."""
 
     @classmethod
     def of(
@@ -42,11 +42,12 @@ class RunSuppression(NamedTuple):
         """Check the options before anything runs.
 
         Raises:
-            SettingsError: There is no such code, or the baseline is none.
+            SettingsError: There is no such code, or the file is no baseline.
             UsageError: The new baseline can't be written.
         """
         rules = settings.under(select=codes_of(select, "--select"), ignore=codes_of(ignore, "--ignore"))
         if baseline is not None:
+            # Read now for its errors alone: a wrong file must stop the run before the program starts.
             Baseline.read(baseline)
         return cls(
             rules.select,
@@ -58,17 +59,17 @@ class RunSuppression(NamedTuple):
         )
 
     def suppression(self) -> Suppression:
-        """What a session asks."""
+        """Return the suppression that a session applies to its findings."""
         rules = ProjectSettings(self.select, self.ignore, self.per_file_ignores, folder=self.folder)
         return Suppression(rules, baseline=self._known(), all_known=self.written is not None)
 
     def without_known(self, report: Report, stopped_by: Collection[Finding], *, failed: bool) -> Report:
-        """The report of one process with what its baseline knows suppressed.
+        """Return one process's report with the findings of the baseline suppressed.
 
         Args:
-            report: Complete but for its exit code.
+            report: The process's report, without its exit code.
             stopped_by: The findings that ended the program.
-            failed: Whether it failed for reasons of its own.
+            failed: Whether the program failed for reasons of its own.
         """
         if self.baseline is None and self.written is None:
             return report
@@ -78,6 +79,8 @@ class RunSuppression(NamedTuple):
             could_be = baseline.split(could_be)[1]
         from ..judge import outcome
 
+        # By identity, because two equal findings of one place may be split: only as many as the baseline
+        # counts are known.
         known = {id(finding) for finding in could_be}
         told = tuple(finding for finding in report.findings if id(finding) not in known)
         return replace(
@@ -88,20 +91,21 @@ class RunSuppression(NamedTuple):
         )
 
     def finished(self, report: Report, files: Iterable[str], ending: ProgramEnd) -> Report:
-        """The report of all processes with what is to be said of comments and baseline; a new one is written.
+        """Return the report of all processes with notices on unused comments and baseline entries. Write a
+        new baseline if one was requested.
 
         Args:
-            report: What is about to be told.
-            files: Those whose code ran.
-            ending: Where the program did not come to its end, nothing is known of what it did not reach.
+            report: The merged report, about to be delivered.
+            files: The files whose code ran.
+            ending: How the program ended. After a failure no comment is called unused.
 
         Raises:
             ReportError: The baseline can't be written.
         """
         notices = list(report.notices)
-        in_baseline = [one.finding for one in report.suppressed if one.by == "baseline"]
+        in_baseline = [item.finding for item in report.suppressed if item.by == "baseline"]
         if not (ending.failed or ending.refused):
-            notices += unused(files, (*report.findings, *(one.finding for one in report.suppressed)))
+            notices += unused(files, (*report.findings, *(item.finding for item in report.suppressed)))
             baseline = self._known()
             if self.written is None and baseline is not None:
                 notices += idle_entries(baseline.split(in_baseline)[2], " in this run")
@@ -118,17 +122,17 @@ class RunSuppression(NamedTuple):
 
 
 def idle_entries(number: int, where: str = "") -> list[str]:
-    """What is said of entries of a baseline that met nothing; nothing where there are none."""
+    """Return a sentence that counts the baseline entries without a finding; empty if there are none."""
     return [f"{plural(number, 'entry', 'entries')} of the baseline met no finding{where}"] if number else []
 
 
 def write_baseline(findings: Sequence[Finding], file: OutputFile, *, exit_code: int = 0) -> None:
-    """Make findings known.
+    """Write a baseline of these findings.
 
     Args:
-        findings: What is to fail nobody from now on.
+        findings: Findings that fail no later run.
         file: The baseline.
-        exit_code: The program's own, for an error on the way.
+        exit_code: The program's own exit code, kept by a `ReportError`.
 
     Raises:
         ReportError: It could not be written.
@@ -140,5 +144,5 @@ def write_baseline(findings: Sequence[Finding], file: OutputFile, *, exit_code: 
 
 
 def codes_of(given: Sequence[str], option: str) -> tuple[str, ...]:
-    """``UC1,UC203`` as its codes."""
+    """Return the checked codes of option values such as ``UC1,UC203``."""
     return codes.checked([code for text in given for code in text.split(",") if code.strip()], option)

@@ -1,4 +1,4 @@
-"""The program that a command is to run: a script, or a module as with ``python -m``."""
+"""The program that a command runs: a script, or a module as with ``python -m``."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Target(Protocol):
 
     @property
     def folder(self) -> str:
-        """Where its project's settings are looked for, and upward from there."""
+        """The folder at which the search for the project's settings starts, upwards."""
 
     def prepare(self) -> None:
-        """Find what can be found before anything of the program runs.
+        """Find and compile the program without running any of its code.
 
         Raises:
             UsageError: There is no such program, or it can't be compiled.
         """
 
     def run(self) -> None:
-        """Be the program, to the end of its body; whatever it raises passes through.
+        """Run the program as ``__main__`` to the end of its body; its exceptions pass through.
 
         Raises:
-            UsageError: There is no such program, where that could only be told by importing its package.
+            UsageError: There is no such module; only the import of its package could show that.
         """
 
 
@@ -53,6 +53,7 @@ class Script:
         return os.path.dirname(os.path.abspath(self.path))
 
     def prepare(self) -> None:
+        """Read and compile the script, and put its folder first on `sys.path`."""
         if os.path.isdir(self.path):
             raise UsageError(
                 f"{self.path} is a directory",
@@ -92,26 +93,30 @@ class Module:
         return os.getcwd()
 
     def prepare(self) -> None:
+        """Check that the module's top package exists, without importing it."""
         first_on_path(os.getcwd())
         if not all(self.name.split(".")):
             raise UsageError(
                 f"`{self.name}` is no module name", "Write it as in an import: `-m package.module`."
             )
         if self.name.endswith(".py") and os.path.isfile(self.name):
-            # As a package on the way to a module `py` the script would be run before that is missed.
+            # Refused here: as a package with a module `py`, the script would be imported, and so run, before
+            # the module is missed.
             raise self._missing("that is a file")
         top = self.name.partition(".")[0]
         # Looks for the file and imports nothing; packages on the way to a submodule are the program's
         # own code, so they are imported by `run`, under watch.
         try:
-            found = importlib.util.find_spec(top)
+            spec = importlib.util.find_spec(top)
         except ValueError as error:  # a module that is loaded and has no spec, such as __main__ itself
             raise self._missing(str(error)) from None
-        if found is None:
+        if spec is None:
             raise self._missing(f"No module named '{top}'")
 
     def run(self) -> None:
-        sys.argv = ["-m", *self.arguments]  # what a package sees while the module in it is being found
+        """Find the module under the watch, importing its packages, and run it."""
+        # `python -m` shows packages this while it finds the module in them
+        sys.argv = ["-m", *self.arguments]
         spec, code = self._find(self.name)
         assert spec.origin is not None
         sys.argv[0] = spec.origin
@@ -120,12 +125,16 @@ class Module:
         )
 
     def _find(self, name: str) -> tuple[ModuleSpec, CodeType]:
+        """Return the spec and code of the module that ``python -m name`` runs, importing the packages
+        above it.
+        """
         package = name.rpartition(".")[0]
         if package:
             try:
                 importlib.import_module(package)
             except ImportError as error:
-                # Only "there is no such package" is bad input; an import that fails in it is its own.
+                # Only a missing package is bad input: an ImportError inside of it is the program's own
+                # (test_as_without_us.py, test_a_failing_package).
                 if error.name is None or not f"{package}.".startswith(f"{error.name}."):
                     raise
                 raise self._missing(str(error)) from None
@@ -156,12 +165,12 @@ class Module:
 
 
 def target_of(words: tuple[str, ...], as_module: bool, command: str) -> Target:
-    """The program and its arguments, without the one ``--`` that may stand between them.
+    """Return the program and its arguments, without one ``--`` between them.
 
     Args:
-        words: What stands behind the options of ``unclobber COMMAND``.
-        as_module: Whether the first is a module's name.
-        command: Which of our commands it is, for the message.
+        words: The words after the options of ``unclobber COMMAND``.
+        as_module: Whether the first word is a module's name.
+        command: The command's name, for the message.
 
     Raises:
         UsageError: There are no words.
@@ -172,14 +181,18 @@ def target_of(words: tuple[str, ...], as_module: bool, command: str) -> Target:
             f"Name a script or `-m MODULE`: `unclobber {command} train.py`; "
             f"see `unclobber {command} --help`.",
         )
+    name, arguments = program_and_arguments(words)
+    return Module(name, arguments) if as_module else Script(name, arguments)
+
+
+def program_and_arguments(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Split a command line at the program's name; one ``--`` may stand after it."""
     name, *arguments = words
-    if arguments and arguments[0] == "--":
-        del arguments[0]
-    return Module(name, tuple(arguments)) if as_module else Script(name, tuple(arguments))
+    return name, tuple(arguments[1:] if arguments[:1] == ["--"] else arguments)
 
 
 def _compiled(compiled: Any, name: str) -> CodeType:
-    """The code object, or the reason why there is none in one paragraph."""
+    """Return the code object; raise a `UsageError` of one paragraph if there is none."""
     try:
         code: CodeType = compiled()
     except SyntaxError as error:
@@ -195,7 +208,9 @@ def _compiled(compiled: Any, name: str) -> CodeType:
 
 
 def _warn_if_imported(name: str, package: str) -> None:
-    """The interpreter's own warning: the module is about to run a second time, as ``__main__``."""
+    """Warn, as the interpreter does, that the module was imported and is about to run again as
+    ``__main__``.
+    """
     existing = sys.modules.get(name)
     if existing is not None and not hasattr(existing, "__path__"):
         warnings.warn(

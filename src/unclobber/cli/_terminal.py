@@ -1,6 +1,6 @@
-"""What all commands know."""
+"""Settings that all commands share."""
 
 from __future__ import annotations
 
 HELP = ["-h", "--help"]
-"""The options that show a command's help, also where it is invoked by itself."""
+"""Options that show a command's help."""

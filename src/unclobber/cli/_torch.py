@@ -1,4 +1,4 @@
-"""The torch that the program will import: is there one, and is it one we know?"""
+"""The torch that the program will import: checked to be there and not too old."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ..model import require_installed_torch
 from ._errors import UsageError
 
 OLDEST = (2, 4)
-"""The same as in ``pyproject.toml``."""
+"""Oldest supported torch, as in ``pyproject.toml``."""
 
 
 def require_torch() -> None:
     """Import torch.
 
     Raises:
-        UnclobberError: There is none, it can't be imported, or it is too old.
-        KeyboardInterrupt: Ctrl-C has come meanwhile.
+        UnclobberError: torch is missing, can't be imported, or is too old.
+        KeyboardInterrupt: Ctrl-C was pressed during the import.
     """
     require_installed_torch()
     wanted = ".".join(map(str, OLDEST))
@@ -44,15 +44,17 @@ def require_torch() -> None:
 
 @contextlib.contextmanager
 def _answered_afterwards() -> Iterator[None]:
-    """Ctrl-C is answered at the end of the block, and its second at once.
+    """Delay the first Ctrl-C to the end of the block; a second one acts at once.
 
-    In the middle of an import of torch it may be lost (torch goes on without the NumPy whose import it has
-    ended), be taken for a broken installation, or end the process from C++.
+    In the middle of torch's import an interrupt may be lost (torch continues without the NumPy whose import
+    it ended), be taken for a broken installation, or end the process from C++
+    (tests/unit/cli/test_cli_main.py, `test_ctrl_c_while_torch_is_imported`).
 
     Raises:
-        KeyboardInterrupt: It has come.
+        KeyboardInterrupt: Ctrl-C was pressed in the block.
     """
     usual = signal.getsignal(signal.SIGINT)
+    # Another handler is not this command's to delay, and only the main thread may set one.
     if usual is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""Show a program's own failure as the interpreter would have shown it without us."""
+"""Tracebacks of the program's own failures, without unclobber's frames."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ _OURS = PACKAGE + os.sep
 
 
 def show(error: BaseException) -> int | None:
-    """Hand an uncaught exception to ``sys.excepthook``, as the interpreter does.
+    """Pass an uncaught exception to ``sys.excepthook``, as the interpreter does.
 
     Returns:
-        The exit code where the program's own hook ended by ``SystemExit``, else None.
+        The exit code if the program's own hook raised ``SystemExit``, else None.
     """
     without_our_frames(error)
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+    # Set as the interpreter does, because `pdb.pm()` and notebooks read them.
     if sys.version_info >= (3, 12):
         sys.last_exc = error
     try:
@@ -34,7 +35,7 @@ def show(error: BaseException) -> int | None:
 
 
 def without_our_frames(error: BaseException) -> None:
-    """Take our frames out of the tracebacks of an exception and of everything chained to it."""
+    """Remove unclobber's frames from the tracebacks of an exception and of everything chained to it."""
     seen: set[int] = set()
     todo: list[BaseException | None] = [error]
     while todo:
@@ -49,11 +50,12 @@ def without_our_frames(error: BaseException) -> None:
 
 
 def _stripped(traceback: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without unclobber's frames, nor the import machinery that they call."""
     entries: list[TracebackType] = []
     ours_so_far = traceback is not None and _is_ours(traceback.tb_frame)
     while traceback is not None:
-        # Import machinery between us and the program is what we called, like `<frozen runpy>`;
-        # further down it was the program that called it.
+        # Import machinery below unclobber's frames was called by it, like `<frozen runpy>`; below the
+        # program's frames, by the program (test_as_without_us.py, test_a_failing_module).
         frozen = traceback.tb_frame.f_code.co_filename.startswith("<frozen ")
         if not _is_ours(traceback.tb_frame) and not (ours_so_far and (frozen or _is_importlib(traceback))):
             ours_so_far = False

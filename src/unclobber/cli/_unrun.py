@@ -14,18 +14,18 @@ from ._looking import looked_at
 from ._output import write_document
 
 SECONDS = 300.0
-"""After so long no candidate is looked for any more."""
+"""Time limit for the search of candidates, in seconds."""
 _WHY = "nothing was run"
 
 
 def show(paths: Sequence[str], *, only_diff: bool, format_: str, print_diff: Callable[[str], None]) -> int:
-    """Tell the findings with their candidates, and all candidates as one diff.
+    """Print the findings with their candidates, and all candidates as one diff.
 
     Args:
         paths: Files and folders.
-        only_diff: Print nothing but the diff.
+        only_diff: Whether to print the diff alone.
         format_: ``text`` or ``json``.
-        print_diff: How a diff is printed for a person.
+        print_diff: Prints a diff for a person.
 
     Returns:
         The exit code: 1 if there is anything to fix.

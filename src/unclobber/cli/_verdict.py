@@ -1,4 +1,4 @@
-"""From how the program ended and what was found to what the command says and exits with."""
+"""The exit code and findings of a run, from its report and how the program ended."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def complete(report: Report, uncaught: Iterable[Finding], ending: ProgramEnd, *, exit_zero: bool) -> Report:
-    """Put the command's exit code into a session's report, and any finding that ended the program and is not
-    there: at the second time it may be told a little differently.
+    """Return the report with the command's exit code and with the findings in `uncaught` that it lacks.
 
-    A program's own failure, and a code of its own that isn't 0, stay. Findings make 1 of a 0; those that
-    guard has repaired don't.
+    The code of a program that failed by itself, or exited with another code than 0, stays. Unrepaired
+    findings turn 0 into 1, unless `exit_zero`.
     """
+    # By places and not by equality, because a finding that recurs may differ in its wording.
     there = {places(finding) for finding in report.findings}
     missing = tuple(finding for finding in uncaught if places(finding) not in there)
     report = replace(report, findings=report.findings + missing)
@@ -32,5 +32,5 @@ def complete(report: Report, uncaught: Iterable[Finding], ending: ProgramEnd, *,
 
 
 def unrepaired(report: Report) -> tuple[Finding, ...]:
-    """The findings that leave a gradient wrong or missing."""
+    """Return the findings that leave a gradient wrong or missing."""
     return tuple(finding for finding in report.findings if not finding.repaired)

@@ -14,7 +14,7 @@ from ._torch import require_torch
 def command(*, force: bool) -> int:
     """Compile the native core for the torch and the Python that run this.
 
-    It lies in the user's cache, and watched programs of this torch and Python run it unless
+    It is kept in the user's cache, and watched programs of this torch and Python run it unless
     UNCLOBBER_NATIVE=0 is set. Needs a C++ compiler and Python's headers, and takes about half a minute of one
     processor.
 

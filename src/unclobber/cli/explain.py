@@ -1,4 +1,4 @@
-"""``unclobber explain``: the page of a code."""
+"""``unclobber explain``: prints the page of a code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ._output import write_text
 from ._terminal import HELP
 
 _WIDEST = 100
-"""Longer lines are no easier to read."""
+"""Widest line, in columns, because longer lines are harder to read."""
 
 
 @click.command(context_settings={"max_content_width": 100, "help_option_names": HELP})
@@ -34,6 +34,7 @@ def command(*, code: str | None) -> int:
 
 
 def _known(given: str) -> str:
+    """Return the code for a code, its number or its name; raise `UsageError` for anything else."""
     by_name = {entry.name: code for code, entry in CODES.items()}
     code = by_name.get(given.lower(), given.upper())
     code = f"UC{code}" if code.isdecimal() else code
@@ -45,12 +46,13 @@ def _known(given: str) -> str:
 
 
 def _listed() -> str:
-    """One line a code; the widest has 80 columns."""
+    """Return one line for each code; the widest has 80 columns."""
     longest = max(len(entry.name) for entry in CODES.values())
-    return "".join(f"{one.code}  {one.name:<{longest}}  {one.gist}\n" for one in pages())
+    return "".join(f"{entry.code}  {entry.name:<{longest}}  {entry.gist}\n" for entry in pages())
 
 
 def _rendered(markdown: str) -> str:
+    """Return a page's Markdown as plain text, or styled by rich for a colour terminal."""
     options = options_for(sys.stdout)
     width = min(options.width, _WIDEST)
     if not options.colour:

@@ -1,4 +1,6 @@
-"""Rewrite a script so that it runs clean, prove it by running, and show or write the difference."""
+"""``unclobber fix``: edits a script so that it runs clean, proves that by running, and shows or writes the
+diff.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ from ._completion import a_file
 from ._errors import UsageError
 from ._output import write_document
 from ._progress import said
+from ._target import program_and_arguments
 from ._terminal import HELP
 from ._torch import require_torch
 
@@ -143,7 +146,7 @@ def command(
         raise UnclobberError(f"{last.reason}.")
     report = _report(rounds, on_disk, (script, *arguments))
     diff = _diff(rounds, on_disk)
-    # Their source lines are read from the files, so they are told before those are rewritten.
+    # Rendered before the files are written, because the texts quote their source lines as they were.
     stories = beside = ""
     if format_ == "text" and not (only_diff or check):
         stories, beside = _stories(rounds), _beside(rounds, on_disk)
@@ -163,11 +166,12 @@ def command(
 
 
 def _script(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Return the script and its arguments, without one ``--`` between them. Raise `UsageError` if it is no
+    Python file.
+    """
     if not words:
         raise UsageError("nothing to fix", _NAME)
-    script, *arguments = words
-    if arguments and arguments[0] == "--":
-        del arguments[0]
+    script, arguments = program_and_arguments(words)
     if os.path.isdir(script):
         shown = f"`unclobber fix --no-run {script}` shows candidates for what `unclobber check` finds there."
         raise UsageError(f"{script} is a folder, which can't be run", shown)
@@ -183,7 +187,7 @@ def _script(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
         raise UsageError(f"{script}, line {error.lineno}: {error.msg}", "This is not valid Python.") from None
     except (OSError, ValueError) as error:
         raise UsageError(f"can't read {script}: {error}", "Name a Python file that you may read.") from None
-    return script, tuple(arguments)
+    return script, arguments
 
 
 def _require_libcst() -> None:
@@ -194,6 +198,7 @@ def _require_libcst() -> None:
 
 
 def _report(rounds: Rounds, project: Project, words: tuple[str, ...]) -> Report:
+    """Return the findings of all rounds as one report, for ``--format json``."""
     from ..model import Report
     from ..repair.outcome import Proved, Unproved
     from ..repair.rounds import with_fixes
@@ -213,6 +218,7 @@ def _diff(rounds: Rounds, project: Project) -> str:
 
 
 def _print(stories: str, rounds: Rounds, diff: str, beside: str, written: list[str], *, check: bool) -> None:
+    """Print the explanations, the diff, the sentences on proofs, and whether files were written."""
     from ..repair.outcome import Clean, Failed, Unproved
 
     last = rounds.last
@@ -238,8 +244,9 @@ def _print(stories: str, rounds: Rounds, diff: str, beside: str, written: list[s
 
 
 def _beside(rounds: Rounds, project: Project) -> str:
-    """What is said of the ways out: how far the best one is proved, how the others differ from it, and what
-    is the user's to decide."""
+    """Return the sentences on the candidates: how far the best one is proved, how other proved ones differ
+    from it, and those that the user must decide on.
+    """
     from ..repair.differences import difference, places
     from ..repair.outcome import Proved, Unproved
 
@@ -260,7 +267,7 @@ def _beside(rounds: Rounds, project: Project) -> str:
             lines += [_sentence(f"note: {note}") for note in best.notes]
             for other in outcome.repairs[1:]:
                 lines.append(_sentence(f"also proved: {way(other)}: {difference(other, best)}"))
-            project = project.with_texts(best.texts)  # what the next one is an edit of
+            project = project.with_texts(best.texts)  # the next round's candidates edit these texts
     return "".join(f"{line}\n" for line in [*lines, *offered])
 
 
@@ -269,7 +276,7 @@ def _title(repair: Repair) -> str:
 
 
 def _sentence(text: str, *, indent: str = "") -> str:
-    """A sentence, as wide as the terminal."""
+    """Return `text` wrapped to the terminal's width."""
     return textwrap.fill(
         text,
         options_for(sys.stdout).width,
@@ -281,8 +288,9 @@ def _sentence(text: str, *, indent: str = "") -> str:
 
 
 def _stories(rounds: Rounds) -> str:
-    """What was found. Of the ways out a story names the one whose diff follows; what else is known of it, and
-    the other ways, stand below that diff."""
+    """Return the explanations of the findings. Each names the fix of the diff below it; `_beside` says the
+    other fixes.
+    """
     from dataclasses import asdict, replace
 
     from ..model import Fix
@@ -299,6 +307,7 @@ def _stories(rounds: Rounds) -> str:
 
 
 def _print_diff(diff: str) -> None:
+    """Print a diff, coloured on a terminal with colours."""
     if not options_for(sys.stdout).colour:
         click.echo(diff, nl=False)
         return
@@ -313,6 +322,7 @@ def _print_diff(diff: str) -> None:
 
 
 def _proof_line(repair: Repair) -> str:
+    """Return the sentence that says how far a repair is proved and how exactly values agree."""
     proof = repair.proof
     assert proof is not None
     how = "bit for bit" if proof.exact else f"within {proof.largest_difference:.1g} of the largest element"
@@ -335,6 +345,7 @@ def _proof_line(repair: Repair) -> str:
 
 
 def _json(report: Report, rounds: Rounds, diff: str, written: list[str]) -> str:
+    """Return the JSON document of a fix: the report, the diff and the proofs."""
     from ..report import to_json
 
     document: dict[str, Any] = dict(to_json(report))
@@ -350,6 +361,7 @@ def _json(report: Report, rounds: Rounds, diff: str, written: list[str]) -> str:
 
 
 def _proof(proof: Proof | None) -> dict[str, Any] | None:
+    """Return a proof as JSON values; None if there is no proof."""
     if proof is None:
         return None
     return {

@@ -1,4 +1,4 @@
-"""``unclobber memory``: run a program up to a backward and say where its memory goes."""
+"""``unclobber memory``: runs a program up to a backward and says where its memory goes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ._errors import ReportError, UsageError
 from ._output import OutputFile, usable, write_document, write_text
 from ._program import die_interrupted, run
 from ._progress import beside_a_program
-from ._target import Target, target_of
+from ._target import Target, program_and_arguments, target_of
 from ._terminal import HELP
 from ._torch import require_torch
 
@@ -102,11 +102,6 @@ def command(
     shown = ("-m", *words) if as_module else words
     program = _Program(target)
     with beside_a_program() as tell:
-
-        def show(count: int) -> None:
-            if tell is not None:
-                tell(f"{count:,} operations recorded" if count else "")
-
         report = _runs.run_program(
             program.run,
             command=shown,
@@ -121,20 +116,15 @@ def command(
         sys.stdout.flush()  # what the program printed comes first
     _deliver(report, format_, file, program.exit_code)
     if apply_ and not program.exit_code:
-        _memory_edits.apply(report, *_script(words), checkpoint=checkpoint, write=write)
+        _memory_edits.apply(report, *program_and_arguments(words), checkpoint=checkpoint, write=write)
     if program.interrupted:
         die_interrupted()
     return program.exit_code
 
 
-def _script(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    script, *arguments = words
-    return script, tuple(arguments[1:] if arguments[:1] == ["--"] else arguments)
-
-
 @dataclass
 class _Program:
-    """The program, to be run once or twice; remembers how it ended first."""
+    """The program, run once or more; remembers how its first run ended."""
 
     target: Target
     exit_code: int = 0
@@ -142,7 +132,7 @@ class _Program:
     runs: int = field(default=0)
 
     def run(self) -> str | None:
-        """Run it; why it failed, where it did."""
+        """Run the program. Return the error that ended it, as one line, or None."""
         failure: list[BaseException] = []
 
         def note(error: BaseException) -> bool:
@@ -162,7 +152,9 @@ class _Program:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """What the program prints again, or why it fails with a change in it, is not shown."""
+    """Hide what the program prints, because a second run repeats the first run's output and may fail from
+    a change.
+    """
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
         with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
             yield
@@ -170,7 +162,7 @@ def _silence() -> Iterator[None]:
 
 @dataclass
 class _Until:
-    """A program that stops when the recording has seen enough."""
+    """A program that ends once the recorder has seen enough."""
 
     target: Target
     arguments: tuple[str, ...] = ()
@@ -190,6 +182,7 @@ class _Until:
 
 
 def _deliver(report: MemoryReport, format_: str, file: OutputFile | None, code: int) -> None:
+    """Write the memory report: to `file`, else text to stderr and documents to stdout."""
     try:
         if file is not None:
             file.write(f"{_rendered(report, format_, 80)}\n")
@@ -206,6 +199,7 @@ def _deliver(report: MemoryReport, format_: str, file: OutputFile | None, code: 
 
 
 def _rendered(report: MemoryReport, format_: str, width: int) -> str:
+    """Return the report as text, JSON or HTML."""
     if format_ == "json":
         from ..footprint.json import to_json_text
 

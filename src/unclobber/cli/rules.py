@@ -1,4 +1,4 @@
-"""``unclobber rules``: what operations save, and what may be overwritten after them."""
+"""``unclobber rules``: says what operations save, and what may be overwritten after them."""
 
 from __future__ import annotations
 
@@ -67,22 +67,23 @@ def command(
         return _check(names, format_, file)
     from ..derivatives.rules import UnknownOperationError, all_names, rules
 
-    found: list[OperationRules] = []
+    operations: list[OperationRules] = []
     unknown: list[UnknownOperationError] = []
     for name in all_names() if everything else names:
         try:
-            found.append(rules(name))
+            operations.append(rules(name))
         except UnknownOperationError as error:
             unknown.append(error)
-    if not found:
+    if not operations:
         raise unknown[0]
-    _write(_rendered(found, format_, coloured=file is None), file, document=format_ != "text")
-    for one in unknown:
-        write_text(sys.stderr, f"unclobber: {one}\n")
+    _write(_rendered(operations, format_, coloured=file is None), file, document=format_ != "text")
+    for problem in unknown:
+        write_text(sys.stderr, f"unclobber: {problem}\n")
     return 2 if unknown else 0
 
 
-def _rendered(found: list[OperationRules], format_: str, *, coloured: bool) -> str:
+def _rendered(operations: list[OperationRules], format_: str, *, coloured: bool) -> str:
+    """Return the operations' rules as text, JSON or Markdown."""
     from ..derivatives.card import to_dict, to_markdown
 
     if format_ == "json":
@@ -91,20 +92,21 @@ def _rendered(found: list[OperationRules], format_: str, *, coloured: bool) -> s
         document = {
             "schema": 1,
             "torch": str(torch.__version__),
-            "operations": [to_dict(one) for one in found],
+            "operations": [to_dict(operation) for operation in operations],
         }
         return json.dumps(document, indent=2, ensure_ascii=False)
     if format_ == "markdown":
-        return to_markdown(found)
-    return "\n\n".join(_card(one, coloured) for one in found)
+        return to_markdown(operations)
+    return "\n\n".join(_card(operation, coloured) for operation in operations)
 
 
-def _card(one: OperationRules, coloured: bool) -> str:
+def _card(operation: OperationRules, coloured: bool) -> str:
+    """Return one operation's card, coloured by rich if the terminal has colours."""
     from ..derivatives.card import lines
 
     options = options_for(sys.stdout if coloured else None)
     # Wider than a hundred columns, a card is no easier to read.
-    styled = lines(one, min(options.width, 100))
+    styled = lines(operation, min(options.width, 100))
     if not options.colour:
         return "\n".join("".join(piece.text for piece in line) for line in styled)
     from rich.console import Console
@@ -133,10 +135,11 @@ AGREEMENT = 0.97
 
 
 def _check(names: tuple[str, ...], format_: str, file: OutputFile | None) -> int:
+    """Run torch's operation database against the rules; return 0 if a share of `AGREEMENT` agrees."""
     from ..derivatives.check import check
 
     try:
-        results = list(progress(check(only=names), lambda one: one.name))
+        results = list(progress(check(only=names), lambda checked: checked.name))
     except ImportError as error:
         raise UsageError(
             f"torch's operation database can't be loaded: {error}",
@@ -146,48 +149,50 @@ def _check(names: tuple[str, ...], format_: str, file: OutputFile | None) -> int
         raise UnclobberError(f"torch's operation database has none of {', '.join(names)}.")
     text = _check_json(results) if format_ == "json" else _check_text(results, markdown=format_ == "markdown")
     _write(text, file, document=format_ != "text")
-    ran = [one for one in results if one.runs]
-    return 0 if ran and sum(one.agrees for one in ran) >= AGREEMENT * len(ran) else 1
+    ran = [checked for checked in results if checked.runs]
+    return 0 if ran and sum(checked.agrees for checked in ran) >= AGREEMENT * len(ran) else 1
 
 
 def _check_text(results: list[Checked], *, markdown: bool) -> str:
+    """Return the disagreements and the totals of a check, as text or Markdown."""
     import torch
 
-    ran = [one for one in results if one.runs]
+    ran = [checked for checked in results if checked.runs]
     lines = []
-    for one in results:
-        title = f"## {one.name}" if markdown else one.name
-        for found in one.disagreements:
+    for checked in results:
+        title = f"## {checked.name}" if markdown else checked.name
+        for wrong in checked.disagreements:
             lines += [
                 title,
-                f"- {found.question} ({found.node}): expected {found.expected}; observed {found.observed}",
-                f"  because {found.why}",
+                f"- {wrong.question} ({wrong.node}): expected {wrong.expected}; observed {wrong.observed}",
+                f"  because {wrong.why}",
             ]
             title = ""
-        if not one.runs:
-            lines += [title, f"- torch could not run it: {one.error}"]
-    agreeing = sum(one.agrees for one in ran)
+        if not checked.runs:
+            lines += [title, f"- torch could not run it: {checked.error}"]
+    agreeing = sum(checked.agrees for checked in ran)
     share = 100 * agreeing / len(ran) if ran else 0.0
     # Only what was really compared counts; what torch couldn't run is listed above.
     lines.append(
-        f"{agreeing} of {len(ran)} operations agree ({share:.1f} %): {sum(one.nodes for one in ran)} "
-        f"backward nodes in {sum(one.runs for one in ran)} runs, "
-        f"{sum(one.writes for one in ran)} overwrites tried, torch {torch.__version__}"
+        f"{agreeing} of {len(ran)} operations agree ({share:.1f} %): {sum(checked.nodes for checked in ran)} "
+        f"backward nodes in {sum(checked.runs for checked in ran)} runs, "
+        f"{sum(checked.writes for checked in ran)} overwrites tried, torch {torch.__version__}"
     )
     return "\n".join(line for line in lines if line)
 
 
 def _check_json(results: list[Checked]) -> str:
+    """Return the results of a check as JSON."""
     import dataclasses
 
     import torch
 
-    ran = [one for one in results if one.runs]
+    ran = [checked for checked in results if checked.runs]
     document = {
         "schema": 1,
         "torch": str(torch.__version__),
         "operations": len(ran),
-        "agreeing": sum(one.agrees for one in ran),
-        "results": [{**dataclasses.asdict(one), "agrees": one.agrees} for one in results],
+        "agreeing": sum(checked.agrees for checked in ran),
+        "results": [{**dataclasses.asdict(checked), "agrees": checked.agrees} for checked in results],
     }
     return json.dumps(document, indent=2, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Run a script or module as ``__main__``, watch it, and report at its end."""
+"""``unclobber run``: runs a script or module as ``__main__``, watches it, and reports at its end."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 
 class _RunCommand(click.Command):
-    """Options of ours end at the program's name; ``--fingerprint`` takes its value by ``=`` only."""
+    """A command whose options end at the program's name; ``--fingerprint`` takes its value by ``=`` only."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Give a bare ``--fingerprint`` its default rate, then parse."""
         # click would take the word after a bare `--fingerprint`, the script's name, for its value.
         takes_next = {n for p in self.params if isinstance(p, click.Option) and not p.is_flag for n in p.opts}
         args = list(args)
@@ -135,10 +136,12 @@ def command(
     ranks = Ranks.join()
 
     def tell(ending: ProgramEnd) -> int:
+        """Make the report, merge children and ranks, deliver it, and return the exit code."""
         report = session.report(script_failed=ending.failed)
         report = complete(report, uncaught, ending, exit_zero=exit_zero)
         report = children.gather(report, failed=ending.failed)
         report = suppression.without_known(report, uncaught, failed=ending.failed)
+        # Again, because the exit code depends on the findings that children and the baseline left.
         report = complete(report, (), ending, exit_zero=exit_zero)
         whole = report if ranks is None else ranks.gather(report, ending)
         if whole is not None and not ending.terminated:
@@ -156,9 +159,10 @@ def command(
         ending = wait_for_threads(ending)
         if os.getpid() == process:
             ending = wait_for_children(ending)
-    put_back()  # what the program has registered with atexit finds torch as it was
+    put_back()  # exit handlers of the program find torch as it was (test_as_without_us.py)
     code = ending.exit_code
-    # A child that the program forked may come to the end of the body, too: the report is its parent's.
+    # A child forked by hand may reach this line, too: only its parent reports (test_as_without_us.py,
+    # test_a_forked_child_that_returns).
     if os.getpid() == process:
         try:
             if ranks is not None:

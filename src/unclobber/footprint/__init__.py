@@ -1,8 +1,8 @@
-"""Where the memory of one training step goes: which line keeps what for backward, why and how long.
+"""Memory of one training step: which line keeps which bytes for backward, why and how long.
 
 A run is recorded whole (every operation, every storage, every save) and interpreted afterwards:
 ``recorder`` writes facts down, ``_analysis`` and ``_inplace`` read them, ``text``, ``json`` and
-``html`` show what they found.
+``html`` show the report.
 """
 
 from ._facts import (

@@ -1,4 +1,4 @@
-"""From a trace to a report."""
+"""Interpretation of a trace as a report."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ._timeline import LASTING, BytesOverTime, end_of, timeline
 from ._trace import PackedSave, Storage, Trace
 
 _POINTS = 600
-"""Moments that a report shows; the highest of each stretch is taken."""
+"""Moments in a report's timeline at most; each is the highest of its stretch of ticks."""
 
 
 def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) -> MemoryReport:
-    """Say which line keeps what, for how long and why."""
+    """Return the report of a trace: which line keeps what, for how long and why."""
     line = timeline(trace)
     peak = line.peak()
     kept = _kept(trace, peak)
@@ -52,15 +52,18 @@ def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) ->
 
 # --- what is kept ------------------------------------------------------------------------------------
 def _kept(trace: Trace, peak: int) -> tuple[KeptStorage, ...]:
+    """Return the storages that saves kept in the recorded step, largest first."""
     by_storage: dict[int, list[PackedSave]] = {}
     for save in trace.saves:
+        # A save of an earlier step is no memory of this one, unless it is alive still.
         if end_of(save, trace) >= trace.began:
             by_storage.setdefault(save.storage, []).append(save)
-    found = [_kept_one(trace.storages[number], saves, trace, peak) for number, saves in by_storage.items()]
-    return tuple(sorted(found, key=lambda one: (-one.bytes, one.since)))
+    storages = [_kept_one(trace.storages[number], saves, trace, peak) for number, saves in by_storage.items()]
+    return tuple(sorted(storages, key=lambda storage: (-storage.bytes, storage.since)))
 
 
 def _kept_one(storage: Storage, saves: list[PackedSave], trace: Trace, peak: int) -> KeptStorage:
+    """Return the facts on one kept storage. Ticks count from the start of forward."""
     return KeptStorage(
         bytes=storage.bytes,
         kind=storage.kind,
@@ -77,6 +80,7 @@ def _kept_one(storage: Storage, saves: list[PackedSave], trace: Trace, peak: int
 
 
 def _role(save: PackedSave) -> Role:
+    """Return why a save is needed, by torch's derivative table and the edges that the graph really has."""
     rule = None if save.node is None else by_node(save.node)
     reason = None
     if rule is not None and save.node is not None and save.role is not None:
@@ -93,28 +97,32 @@ def _role(save: PackedSave) -> Role:
 
 
 def _plain(operation: str) -> str:
-    """``add`` for ``add.Tensor``."""
+    """Return an operation's name without its overload: ``add`` for ``add.Tensor``."""
     return operation.partition(".")[0]
 
 
 def _lines(kept: Iterable[KeptStorage]) -> tuple[LineTotal, ...]:
+    """Return the bytes kept at the peak by line, largest first. A storage is charged to the line of its
+    first save.
+    """
     groups: dict[tuple[object, ...], list[tuple[int, KeptStorage]]] = {}
-    for position, one in enumerate(kept):
-        if one.at_peak and one.kind == "activation":
-            place = one.roles[0].place
+    for position, storage in enumerate(kept):
+        if storage.at_peak and storage.kind == "activation":
+            place = storage.roles[0].place
+            # Saves without a known line share one row.
             key = ("?",) if place is None else (place.path, place.line)
-            groups.setdefault(key, []).append((position, one))
+            groups.setdefault(key, []).append((position, storage))
     lines = [
         LineTotal(
             place=members[0][1].roles[0].place,
-            bytes=sum(one.bytes for _, one in members),
+            bytes=sum(storage.bytes for _, storage in members),
             kept=tuple(position for position, _ in members),
-            operations=_distinct(one.roles[0].operation for _, one in members),
-            modules=_distinct(one.roles[0].module for _, one in members),
+            operations=_distinct(storage.roles[0].operation for _, storage in members),
+            modules=_distinct(storage.roles[0].module for _, storage in members),
         )
         for members in groups.values()
     ]
-    return tuple(sorted(lines, key=lambda one: -one.bytes))
+    return tuple(sorted(lines, key=lambda total: -total.bytes))
 
 
 def _distinct(texts: Iterable[str | None]) -> tuple[str, ...]:
@@ -123,8 +131,10 @@ def _distinct(texts: Iterable[str | None]) -> tuple[str, ...]:
 
 # --- over time ---------------------------------------------------------------------------------------
 def _moment(line: BytesOverTime, tick: int, trace: Trace, places: dict[Location, int]) -> LiveBytes:
+    """Return the live bytes at a tick. Its place is a position in `places`, which grows by new ones."""
     at = tick - line.first
     place = None
+    # Tick 0 is the time before the first operation, which no line ran.
     if 0 < tick <= len(trace.operations):
         place = _places.place(trace.operations[tick - 1].stack)
     return LiveBytes(
@@ -134,14 +144,17 @@ def _moment(line: BytesOverTime, tick: int, trace: Trace, places: dict[Location,
         line.gradients[at],
         line.temporaries[at],
         line.lasting[at],
+        # Positions, because a report has hundreds of moments at few lines.
         None if place is None else places.setdefault(place, len(places)),
     )
 
 
 def _shown(line: BytesOverTime, peak: int) -> list[int]:
-    """Some hundred ticks: that before forward, the highest of each span, the last, the peak."""
+    """Return the ticks of the timeline: the highest of each span, the first, the last and the peak."""
     totals = line.totals
     count = len(totals)
+    # Rounded up for at most `_POINTS` spans; the highest tick of each, so that no peak is lost between two of
+    # them.
     span = max(1, -(-count // _POINTS))
     ticks = {
         line.first + max(range(start, min(start + span, count)), key=totals.__getitem__)
@@ -158,17 +171,19 @@ def _peak(
     places: dict[Location, int],
     began: int,
 ) -> Peak | None:
+    """Return the facts on the tick with the most live bytes; None if nothing ran."""
     if not trace.operations:
         return None
     return Peak(
         moment=_moment(line, tick, trace, places),
         phase="forward" if tick <= began else "backward",
         operation=trace.operations[tick - 1].name if tick else "",
-        saved_lasting=sum(one.bytes for one in kept if one.kind in LASTING and one.at_peak),
+        saved_lasting=sum(storage.bytes for storage in kept if storage.kind in LASTING and storage.at_peak),
     )
 
 
 def _gradients(trace: Trace, began: int) -> Iterable[GradientLife]:
+    """Yield the gradients that backward made, with their lives in ticks."""
     for storage in trace.storages:
         if storage.kind in ("temporary", "gradient") and storage.made and storage.born > began:
             yield GradientLife(

@@ -20,7 +20,7 @@ _SORTS = (
 )
 
 _BARS = 48
-"""Kept tensors that are drawn; the rest is said to be left out."""
+"""Kept tensors that are drawn; the report says how many are left out."""
 
 ROW = 9
 """Height of one life with its gap."""
@@ -28,7 +28,7 @@ ROW = 9
 
 @dataclass(frozen=True)
 class Area:
-    """One coloured layer."""
+    """A coloured layer of the timeline."""
 
     sort: str
     label: str
@@ -38,7 +38,7 @@ class Area:
 
 @dataclass(frozen=True)
 class Column:
-    """A span of time to point at."""
+    """A span of time that shows a text under the pointer."""
 
     x: float
     width: float
@@ -47,7 +47,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Chart:
-    """The timeline."""
+    """The timeline: live bytes by tick."""
 
     areas: tuple[Area, ...]
     columns: tuple[Column, ...]
@@ -62,7 +62,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Bar:
-    """The life of one kept tensor."""
+    """The life of a kept tensor, from its first save to the end of its last."""
 
     x: float
     y: float
@@ -75,7 +75,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Lives:
-    """The largest kept tensors, one bar each, in the order of their first save."""
+    """The largest kept tensors, a bar for each, in the order of their first save."""
 
     bars: tuple[Bar, ...]
     height: int
@@ -84,7 +84,7 @@ class Lives:
 
 
 def chart(report: MemoryReport) -> Chart:
-    """Lay out the timeline of a report that has one."""
+    """Compute the geometry of a report's timeline; the report must have one."""
     moments = report.timeline
     top = _rounded(max(moment.step for moment in moments))
     floor = [0] * len(moments)
@@ -93,6 +93,7 @@ def chart(report: MemoryReport) -> Chart:
     assert peak is not None
     for sort, label in _SORTS:
         ceiling = [low + getattr(moment, sort) for low, moment in zip(floor, moments, strict=True)]
+        # A layer without bytes is left out, because its path would show as a line.
         if any(a != b for a, b in zip(floor, ceiling, strict=True)):
             upper = _steps(report, moments, ceiling, top)
             lower = _steps(report, moments, floor, top)[::-1]
@@ -104,6 +105,7 @@ def chart(report: MemoryReport) -> Chart:
         start = _x(report, moment.tick)
         last = position + 1 == len(moments)
         end = WIDTH - RIGHT if last else _x(report, moments[position + 1].tick)
+        # At least half a pixel wide, because a narrower column can't be pointed at.
         columns.append(Column(start, max(end - start, 0.5), _moment_text(report, moment)))
     peak_x = _x(report, peak.moment.tick)
     return Chart(
@@ -119,41 +121,43 @@ def chart(report: MemoryReport) -> Chart:
 
 
 def lives(report: MemoryReport) -> Lives:
-    """Lay out the lives of the activations that are kept, the largest of them."""
+    """Compute the bars of the largest activations that are kept."""
     charged = {position: number for number, line in enumerate(report.by_line) for position in line.kept}
-    every = [(position, one) for position, one in enumerate(report.kept) if one.kind == "activation"]
+    every = [(n, storage) for n, storage in enumerate(report.kept) if storage.kind == "activation"]
     shown = sorted(every[:_BARS], key=lambda item: (item[1].since, item[1].until))
-    most = max((one.bytes for _, one in shown), default=1)
+    most = max((storage.bytes for _, storage in shown), default=1)
     bars = []
-    for row, (position, one) in enumerate(shown):
-        start, end = _x(report, one.since), _x(report, one.until)
+    for row, (position, storage) in enumerate(shown):
+        start, end = _x(report, storage.since), _x(report, storage.until)
         bars.append(
             Bar(
                 x=start,
                 y=row * ROW,
                 width=max(end - start, 1.5),
-                weight=one.bytes / most if most else 0.0,
+                # Tensors without elements are kept, too.
+                weight=storage.bytes / most if most else 0.0,
                 line=charged.get(position, -1),
-                text=_life_text(one),
+                text=_life_text(storage),
             )
         )
     rest = every[_BARS:]
-    return Lives(tuple(bars), len(shown) * ROW, len(rest), sum(one.bytes for _, one in rest))
+    return Lives(tuple(bars), len(shown) * ROW, len(rest), sum(storage.bytes for _, storage in rest))
 
 
-def _life_text(one: KeptStorage) -> str:
-    role = one.roles[0]
+def _life_text(storage: KeptStorage) -> str:
+    """Return the text of a kept tensor's bar."""
+    role = storage.roles[0]
     text = (
-        f"{size(one.bytes)}, {shape(one.shape)} {one.dtype}, at {short(role.place)}: "
+        f"{size(storage.bytes)}, {shape(storage.shape)} {storage.dtype}, at {short(role.place)}: "
         f"{role.operation or 'an operation'} keeps {role.role or 'it'}"
     )
     if role.why:
         text += f" — {role.why}"
-    if len(one.roles) > 1:
-        text += f". Saved {times(len(one.roles))}, counted once"
-    if not one.needed:
+    if len(storage.roles) > 1:
+        text += f". Saved {times(len(storage.roles))}, counted once"
+    if not storage.needed:
         text += ". Not used by backward"
-    return f"{text}. From operation {one.since} to {one.until}."
+    return f"{text}. From operation {storage.since} to {storage.until}."
 
 
 def _moment_text(report: MemoryReport, moment: LiveBytes) -> str:
@@ -166,7 +170,7 @@ def _moment_text(report: MemoryReport, moment: LiveBytes) -> str:
 def _steps(
     report: MemoryReport, moments: tuple[LiveBytes, ...], values: list[int], top: int
 ) -> list[tuple[float, float]]:
-    """Corners of a step line: a value holds until the next moment."""
+    """Return the corners of a step line: a value holds until the next moment."""
     points: list[tuple[float, float]] = []
     for moment, value in zip(moments, values, strict=True):
         x, y = _x(report, moment.tick), _y(value, top)
@@ -180,6 +184,7 @@ def _steps(
 def _x(report: MemoryReport, tick: int) -> float:
     first = report.timeline[0].tick
     span = max(report.ended - first, 1)
+    # Clamped, because a save may begin before the first shown tick and end after the last.
     return LEFT + (WIDTH - LEFT - RIGHT) * (min(max(tick, first), report.ended) - first) / span
 
 
@@ -188,10 +193,11 @@ def _y(count: int, top: int) -> float:
 
 
 def _rounded(count: int) -> int:
-    """The next number of bytes that four equal parts of read well."""
+    """Return the next number of bytes whose quarters have short labels."""
     unit = 1
     while count >= 1024 * unit:
         unit *= 1024
+    # Multiples of four, so that each quarter is a whole number of units.
     for step in (4, 8, 12, 16, 20, 24, 32, 40, 48, 60, 80, 100, 120, 160, 200, 240, 320, 400, 480, 640, 800):
         if count <= step * unit:
             return step * unit

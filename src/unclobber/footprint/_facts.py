@@ -1,4 +1,4 @@
-"""What is known of the memory of one step: frozen, without torch."""
+"""Facts on the memory of one step: frozen, without torch."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Kind = Literal["parameter", "buffer", "input", "activation", "gradient", "temporary"]
-"""What a storage is: the first three live anyway, an ``activation`` was made by forward, a
-``gradient`` by backward for a leaf, a ``temporary`` by backward on the way."""
+"""Kinds of storages. The first three live anyway; forward makes an ``activation``, backward a leaf's
+``gradient``, or a ``temporary`` for an inner gradient.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +27,10 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """One use that backward has for a storage."""
+    """A use that backward has for a storage."""
 
     operation: str | None
-    """As torch's derivative table calls it; None where no graph of this step's backward holds it."""
+    """Operation name in torch's derivative table; None if no graph of this step's backward holds the save."""
     role: str | None
     why: str | None
     """The derivative that reads it."""
@@ -40,18 +41,18 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class KeptStorage:
-    """One storage that backward keeps alive; under however many names, it counts once."""
+    """A storage that backward keeps alive. It counts once, under however many names it was saved."""
 
     bytes: int
-    """Of the whole storage."""
+    """Size of the whole storage."""
     kind: Kind
     dtype: str
     shape: tuple[int, ...]
-    """Of the first tensor that was saved of it."""
+    """Shape of the first tensor that was saved of it."""
     roles: tuple[Role, ...]
-    """Every save of it, in order; the first one's line is charged with the bytes."""
+    """Roles of all its saves, in order; its bytes are charged to the first one's line."""
     made_at: Location | None
-    """Where it was computed; None where it was there before."""
+    """The line that computed it; None if it was there before."""
     made_by: str | None
     since: int
     """Tick of the first save."""
@@ -64,7 +65,7 @@ class KeptStorage:
 
 @dataclass(frozen=True, slots=True)
 class LineTotal:
-    """What one line keeps for backward at the peak."""
+    """Bytes that one line keeps for backward at the peak."""
 
     place: Location | None
     bytes: int
@@ -76,24 +77,24 @@ class LineTotal:
 
 @dataclass(frozen=True, slots=True)
 class ModuleTotal:
-    """What one module keeps for backward at the peak."""
+    """Bytes that one module keeps for backward at the peak."""
 
     path: str
-    """From the module that was called first; empty for that one itself."""
+    """Path from the module that was called first; empty for that one itself."""
     kind: str
     """The name of its class."""
     tree: int
-    """Which outermost module it belongs to, counted in the order of their first calls."""
+    """Number of its outermost module, in the order of their first calls."""
     calls: int
     bytes: int
-    """With the modules inside it."""
+    """Bytes kept by it and the modules inside it."""
     own: int
-    """Without them."""
+    """Bytes kept by it without the modules inside it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveBytes:
-    """The live bytes of every sort at one tick."""
+    """Live bytes of every kind at one tick."""
 
     tick: int
     kept: int
@@ -119,7 +120,7 @@ class LiveBytes:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The time with the most live bytes, and how much of what."""
+    """The tick with the most live bytes."""
 
     moment: LiveBytes
     phase: Literal["forward", "backward"]
@@ -138,9 +139,9 @@ class GradientLife:
     operation: str
     born: int
     freed: int | None
-    """None where it was still alive at the end."""
+    """Tick at which it was freed; None if it was alive at the end."""
     leaf: str | None = None
-    """What it is the gradient of, for those that stay."""
+    """The leaf whose gradient it is; None for an inner gradient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,15 +152,15 @@ class InPlaceUse:
     operation: str
     times: int
     bytes: int
-    """Of what it wrote, all times together."""
+    """Bytes that it wrote, all times together."""
     peak_saved: int
-    """By how much the peak would be higher had it been out-of-place."""
+    """Bytes by which the peak would be higher if it were out-of-place."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class InPlaceCandidate:
-    """An out-of-place operation that could be in-place: nobody reads the old value afterwards."""
+    """An out-of-place operation that could be in-place, because no code reads the old value afterwards."""
 
     place: Location | None
     operation: str
@@ -170,14 +171,14 @@ class InPlaceCandidate:
     times: int
     bytes: int
     peak_drop: int
-    """By how much the peak drops if this line alone is changed."""
+    """Bytes by which the peak drops if this line alone is changed."""
     keys: tuple[tuple[object, ...], ...] = field(default=(), repr=False, compare=False)
-    """Recognise the calls in another run."""
+    """Keys that recognise its calls in another run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The safe candidates made in-place in a second run."""
+    """Result of a second run with the safe candidates in-place."""
 
     substituted: int
     """Calls that ran in place."""
@@ -189,37 +190,38 @@ class Trial:
     rounded_gradients: int
     """Gradients that differ by rounding: elu in place computes its slope from the result."""
     changed_gradients: int
-    """Gradients that differ by more: the change is not safe after all."""
+    """Gradients that differ by more than rounding: the change is not safe after all."""
     largest_difference: float
-    """The largest difference of any gradient's element, relative to that gradient's largest."""
+    """Largest difference of any gradient's element, relative to that gradient's largest."""
     error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What another run has shown, with a change in it."""
+    """Result of another run, with a change in it."""
 
     peak_before: int
     peak_after: int
     """Bytes of the step alone."""
     seconds_before: float
     seconds_after: float
-    """Of forward and backward, without recording; the quicker one of two runs. Processor time of all threads;
-    on a GPU, time on the clock."""
+    """Seconds of forward and backward, unrecorded; the quicker of two runs. Processor time of all threads;
+    on a GPU, time on the clock.
+    """
     equal_loss: bool
     gradients: int
     rounded_gradients: int
     changed_gradients: int
     largest_difference: float
-    """The largest difference of any gradient's element, relative to that gradient's largest."""
+    """Largest difference of any gradient's element, relative to that gradient's largest."""
     changed_buffers: int = 0
-    """Buffers that ended otherwise: running statistics that were updated twice."""
+    """Buffers that ended with other values: running statistics that were updated twice."""
     error: str | None = None
-    """Why there is nothing to compare."""
+    """The reason why there is nothing to compare; None if the run could be compared."""
 
     @property
     def proved(self) -> bool:
-        """Whether loss, gradients and buffers are those of the program as it is, rounding aside."""
+        """Loss, gradients and buffers equal those of the program as it is, rounding aside."""
         return self.error is None and self.equal_loss and not self.changed_gradients + self.changed_buffers
 
     @property
@@ -229,7 +231,7 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class SourceEdit:
-    """Another text for a part of a file."""
+    """A replacement for a part of a file."""
 
     path: str
     line: int
@@ -237,7 +239,7 @@ class SourceEdit:
     """1-based, in characters."""
     end_line: int
     end_column: int
-    """One past the last character."""
+    """The column after the last character."""
     text: str
 
 
@@ -246,29 +248,29 @@ Sort = Literal["formula", "mask", "dtype", "twice", "checkpoint", "in-place", "u
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that would lower the peak."""
+    """A change of the program that would lower the peak."""
 
     sort: Sort
     title: str
-    """What it is, as a phrase."""
+    """Description as a phrase."""
     write: str
-    """What to write."""
+    """Code to write, or advice as a sentence."""
     place: Location | None
     modules: tuple[str, ...]
     times: int
-    """How many calls it concerns."""
+    """Number of calls that it concerns."""
     predicted: int
-    """By how much the recorded timeline says that the peak would fall."""
+    """Bytes by which the peak falls, computed from the recorded timeline."""
     recomputed: float = 0.0
-    """The part of forward's arithmetic that is done twice, 0 to 1, estimated from shapes."""
+    """Part of forward's arithmetic that is done twice, 0 to 1, estimated from shapes."""
     tried: Tried | None = None
     why_untried: str | None = None
     edits: tuple[tuple[SourceEdit, ...], ...] = field(default=(), repr=False)
-    """Ways to make it in the source, the likeliest first; each is still to be proved."""
+    """Alternative source edits that make it, the likeliest first; each is still to be proved."""
 
     @property
     def saved(self) -> int:
-        """Measured where it was tried, else predicted."""
+        """Bytes off the peak: measured if it was tried (0 if not proved), else predicted."""
         if self.tried is None:
             return self.predicted
         return self.tried.saved if self.tried.proved else 0
@@ -276,63 +278,68 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """Some of the changes at once."""
+    """Several of the changes at once."""
 
     changes: tuple[int, ...]
     """Positions in ``MemoryReport.changes``."""
     predicted: int
-    """Bytes of the step at its peak, as the timeline says."""
+    """Bytes of the step at its peak, computed from the timeline."""
     tried: Tried | None = None
+
+    @property
+    def peak(self) -> int:
+        """Bytes of the step at its peak: measured if it was tried, else predicted."""
+        return self.predicted if self.tried is None else self.tried.peak_after
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryReport:
-    """One recorded step. Ticks count its operations: the first one of forward is 1."""
+    """The memory of a recorded step. Ticks count its operations: the first one of forward is 1."""
 
     torch_version: str
     command: tuple[str, ...]
     fake: bool
     step: int
-    """Which backward ended the recording, 1-based."""
+    """Number of the backward that ended the recording, 1-based."""
     backward: bool
-    """Whether there was one at all."""
+    """Whether a backward ran at all."""
     operations: int
     backward_began: int
     ended: int
     peak: Peak | None
     kept: tuple[KeptStorage, ...]
-    """Largest first."""
+    """Storages kept for backward, largest first."""
     by_line: tuple[LineTotal, ...]
-    """Largest first; activations at the peak."""
+    """Activations kept at the peak by line, largest first."""
     by_module: tuple[ModuleTotal, ...]
-    """In the order of their first calls."""
+    """Modules in the order of their first calls."""
     timeline: tuple[LiveBytes, ...]
     places: tuple[Location, ...]
     gradients: tuple[GradientLife, ...]
     in_place: tuple[InPlaceUse, ...]
     candidates: tuple[InPlaceCandidate, ...]
     together: int
-    """By how much the peak drops with all candidates at once."""
+    """Bytes by which the peak drops with all candidates at once."""
     peak_activations: int = 0
-    """Live bytes that forward made, at the peak."""
+    """Live bytes at the peak that forward made."""
     peak_kept: int = 0
-    """The most bytes that saves alone kept alive at a time."""
+    """Largest number of bytes that saves alone kept alive at one tick."""
     trial: Trial | None = None
     changes: tuple[Change, ...] = ()
-    """What would lower the peak, the most first."""
+    """Changes that would lower the peak, largest saving first."""
     curve: tuple[CurvePoint, ...] = ()
-    """Changes taken together, each step with a lower peak than the one before."""
+    """Changes taken together; each point has a lower peak than the one before."""
     ended_early: str | None = None
-    """Why recording stopped before the wanted backward, where it did."""
+    """The reason why recording stopped before the wanted backward; None if it didn't."""
 
     @property
     def bytes_by_line(self) -> dict[tuple[str, int], int]:
         """Bytes that each line ``(path, line)`` keeps for backward at the peak, largest first."""
-        found: dict[tuple[str, int], int] = {}
+        sizes: dict[tuple[str, int], int] = {}
         for line in self.by_line:
             key = ("", 0) if line.place is None else (line.place.path, line.place.line)
-            found[key] = found.get(key, 0) + line.bytes
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
+            sizes[key] = sizes.get(key, 0) + line.bytes
+        return dict(sorted(sizes.items(), key=lambda item: -item[1]))
 
     @property
     def unneeded(self) -> tuple[KeptStorage, ...]:

@@ -1,7 +1,7 @@
-"""Which of torch's functions the program called, above autograd.
+"""Calls of torch functions by the program, seen above autograd.
 
 Dispatch sees ``mul`` inside ``dropout`` and ``div_`` inside its noise; only the call itself says what
-the program wrote, and whether it asked for in-place.
+the program wrote, and whether it requests in-place.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _AUGMENTED = frozenset({"iadd", "isub", "imul", "itruediv", "idiv", "ipow", "imo
 
 
 class FunctionCalls(TorchFunctionMode):
-    """Tells a listener of every outermost call of a torch function.
+    """A function mode that calls listeners around every outermost call of a torch function.
 
     Args:
-        begins: Called with whether the call asks for in-place, the function, and all its arguments.
+        begins: Called with whether the call requests in-place, the function, and all its arguments.
         ends: Called with the function's name and its result.
     """
 
@@ -44,25 +44,26 @@ class FunctionCalls(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
+        """Run the function between the two listeners; an error of the function ends the call, too."""
         kwargs = kwargs or {}
         self._begins(asks_in_place(func, args, kwargs), func, (args, kwargs))
         out = None
         try:
             out = func(*args, **kwargs)
             return out
-        finally:
+        finally:  # a function that raises has begun a call as well
             self._ends(name_of(func), out)
 
 
 def name_of(func: Any) -> str:
-    """``add`` for ``Tensor.add``, ``torch.add`` and ``__radd__``."""
+    """Return the plain name: ``add`` for ``Tensor.add``, ``torch.add`` and ``__radd__``."""
     name = str(getattr(func, "__name__", ""))
     bare = name.strip("_") if name.startswith("__") else name
     return OPERATORS.get(bare, bare)
 
 
 def asks_in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a call writes its argument because the program said so.
+    """Return whether a call writes its argument because the program requests it.
 
     Example:
         >>> x = torch.zeros(2)
@@ -77,6 +78,7 @@ def asks_in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> b
     if name.endswith("_") or kwargs.get("inplace") or kwargs.get("out") is not None:
         return True
     position = _place_of_inplace(func)
+    # `is True`, because a tensor may stand there, and its truth value is an error or waits for the device.
     return position is not None and len(args) > position and args[position] is True
 
 
@@ -91,7 +93,7 @@ def _place_of_inplace(func: Any) -> int | None:
 
 @lru_cache(maxsize=1024)
 def in_place_form(name: str) -> Callable[..., Any] | None:
-    """torch's in-place form of a function, a method where there is one.
+    """Return torch's in-place form of a function, preferably a method; None if there is none.
 
     Example:
         >>> in_place_form("relu").__name__, in_place_form("dropout").__name__, in_place_form("softmax")

@@ -1,7 +1,7 @@
-"""What in-place buys: what the program's in-place operations spare, and what others could.
+"""Savings of in-place operations: of those that the program has, and of those that it could have.
 
 Both are counterfactuals on the recorded timeline. An operation spares memory in place only while
-the old and the new value would be alive together; where autograd keeps a copy of the old one, or
+the old and the new value would be alive together; if autograd keeps a copy of the old one, or
 the old one dies at once, it spares nothing at the peak, and that is the usual answer.
 """
 
@@ -16,7 +16,7 @@ from ..derivatives.rules import in_place_overload, in_place_rule
 from . import _places
 from ._facts import InPlaceCandidate, InPlaceUse
 from ._functions import in_place_form
-from ._timeline import BytesOverTime, end_of
+from ._timeline import BytesOverTime, end_of, saves_by_storage
 from ._trace import Operand, Operation, PackedSave, Trace, modules_of
 
 Span = tuple[int, int, int]
@@ -25,19 +25,21 @@ Span = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class _Chance:
-    """One call that could have been in place."""
+    """A call that could have been in place."""
 
     operation: Operation
     operand: int
     """Position of the operand that would be written."""
     span: Span
-    """When old and new value were alive together."""
+    """Ticks at which old and new value were alive together, and the bytes of the old one."""
 
 
 def gains(
     trace: Trace, line: BytesOverTime
 ) -> tuple[tuple[InPlaceUse, ...], tuple[InPlaceCandidate, ...], int]:
-    """The in-place operations there are, those there could be, and the drop with all of these at once."""
+    """Return the program's in-place operations, the possible ones, and the drop of the peak with all of
+    these at once.
+    """
     totals = line.totals
     used = _used(trace, line, totals)
     groups = _chances(trace)
@@ -49,12 +51,13 @@ def gains(
     candidates = [_candidate(members, line, totals) for members in merged.values()]
     every = [chance.span for chances in groups.values() for chance in chances]
     together = max(totals) - highest(totals, line.first, every, sign=-1)
-    candidates.sort(key=lambda one: (-one.peak_drop, -one.bytes))
+    candidates.sort(key=lambda candidate: (-candidate.peak_drop, -candidate.bytes))
     return tuple(used), tuple(candidates), together
 
 
 def highest(totals: Sequence[int], first: int, spans: Iterable[Span], *, sign: int) -> int:
-    """The peak with ``sign`` times the spans' bytes added."""
+    """Return the peak with ``sign`` times the spans' bytes added."""
+    # Differences at the spans' ends, added up once, because there is a span for each call.
     change = [0] * (len(totals) + 1)
     for since, until, size in spans:
         start, end = max(since - first, 0), min(until - first, len(totals) - 1)
@@ -70,8 +73,9 @@ def highest(totals: Sequence[int], first: int, spans: Iterable[Span], *, sign: i
 
 # --- the in-place operations that are there ----------------------------------------------------------
 def _used(trace: Trace, line: BytesOverTime, totals: Sequence[int]) -> list[InPlaceUse]:
+    """Return the in-place operations of forward that write an activation, by line."""
     groups: dict[tuple[object, ...], list[tuple[Operation, Span, str]]] = {}
-    saves = _by_storage(trace)
+    saves = saves_by_storage(trace)
     for operation in trace.operations:
         if operation.backward or operation.tick <= trace.began or not operation.operands:
             continue
@@ -88,6 +92,7 @@ def _used(trace: Trace, line: BytesOverTime, totals: Sequence[int]) -> list[InPl
 def _use(
     members: list[tuple[Operation, Span, str]], line: BytesOverTime, totals: Sequence[int]
 ) -> InPlaceUse:
+    """Return the facts on the in-place operations of one line."""
     spans = [span for _, span, _ in members]
     spared = max(0, highest(totals, line.first, spans, sign=1) - max(totals))
     return InPlaceUse(
@@ -101,6 +106,9 @@ def _use(
 
 
 def _is_in_place(operation: Operation) -> bool:
+    """Return whether the program requested this write of the first operand, and an out-of-place form
+    exists.
+    """
     name = operation.name
     return (
         operation.asked
@@ -115,7 +123,7 @@ def _is_in_place(operation: Operation) -> bool:
 def _had_it_not_been(
     operation: Operation, target: Operand, trace: Trace, saves: dict[int, list[PackedSave]]
 ) -> tuple[Span, str]:
-    """The extra bytes of the out-of-place form, and in words why."""
+    """Return the extra bytes of the out-of-place form, with their ticks, and the reason in words."""
     size = target.bytes
     rule = _rule(operation.name[:-1], operation.overload)
     if rule is not None and target.requires_grad:
@@ -139,10 +147,10 @@ def _had_it_not_been(
 
 # --- those that could be -----------------------------------------------------------------------------
 def _chances(trace: Trace) -> dict[tuple[object, ...], list[_Chance]]:
-    """The calls that could be in place, by line and module; only lines of which every call could."""
-    saves = _by_storage(trace)
+    """Return the calls that could be in place, by line and module; only lines of which every call could."""
+    saves = saves_by_storage(trace)
     calls: Counter[tuple[object, ...]] = Counter()
-    found: dict[tuple[object, ...], list[_Chance]] = {}
+    by_line: dict[tuple[object, ...], list[_Chance]] = {}
     taken: set[int] = set()
     for operation in trace.operations:
         if operation.backward or operation.tick <= trace.began or operation.output is None:
@@ -151,11 +159,13 @@ def _chances(trace: Trace) -> dict[tuple[object, ...], list[_Chance]]:
         calls[key] += 1
         chance = _chance(operation, trace, saves, taken)
         if chance is not None:
+            # A second candidate on one storage would find the value of the first.
             taken.add(operation.operands[chance.operand].storage)
-            found.setdefault(key, []).append(chance)
+            by_line.setdefault(key, []).append(chance)
     return {
         key: chances
-        for key, chances in found.items()
+        for key, chances in by_line.items()
+        # An edit of a line changes all its calls. A key of two parts has no line, and so nothing to edit.
         if len(chances) == calls[key] and len({chance.operand for chance in chances}) == 1 and len(key) > 2
     }
 
@@ -163,15 +173,16 @@ def _chances(trace: Trace) -> dict[tuple[object, ...], list[_Chance]]:
 def _chance(
     operation: Operation, trace: Trace, saves: dict[int, list[PackedSave]], taken: set[int]
 ) -> _Chance | None:
+    """Return how a call could be in place, or None. Each storage is offered once."""
     rule = _rule(operation.name, operation.overload)
     if rule is None or in_place_overload(rule) is None:
         return None
-    # `dropout` multiplies: its in-place form multiplies in place. What is computed on the way inside
-    # of another function is nothing that the program could write otherwise.
+    # Only what the program called: `mul` inside of `dropout` can't be written otherwise, but `dropout` has an
+    # in-place form (test_in_place.py, test_dropout_is_one_operation).
     if operation.function is None or in_place_form(operation.function) is None:
         return None
     positions = [0]
-    # a + b is b + a: either operand may take the result.
+    # a + b is b + a, so either operand may take the result (test_in_place.py, test_either_operand_of_a_sum).
     if operation.name == "add" and operation.alpha_is_one and len(operation.operands) > 1:
         positions.append(1)
     for position in positions:
@@ -186,7 +197,7 @@ def _chance(
 def _free(
     operation: Operation, position: int, rule: Rule, trace: Trace, saves: dict[int, list[PackedSave]]
 ) -> bool:
-    """Whether nobody reads the operand's old value after the operation: not autograd, not the program."""
+    """Return whether neither autograd nor the program reads the operand's old value after the operation."""
     operand, output = operation.operands[position], operation.output
     assert output is not None
     old = trace.storages[operand.storage]
@@ -195,7 +206,7 @@ def _free(
     fresh = operation.makes == (new.number,) and new.kind == "activation"
     if not (same and fresh and operand.whole and not operand.leaf and old.kind == "activation" and old.made):
         return False
-    # Alive at the end, the program still has a name for it and may read it in ways that are no operation.
+    # A value alive at the end still has a name, and the program may read it without any operation.
     if old.died is None or old.last_use > operation.tick:
         return _kept_by_itself_alone(operation, old.number, rule, trace, saves) and old.died is not None
     # A tensor that needs no gradient must not come to need one behind its other names.
@@ -210,7 +221,9 @@ def _free(
 def _kept_by_itself_alone(
     operation: Operation, number: int, rule: Rule, trace: Trace, saves: dict[int, list[PackedSave]]
 ) -> bool:
-    """Whether the old value is read later only because this operation kept it, and in place it wouldn't."""
+    """Return whether the old value is read later only because this operation keeps it, and in place it
+    keeps none.
+    """
     in_place = in_place_rule(rule)
     if in_place is rule or in_place.keeps("self") is not None:
         return False
@@ -218,23 +231,26 @@ def _kept_by_itself_alone(
     if not mine or not all(_own(save, operation) and save.role == "self" for save in mine):
         return False
     last = trace.storages[number].last_use
-    readers = [one for one in trace.operations if one.tick > operation.tick and number in one.reads]
-    return all(one.backward for one in readers) and bool(readers) and readers[-1].tick == last
+    readers = [other for other in trace.operations if other.tick > operation.tick and number in other.reads]
+    return all(reader.backward for reader in readers) and bool(readers) and readers[-1].tick == last
 
 
 def _keeps_no_copy(
     operation: Operation, position: int, rule: Rule, saves: dict[int, list[PackedSave]], number: int
 ) -> bool:
+    """Return whether the in-place form saves no copy of what this operation saves now."""
     if position != 0:
         return not any(_own(save, operation) for save in saves.get(number, ()))
     in_place = in_place_rule(rule)
     own = [save for save in saves.get(number, ()) if _own(save, operation)]
-    # In place, autograd would keep a copy of what it keeps now: nothing gained.
+    # In place, autograd keeps a copy of the operand that it keeps now, so nothing is gained.
     return not own or in_place.keeps("self") is None
 
 
 def _own(save: PackedSave, operation: Operation) -> bool:
-    """Whether this operation made the save: inputs are packed just before it runs, outputs just after."""
+    """Return whether this operation made the save: inputs are packed just before it runs, outputs just
+    after.
+    """
     near = save.tick in (operation.tick - 1, operation.tick)
     return near and _places.key(save.stack) == _places.key(operation.stack)
 
@@ -242,7 +258,7 @@ def _own(save: PackedSave, operation: Operation) -> bool:
 def _candidate(
     members: list[tuple[tuple[object, ...], list[_Chance]]], line: BytesOverTime, totals: Sequence[int]
 ) -> InPlaceCandidate:
-    """One line, in all the modules that run it."""
+    """Return the candidate of one line, in all the modules that run it."""
     chances = [chance for _, some in members for chance in some]
     first = chances[0].operation
     spans = [chance.span for chance in chances]
@@ -259,15 +275,10 @@ def _candidate(
 
 
 # --- shared ------------------------------------------------------------------------------------------
-def _by_storage(trace: Trace) -> dict[int, list[PackedSave]]:
-    found: dict[int, list[PackedSave]] = {}
-    for save in trace.saves:
-        found.setdefault(save.storage, []).append(save)
-    return found
-
-
 def _rule(name: str, overload: str) -> Rule | None:
-    """The row of a functional operation; that of ``Tensor_Scalar`` for ``Scalar`` where there is no other."""
+    """Return the rule of a functional operation; that of ``Tensor_Scalar`` for ``Scalar`` if there is no
+    other.
+    """
     rules = [rule for rule in by_operation(name) if rule.operation == name and rule.key == "Default"]
     for wanted in (overload, f"Tensor_{overload}"):
         for rule in rules:

@@ -1,4 +1,4 @@
-"""By module: what each keeps for backward at the peak, with and without the modules inside it."""
+"""Bytes by module: what each keeps for backward at the peak, with and without the modules inside it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ OUTSIDE = "outside of any module"
 
 @dataclass(frozen=True)
 class ModuleRow:
-    """One line of the table: a module, or modules that differ by their numbers alone."""
+    """A row of the table: a module, or modules that differ by their numbers alone."""
 
     label: str
-    """Its path below the row that it is indented under, with its class."""
+    """Path below the row that it is indented under, with its class."""
     depth: int
     calls: int
     bytes: int
@@ -26,7 +26,7 @@ class ModuleRow:
 
 
 def totals(trace: Trace, peak: int) -> tuple[ModuleTotal, ...]:
-    """Every module that ran, in the order of its first call; what ran in none comes last.
+    """Return every module that ran, in the order of its first call, then the bytes saved outside of any.
 
     A storage is charged to the module that saved it first, and to all around that one.
     """
@@ -39,7 +39,7 @@ def totals(trace: Trace, peak: int) -> tuple[ModuleTotal, ...]:
         own[key] = own.get(key, 0) + size
         for above in chain:
             whole[above] = whole.get(above, 0) + size
-    found: dict[tuple[int, str], ModuleTotal] = {}
+    rows_by_key: dict[tuple[int, str], ModuleTotal] = {}
     calls: dict[tuple[int, str], int] = {}
     step = [call for call in trace.calls if not call.again and (call.end is None or call.end >= trace.start)]
     for call in step:
@@ -47,13 +47,13 @@ def totals(trace: Trace, peak: int) -> tuple[ModuleTotal, ...]:
         calls[key] = calls.get(key, 0) + 1
     for call in step:
         key = _key(call)
-        if key not in found:
-            found[key] = ModuleTotal(
+        if key not in rows_by_key:
+            rows_by_key[key] = ModuleTotal(
                 call.path, call.kind, call.tree, calls[key], whole.get(key, 0), own.get(key, 0)
             )
     rest = own.get(None, 0)
-    outside = (ModuleTotal("", OUTSIDE, -1, 0, rest, rest),) if rest and found else ()
-    return (*found.values(), *outside)
+    outside = (ModuleTotal("", OUTSIDE, -1, 0, rest, rest),) if rest and rows_by_key else ()
+    return (*rows_by_key.values(), *outside)
 
 
 def _key(call: ModuleCall) -> tuple[int, str]:
@@ -61,7 +61,7 @@ def _key(call: ModuleCall) -> tuple[int, str]:
 
 
 def _chain(trace: Trace, number: int | None) -> list[tuple[int, str]]:
-    """The module of a call and those around it, innermost first, each once."""
+    """Return the module of a call and those around it, innermost first, each once."""
     chain: dict[tuple[int, str], None] = {}
     while number is not None:
         call = trace.calls[number]
@@ -71,7 +71,7 @@ def _chain(trace: Trace, number: int | None) -> list[tuple[int, str]]:
 
 
 def _first_saves(trace: Trace, peak: int) -> Iterable[PackedSave]:
-    """The first save of each activation that is kept at the peak."""
+    """Return the first save of each activation that is kept at the peak."""
     first: dict[int, PackedSave] = {}
     alive: set[int] = set()
     for save in trace.saves:
@@ -84,58 +84,62 @@ def _first_saves(trace: Trace, peak: int) -> Iterable[PackedSave]:
 
 # --- as a table --------------------------------------------------------------------------------------
 def rows(modules: Iterable[ModuleTotal], least: float = 0.01) -> list[ModuleRow]:
-    """The tree of modules, those that differ by their numbers alone in one row (``h.*``).
+    """Return the tree of modules as rows; those that differ by their numbers alone share one (``h.*``).
 
     Args:
-        modules: Of a report.
-        least: Rows that keep less than this part of the whole are left out.
+        modules: The modules of a report.
+        least: Share of the whole; rows that keep less are left out.
     """
     merged: dict[tuple[int, str], list[ModuleTotal]] = {}
-    for one in modules:
-        merged.setdefault((one.tree, pattern(one.path)), []).append(one)
-    total = sum(one.own for group in merged.values() for one in group)
+    for module in modules:
+        merged.setdefault((module.tree, pattern(module.path)), []).append(module)
+    total = sum(module.own for group in merged.values() for module in group)
     kept = {
         key: group
         for key, group in merged.items()
-        if sum(one.bytes for one in group) > least * total or not total
+        # If nothing is kept at all, the rows still show the calls.
+        if sum(module.bytes for module in group) > least * total or not total
     }
-    found: list[ModuleRow] = []
+    table: list[ModuleRow] = []
 
     def below(above: tuple[int, str] | None, depth: int) -> None:
+        """Append the rows below the one with key `above`, largest first."""
         children = [key for key in kept if _above(key, kept) == above and key != above]
-        children.sort(key=lambda key: -sum(one.bytes for one in kept[key]))
+        children.sort(key=lambda key: -sum(module.bytes for module in kept[key]))
         for key in children:
             group = kept[key]
+            # The outermost module has an empty path, which no dot follows.
             prefix = "" if above is None or not above[1] else f"{above[1]}."
-            kinds = " or ".join(dict.fromkeys(one.kind for one in group))
+            kinds = " or ".join(dict.fromkeys(module.kind for module in group))
             path = key[1].removeprefix(prefix)
-            found.append(
+            table.append(
                 ModuleRow(
                     label=f"{path} ({kinds})" if path else kinds,
                     depth=depth,
-                    calls=sum(one.calls for one in group),
-                    bytes=sum(one.bytes for one in group),
-                    own=sum(one.own for one in group),
+                    calls=sum(module.calls for module in group),
+                    bytes=sum(module.bytes for module in group),
+                    own=sum(module.own for module in group),
                 )
             )
             below(key, depth + 1)
 
     below(None, 0)
-    return found
+    return table
 
 
 def pattern(path: str) -> str:
-    """A path with a star for each number.
+    """Return a path with a star for each number.
 
     Example:
         >>> pattern("h.0.mlp"), pattern("conv1"), pattern("")
         ('h.*.mlp', 'conv1', '')
     """
+    # Whole components only, because the number of `conv1` is a part of its name.
     return re.sub(r"(?<![^.])\d+(?![^.])", "*", path)
 
 
 def _above(key: tuple[int, str], known: Iterable[tuple[int, str]]) -> tuple[int, str] | None:
-    """The nearest module above that has a row."""
+    """Return the key of the nearest module above that has a row, or None."""
     tree, path = key
     there = set(known)
     while path:

@@ -1,4 +1,4 @@
-"""Which of the program's names hold tensors when the recorded backward begins, and which graphs with them."""
+"""Names of the program that hold tensors, and graphs with them, when the recorded backward begins."""
 
 from __future__ import annotations
 
@@ -18,45 +18,46 @@ class HeldName:
     """A tensor that a name leads to."""
 
     name: str
-    """As the program would write it: ``outputs[2]``, ``out.logits``."""
+    """The name as the program would write it: ``outputs[2]``, ``out.logits``."""
     storage: int
-    """That of the tensor itself."""
+    """Number of the tensor's storage."""
     keeps: frozenset[int]
     """Storages that only its graph keeps, which this backward doesn't free."""
 
     @property
     def variable(self) -> str:
-        """Without the numbers and keys of containers: ``outputs`` for ``outputs[2]``."""
+        """The name without numbers and keys of containers: ``outputs`` for ``outputs[2]``."""
         return re.sub(r"\[[^\]]*\]$", "", self.name)
 
 
 def held_names(number_of: Callable[[Tensor], int | None], freed: set[Any]) -> list[HeldName]:
-    """What the program's variables lead to now.
+    """Return the tensors that the program's variables lead to now.
 
     Args:
-        number_of: The storage of a tensor, as it is counted in the recording.
+        number_of: Returns the number of a tensor's storage in the recording, or None.
         freed: The nodes of the graph whose backward begins.
     """
-    found = []
+    names = []
     for name, tensor in owners.named_tensors():
         number = number_of(tensor)
         if number is not None:
-            found.append(HeldName(name, number, frozenset(_kept_by(tensor, freed))))
-    return found
+            names.append(HeldName(name, number, frozenset(_kept_by(tensor, freed))))
+    return names
 
 
 def _kept_by(tensor: Tensor, freed: set[Any]) -> Iterator[int]:
-    """The storages that the graph of a tensor keeps outside of the one that is freed."""
+    """Yield the storages that a tensor's graph keeps outside of the graph that is freed."""
     node = compat.grad_fn(tensor) if compat.has_history(tensor) else None
     seen: set[Any] = set()
     todo = [] if node is None else [node]
     while todo:
-        one = todo.pop()
-        if one in seen or one in freed:
+        current = todo.pop()
+        if current in seen or current in freed:
             continue
-        seen.add(one)
-        for _, held in compat.raw_saved(one):
+        seen.add(current)
+        for _, held in compat.raw_saved(current):
+            # By attribute and not by class, because the recorder defines the class and imports this module.
             number = getattr(getattr(held, "save", None), "storage", None)
             if number is not None:
                 yield number
-        todo += [parent for parent, _ in one.next_functions if parent is not None]
+        todo += [parent for parent, _ in current.next_functions if parent is not None]

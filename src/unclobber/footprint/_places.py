@@ -1,7 +1,7 @@
-"""The line to charge: the innermost one outside torch, the standard library and this package.
+"""The line that is charged: the innermost one outside torch, the standard library and this package.
 
-A user of a model from a package has one line of their own, ``model(x)``; what keeps the memory are
-the package's lines, so those are named, with the user's line beside them.
+A user of a model from a package has one line of their own, ``model(x)``; the package's lines keep the memory,
+so those are named, with the user's line in addition.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Spot = tuple[CodeType, int]
 
 
 def innermost(stack: Stack) -> Spot | None:
-    """Code object and instruction of the line to charge; None where the whole stack is torch's."""
+    """Return code object and instruction of the line to charge; None if the whole stack is torch's."""
     for code, lasti in zip(stack[::2], stack[1::2], strict=False):
         if not _machinery(code.co_filename):
             return code, lasti
@@ -29,7 +29,7 @@ def innermost(stack: Stack) -> Spot | None:
 
 
 def key(stack: Stack) -> tuple[object, ...]:
-    """What stays the same for this line when the program is run again."""
+    """Return a key of the line that is equal when the program is run again."""
     spot = innermost(stack)
     if spot is None:
         return ()
@@ -39,7 +39,9 @@ def key(stack: Stack) -> tuple[object, ...]:
 
 @lru_cache(maxsize=4096)
 def _place(files: tuple[str, ...], code: CodeType, lasti: int, user: Spot | None) -> Location | None:
-    """``files`` is there for the cache: code objects of equal text in two files are equal."""
+    """Return the location of a line. ``files`` is part of the cache's key, because code objects of equal
+    text in two files are equal.
+    """
     site = sites.resolve((code, lasti))
     if site is None:
         return None
@@ -49,11 +51,12 @@ def _place(files: tuple[str, ...], code: CodeType, lasti: int, user: Spot | None
 
 
 def place(stack: Stack) -> Location | None:
-    """The line to charge, looked up in its source."""
+    """Return the line to charge, looked up in its source; None if there is none."""
     spot = innermost(stack)
     if spot is None:
         return None
     user = sites.user_frame(stack)
+    # The line to charge is the user's own, which needs no second place.
     if user is not None and user[0] is spot[0]:
         user = None
     files = (spot[0].co_filename, "" if user is None else user[0].co_filename)
@@ -78,10 +81,11 @@ def _roots() -> tuple[str, ...]:
 
 
 def _installed(path: str) -> bool:
-    """Whether a path below the standard library's folder is really an installed package's."""
+    """Return whether a path below the standard library's folder belongs to an installed package."""
     torchs = os.path.join(os.path.dirname(torch.__file__), "")
     ours = os.path.join(PACKAGE, "")
     return (
+        # site-packages is a folder inside of the standard library's.
         any(part in path for part in (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}"))
         and not path.startswith(torchs)
         and not path.startswith(ours)

@@ -1,11 +1,11 @@
-"""What would save memory, as text."""
+"""The changes that would save memory, as text."""
 
 from __future__ import annotations
 
 import textwrap
 
 from ..model.text import listing, plural, size, times
-from ._facts import Change, CurvePoint, MemoryReport, Tried
+from ._facts import Change, MemoryReport, Tried
 from ._words import short
 
 _ADVICE = ("held", "unneeded", "twice", "dtype")
@@ -13,36 +13,35 @@ _ADVICE = ("held", "unneeded", "twice", "dtype")
 
 
 def savings(report: MemoryReport, width: int) -> str:
-    """The changes, the most first, and the curve."""
+    """Return the changes, largest saving first, and the curve."""
     rows = ["What would save memory"]
     if not report.changes:
-        rows += _wrapped("Nothing that is looked for would lower the peak by more than 1 %.", width)
+        rows += wrapped("Nothing that is looked for would lower the peak by more than 1 %.", width)
         return "\n".join(rows)
     written: set[str] = set()
     for number, change in enumerate(report.changes, 1):
         rows += _change(number, change, width, spelled=change.write in written)
         written.add(change.write)
     if not any(change.tried for change in report.changes):
-        rows += _wrapped(
-            "Predicted from the recording; --try runs the program with each and compares.", width
-        )
+        rows += wrapped("Predicted from the recording; --try runs the program with each and compares.", width)
     if report.curve:
         rows += ["", *curve(report, width)]
     return "\n".join(rows)
 
 
 def _change(number: int, change: Change, width: int, *, spelled: bool) -> list[str]:
+    """Return the lines of one change; its code is left out if it was `spelled` before."""
     where = f"{short(change.place)}: " if change.place is not None else ""
     inside = f" in {listing(change.modules, limit=1)}" if change.modules else ""
-    rows = _wrapped(f"{number}. {where}{change.title} ({times(change.times)}{inside})", width, hang=5)
+    rows = wrapped(f"{number}. {where}{change.title} ({times(change.times)}{inside})", width, hang=5)
     if not spelled:
-        rows += _wrapped(change.write if change.sort in _ADVICE else f"write {change.write}", width, left=5)
-    rows += _wrapped(outcome(change), width, left=5)
+        rows += wrapped(change.write if change.sort in _ADVICE else f"write {change.write}", width, left=5)
+    rows += wrapped(outcome(change), width, left=5)
     return rows
 
 
 def outcome(change: Change) -> str:
-    """What was predicted, and what was measured."""
+    """Return what was predicted, and what was measured."""
     said = f"predicted {size(change.predicted)} off the peak"
     if change.recomputed:
         said += f", {100 * change.recomputed:.0f} % of forward computed twice"
@@ -52,7 +51,7 @@ def outcome(change: Change) -> str:
 
 
 def measured(tried: Tried) -> str:
-    """What another run has shown."""
+    """Return the sentence on another run's peak, time and equality."""
     if tried.error is not None:
         return f"tried, and it failed: {tried.error}"
     percent = 100 * tried.saved / tried.peak_before if tried.peak_before else 0.0
@@ -65,7 +64,7 @@ def measured(tried: Tried) -> str:
 
 
 def equality(tried: Tried) -> str:
-    """How its gradients compare."""
+    """Return how the other run's loss, gradients and buffers compare."""
     if not tried.equal_loss:
         return "the loss is another one"
     if tried.changed_gradients:
@@ -79,7 +78,7 @@ def equality(tried: Tried) -> str:
 
 
 def seconds(value: float) -> str:
-    """A time in the unit that reads well.
+    """Return a time in milliseconds or seconds.
 
     Example:
         >>> seconds(0.0123), seconds(2.5)
@@ -89,7 +88,7 @@ def seconds(value: float) -> str:
 
 
 def curve(report: MemoryReport, width: int) -> list[str]:
-    """A row for each step, from the program as it is."""
+    """Return the heading and a row for each point, from the program as it is."""
     rows = ["Peak against time, step by step" if report.curve[0].tried else "Peak, step by step (predicted)"]
     first = report.curve[0].tried
     peak = report.peak
@@ -98,14 +97,9 @@ def curve(report: MemoryReport, width: int) -> list[str]:
     rows.append(_point(before, before, None if first is None else first.seconds_before, "as it is"))
     for point in report.curve:
         what = " and ".join(f"{at + 1}" for at in point.changes)
-        rows.append(
-            _point(before, _peak(point), point.tried.seconds_after if point.tried else None, f"with {what}")
-        )
+        time = point.tried.seconds_after if point.tried else None
+        rows.append(_point(before, point.peak, time, f"with {what}"))
     return [row for text in rows for row in textwrap.wrap(text, width, drop_whitespace=False)]
-
-
-def _peak(point: CurvePoint) -> int:
-    return point.predicted if point.tried is None else point.tried.peak_after
 
 
 def _point(before: int, after: int, time: float | None, what: str) -> str:
@@ -113,7 +107,8 @@ def _point(before: int, after: int, time: float | None, what: str) -> str:
     return f"  {size(after):>10}  {drop:>6}  {'' if time is None else seconds(time):>9}  {what}"
 
 
-def _wrapped(text: str, width: int, left: int = 2, hang: int | None = None) -> list[str]:
+def wrapped(text: str, width: int, left: int = 2, hang: int | None = None) -> list[str]:
+    """Return a paragraph indented by `left` columns, and by `hang` from its second line on."""
     after = left if hang is None else hang
     return textwrap.wrap(
         text, width, initial_indent=" " * left, subsequent_indent=" " * after, break_long_words=False

@@ -1,4 +1,4 @@
-"""Live bytes of every sort at every tick, from the lives of storages and saves."""
+"""Live bytes of every kind at every tick, from the lives of storages and saves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LASTING = ("parameter", "buffer", "input")
 
 @dataclass(frozen=True)
 class BytesOverTime:
-    """Bytes by tick, from ``first`` on."""
+    """Live bytes by tick, from ``first`` on."""
 
     first: int
     kept: list[int]
@@ -28,11 +28,11 @@ class BytesOverTime:
 
     @property
     def activations(self) -> list[int]:
-        """All that forward made, whoever keeps it."""
+        """Live bytes that forward made, by tick, both kept and other."""
         return [a + b for a, b in zip(self.kept, self.other, strict=True)]
 
     def peak(self) -> int:
-        """The first tick with the most bytes."""
+        """Return the first tick with the most bytes."""
         totals = self.totals
         return self.first + max(range(len(totals)), key=lambda i: (totals[i], -i))
 
@@ -66,18 +66,17 @@ def timeline(trace: Trace) -> BytesOverTime:
         else:
             add("other", storage.born, until, storage.bytes)
             for since, end in held.get(storage.number, ()):
+                # Moved from "other" to "kept" and not added, because each byte counts once.
                 add("other", since, min(end, until), -storage.bytes)
                 add("kept", since, min(end, until), storage.bytes)
+    # One element more than ticks, for spans that end at the last tick.
     return BytesOverTime(first, **{sort: list(accumulate(changes))[:-1] for sort, changes in steps.items()})
 
 
 def kept_spans(trace: Trace) -> dict[int, list[tuple[int, int]]]:
-    """By storage: when at least one save held it, overlapping saves joined."""
-    by_storage: dict[int, list[PackedSave]] = {}
-    for save in trace.saves:
-        by_storage.setdefault(save.storage, []).append(save)
-    found: dict[int, list[tuple[int, int]]] = {}
-    for number, saves in by_storage.items():
+    """Return, for each storage, the spans of ticks in which at least one save held it."""
+    spans: dict[int, list[tuple[int, int]]] = {}
+    for number, saves in saves_by_storage(trace).items():
         joined: list[tuple[int, int]] = []
         for since, until in sorted(
             (max(save.tick, trace.storages[number].born), end_of(save, trace)) for save in saves
@@ -86,10 +85,18 @@ def kept_spans(trace: Trace) -> dict[int, list[tuple[int, int]]]:
                 joined[-1] = (joined[-1][0], max(joined[-1][1], until))
             else:
                 joined.append((since, until))
-        found[number] = joined
-    return found
+        spans[number] = joined
+    return spans
+
+
+def saves_by_storage(trace: Trace) -> dict[int, list[PackedSave]]:
+    """Return the saves of each storage, in the order in which they were packed."""
+    by_storage: dict[int, list[PackedSave]] = {}
+    for save in trace.saves:
+        by_storage.setdefault(save.storage, []).append(save)
+    return by_storage
 
 
 def end_of(save: PackedSave, trace: Trace) -> int:
-    """The last tick at which a save was alive."""
+    """Return the last tick at which a save was alive."""
     return trace.tick if save.released is None else save.released

@@ -1,4 +1,4 @@
-"""What a recorder writes down while a program runs: plain, mutable, interpreted later."""
+"""Records that a recorder writes while a program runs: plain, mutable, interpreted later."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from ._names import HeldName
 
 
 class KnowsModule(Protocol):
-    """Says in which module the program was, or is."""
+    """An object that names the module whose ``forward`` runs, or ran."""
 
     @property
     def module(self) -> str | None: ...
 
 
 def modules_of(ones: Iterable[KnowsModule]) -> tuple[str, ...]:
-    """Each module once, in order."""
-    return tuple(dict.fromkeys(one.module for one in ones if one.module is not None))
+    """Return the names of the modules, each once, in order."""
+    return tuple(dict.fromkeys(record.module for record in ones if record.module is not None))
 
 
 @dataclass(slots=True)
 class Storage:
-    """One piece of memory, from the tick at which it was first seen to that after which it was gone."""
+    """A piece of memory, from the tick at which it was first seen to the one after which it was gone."""
 
     number: int
     bytes: int
     born: int
     kind: Kind
     made: bool
-    """Made by a recorded operation; else it was there before."""
+    """Whether a recorded operation made it; else it was there before."""
     stack: Stack = ()
     module: str | None = None
     operation: str = ""
@@ -44,22 +44,22 @@ class Storage:
 
 @dataclass(slots=True)
 class ModuleCall:
-    """One run of a module's ``forward``."""
+    """A run of a module's ``forward``."""
 
     number: int
     path: str
-    """From the module that was called first; empty for that one itself."""
+    """Path from the module that was called first; empty for that one itself."""
     kind: str
     """The name of its class."""
     tree: int
-    """Which first module it belongs to, in the order of their calls."""
+    """Number of its outermost module, in the order of their calls."""
     parent: int | None
     begin: int
     """The tick before its first operation."""
     end: int | None = None
     stack: Stack = ()
     again: bool = False
-    """During backward: a checkpoint computes it again."""
+    """Whether it ran during backward: a checkpoint computes it again."""
 
     @property
     def label(self) -> str:
@@ -68,14 +68,14 @@ class ModuleCall:
 
 @dataclass(slots=True)
 class PackedSave:
-    """One call of the pack hook."""
+    """A call of the pack hook."""
 
     storage: int
     tick: int
     stack: Stack
     module: str | None
     call: int | None
-    """The module call that made it."""
+    """Number of the module call that made it."""
     shape: tuple[int, ...]
     dtype: str
     sequence: int
@@ -88,11 +88,11 @@ class PackedSave:
 
 @dataclass(slots=True)
 class Operation:
-    """One dispatched operation."""
+    """A dispatched operation."""
 
     tick: int
     name: str
-    """Without namespace and overload: ``add``."""
+    """Name without namespace and overload: ``add``."""
     overload: str
     stack: Stack
     module: str | None
@@ -105,36 +105,36 @@ class Operation:
     output: Operand | None = None
     alpha_is_one: bool = True
     function: str | None = None
-    """The torch function whose result this operation's is, as the program called it."""
+    """The called torch function whose result is this operation's result."""
     asked: bool = True
-    """Whether the program's call asked for in-place; else a write is the library's own affair."""
+    """Whether the program's call requests in-place; else the library decided to write."""
     outer: int | None = None
-    """The torch function that the program called, in ``Trace.functions``."""
+    """Index in ``Trace.functions`` of the torch function that the program called."""
     kernel: Any = None
-    """What computes it, of forward alone."""
+    """The dispatched function, for forward only."""
     arguments: Any = None
-    """Its arguments with an `Operand` for each tensor, of forward alone."""
+    """Its arguments with an `Operand` for each tensor, for forward only."""
     results: tuple[Operand, ...] = ()
 
 
 @dataclass(slots=True)
 class FunctionCall:
-    """One outermost call of a torch function."""
+    """An outermost call of a torch function."""
 
     name: str
     tensors: tuple[Value, ...]
-    """Of its arguments, in their order."""
+    """The tensors among its arguments, in their order."""
     result: int | None = None
-    """The storage of what it returned, where that is one tensor."""
+    """Number of its result's storage; None if it returned no single tensor."""
 
 
 Value = tuple[int, int, tuple[int, ...], tuple[int, ...]]
-"""A tensor told from others on the same storage: storage, offset, shape and strides."""
+"""Identity of a tensor on its storage: storage, offset, shape and strides."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A tensor of a call, as far as a change to in-place asks."""
+    """A tensor of a call, with the facts that decide on a change."""
 
     storage: int
     shape: tuple[int, ...]
@@ -142,9 +142,9 @@ class Operand:
     dtype: str
     bytes: int
     whole: bool
-    """It is all of its storage."""
+    """Whether it covers all of its storage."""
     leaf: bool
-    """A leaf that needs a gradient: torch allows no write to it."""
+    """Whether it is a leaf that needs a gradient; torch allows no write to it."""
     requires_grad: bool
     offset: int = 0
     device: str = "cpu"
@@ -157,7 +157,7 @@ class Operand:
 
 @dataclass(slots=True)
 class Trace:
-    """One recording."""
+    """A recording."""
 
     storages: list[Storage] = field(default_factory=list)
     saves: list[PackedSave] = field(default_factory=list)
@@ -168,22 +168,31 @@ class Trace:
     began: int = 0
     """First tick of the recorded step."""
     forward_began: int | None = None
-    """The tick before the step's first operation of a module, or on what needs a gradient."""
+    """The tick before the step's first operation of a module, or on a tensor that needs a gradient."""
     backward_began: int | None = None
     backwards: int = 0
     ended_early: str | None = None
     origin: dict[int, tuple[Stack, str | None]] = field(default_factory=dict)
-    """By a backward node's sequence number: where its forward operation ran, and in which module."""
+    """Line and module of each forward operation, by the sequence number of its backward node."""
     results: list[Any] = field(default_factory=list)
-    """Where asked for: the values that backward began from, then the gradients of the leaves."""
+    """Values that backward began from, then the gradients of leaves, if the recorder keeps results."""
     roots: int = 0
-    """How many of the results are values that backward began from."""
+    """Number of the results that backward began from."""
     buffers: list[Any] = field(default_factory=list)
-    """Where asked for: the buffers of the modules at the end."""
+    """Buffers of the modules at the end, if the recorder keeps results."""
     names: list[HeldName] = field(default_factory=list)
-    """Where asked for: what the program's variables hold when the recorded backward begins."""
+    """Names that hold tensors when the recorded backward begins, if the recorder notes names."""
 
     @property
     def start(self) -> int:
-        """The tick before the first one of forward; all before it made the model and its data."""
+        """The tick before the first one of forward; what ran earlier made the model and its data."""
         return self.began if self.forward_began is None else max(self.began, self.forward_began)
+
+    def forward(self) -> list[Operation]:
+        """Return the operations of the step's forward."""
+        return [op for op in self.operations if not op.backward and op.tick > self.start]
+
+    def last_reads(self) -> dict[int, int]:
+        """Return the last tick of forward at which each storage is read, by its number."""
+        forward = (operation for operation in self.operations if not operation.backward)
+        return {number: operation.tick for operation in forward for number in operation.reads}

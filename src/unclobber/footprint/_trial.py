@@ -1,6 +1,6 @@
-"""Run the program again with the safe candidates in place, and compare.
+"""A second run of the program with the safe candidates in place, and its comparison with the first.
 
-A function mode puts the in-place method for the out-of-place function at the recorded call sites,
+A function mode calls the in-place method instead of the out-of-place function at the recorded call sites,
 above autograd, so that the graph is that of the changed program.
 """
 
@@ -25,16 +25,17 @@ from .recorder import MemoryRecorder
 Key = tuple[object, ...]
 
 ROUNDING = 64
-"""Two gradients are equal within rounding if they differ by at most so many machine epsilons of the largest
-element: a formula in one piece rounds at other places than its parts."""
+"""Machine epsilons of the largest element by which two gradients may differ and still count as equal: a
+fused formula rounds at other places than its parts.
+"""
 
 
 class InPlaceMode(TorchFunctionMode):
-    """Runs the in-place form of an operation at chosen call sites.
+    """A function mode that runs the in-place form of an operation at chosen call sites.
 
     Args:
-        keys: Line, module, operation and operand of each (`Candidate.keys`).
-        recorder: Says in which module the program is.
+        keys: Line, module, operation and operand of each (`InPlaceCandidate.keys`).
+        recorder: Names the module whose ``forward`` runs.
     """
 
     def __init__(self, keys: Iterable[Key], recorder: KnowsModule) -> None:
@@ -52,10 +53,11 @@ class InPlaceMode(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
+        """Run a call in place if it is one of the chosen ones."""
         kwargs = kwargs or {}
         operation = name_of(func)
         if in_place_form(operation) is not None and not asks_in_place(func, args, kwargs):
-            # `3 + x` is x.__radd__(3): its operands come in the operation's order.
+            # `3 + x` is x.__radd__(3), so its operands are swapped.
             turned = str(func.__name__).strip("_") in REVERSED and len(args) > 1
             operands = [args[1], args[0]] if turned else list(args)
             position = self._chosen(operation, operands)
@@ -66,7 +68,9 @@ class InPlaceMode(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def _chosen(self, operation: str, operands: Sequence[Any]) -> int | None:
-        """Which operand this call is to write; None where it is none of the calls that were chosen."""
+        """Return the position of the operand that this call is to write; None if the call is not a chosen
+        one.
+        """
         line = _places.key(frames.of_program())
         if line not in self._lines:
             return None
@@ -88,8 +92,9 @@ def _takes_inplace(func: Any) -> bool:
 def _in_place(
     func: Any, operation: str, target: Tensor, others: Sequence[Any], kwargs: dict[str, Any]
 ) -> Any:
+    """Run the in-place form of a call on `target`."""
     given = dict(kwargs)
-    # `F.dropout(x, p, training, inplace=False)` has a place for it: say it there.
+    # `F.dropout(x, p, training, inplace=False)` has an argument for it, so the function itself is called.
     if "inplace" in given or _takes_inplace(func):
         given["inplace"] = True
         bound = inspect.signature(func).bind(target, *others)
@@ -101,10 +106,11 @@ def _in_place(
 
 
 def attempt(run: Callable[[], str | None], report: MemoryReport, before: Trace, step: int) -> Trial:
-    """Run the program a second time with every candidate in place, and compare loss, gradients and peak."""
+    """Run the program a second time with every candidate in place; compare loss, gradients and peak."""
     keys = [key for candidate in report.candidates for key in candidate.keys]
     recorder = MemoryRecorder(step, keep_results=True)
     changer = InPlaceMode(keys, recorder)
+    # A run without candidates would compare the program with itself.
     if not keys:
         peak = _step_peak(before)
         gradients = len(before.results) - before.roots
@@ -116,29 +122,33 @@ def attempt(run: Callable[[], str | None], report: MemoryReport, before: Trace, 
         failure = "it has other gradients than before"
     if failure is not None:
         return Trial(changer.substituted, len(changer.places), 0, 0, False, 0, 0, 0, 0.0, failure)
-    return _compared(changer, before, after)
-
-
-def _compared(changer: InPlaceMode, before: Trace, after: Trace) -> Trial:
-    pairs = list(zip(before.results, after.results, strict=True))
-    losses, gradients = pairs[: before.roots], pairs[before.roots :]
-    differences = [difference(a, b) for a, b in gradients]
-    rounded = sum(0 < d <= rounding(a, ROUNDING) for d, (a, _) in zip(differences, gradients, strict=True))
     return Trial(
         substituted=changer.substituted,
         places=len(changer.places),
         peak_before=_step_peak(before),
         peak_after=_step_peak(after),
-        equal_loss=all(difference(a, b) <= rounding(a, ROUNDING) for a, b in losses),
-        gradients=len(gradients),
-        rounded_gradients=rounded,
-        changed_gradients=sum(difference > 0 for difference in differences) - rounded,
-        largest_difference=max(differences, default=0.0),
+        **compared(before, after),
     )
 
 
+def compared(before: Trace, after: Trace) -> dict[str, Any]:
+    """Return the fields of a `Trial` or `Tried` that compare the losses and gradients of two runs."""
+    pairs = list(zip(before.results, after.results, strict=True))
+    losses, gradients = pairs[: before.roots], pairs[before.roots :]
+    differences = [difference(a, b) for a, b in gradients]
+    rounded = sum(0 < d <= rounding(a, ROUNDING) for d, (a, _) in zip(differences, gradients, strict=True))
+    return {
+        # In the dtype of the changed run, because a change may leave a conversion to float64 out.
+        "equal_loss": all(difference(a.to(b.dtype), b) <= rounding(b, ROUNDING) for a, b in losses),
+        "gradients": len(gradients),
+        "rounded_gradients": rounded,
+        "changed_gradients": sum(difference > 0 for difference in differences) - rounded,
+        "largest_difference": max(differences, default=0.0),
+    }
+
+
 def _step_peak(trace: Trace) -> int:
-    """Bytes of the step alone at its peak, as the report gives them."""
+    """Return the bytes of the step alone at the first peak of all live bytes, as the report gives them."""
     line = timeline(trace)
     at = line.peak() - line.first
     return line.totals[at] - line.lasting[at]

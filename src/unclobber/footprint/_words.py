@@ -1,4 +1,4 @@
-"""Places as people read them."""
+"""Short names of source locations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ._facts import Location
 
 
 def short(place: Location | None) -> str:
-    """``train.py:14``; the folder too where the file name alone says little."""
+    """Return ``train.py:14``, with the folder's name if the file name alone says little."""
     if place is None:
         return "(unknown line)"
     folder, name = os.path.split(place.path)

@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing else: source on the left, time on the right.
+"""The report as one self-contained page: source on the left, time on the right.
 
 Only the lines that keep something are embedded, with a few around them. All text goes through
 Jinja's autoescape: source is private and may hold anything.
@@ -29,13 +29,13 @@ _FOLD = 200
 
 @dataclass(frozen=True)
 class SourceLine:
-    """One line of source, or a gap between two ranges."""
+    """A line of source, or a gap between two ranges."""
 
     number: int | None
     text: str = ""
     bytes: int = 0
     share: float = 0.0
-    """Of the line that keeps most, 0 to 1."""
+    """Its bytes over those of the line that keeps most, 0 to 1."""
     label: str = ""
     about: str = ""
     line: int | None = None
@@ -53,14 +53,15 @@ class SourceFile:
 
 
 def in_a_frame(report: MemoryReport) -> str:
-    """The page inside another one, as a notebook shows it."""
+    """Return the page in a frame, as a notebook shows it."""
     page = escape(to_html(report), quote=True)
     style = "width:100%;height:640px;border:0"
     return f'<iframe srcdoc="{page}" style="{style}" title="Memory of one step"></iframe>'
 
 
 def to_html(report: MemoryReport) -> str:
-    """The whole page."""
+    """Return the whole page."""
+    # Imported here, because reports as text and JSON need no Jinja.
     import jinja2
 
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
@@ -72,30 +73,32 @@ def to_html(report: MemoryReport) -> str:
         "report": report,
         "files": _files(report),
         "modules": _modules.rows(report.by_module),
-        "kept": sum(one.own for one in report.by_module),
+        "kept": sum(module.own for module in report.by_module),
         "unplaced": [line for line in report.by_line if line.place is None],
         "chart": drawn,
         "lives": alive,
         "outcome": outcome,
         "measured": measured,
-        "useful": [one for one in report.candidates if one.peak_drop > 0],
+        "useful": [candidate for candidate in report.candidates if candidate.peak_drop > 0],
     }
     return environment.from_string(template).render(context)
 
 
 def _files(report: MemoryReport) -> list[SourceFile]:
+    """Return the files with lines that keep something, largest first."""
     by_path: dict[str, dict[int, int]] = {}
     for position, line in enumerate(report.by_line):
         if line.place is not None:
             by_path.setdefault(line.place.path, {})[line.place.line] = position
     most = max((line.bytes for line in report.by_line), default=0)
     files = [_file(path, marked, report, most) for path, marked in by_path.items()]
-    return sorted(files, key=lambda one: -one.bytes)
+    return sorted(files, key=lambda file: -file.bytes)
 
 
 def _file(path: str, marked: dict[int, int], report: MemoryReport, most: int) -> SourceFile:
-    found = text_of(path)
-    text = () if found is None else found.lines
+    """Return the shown lines of one file: those that keep something, and `_AROUND` lines around each."""
+    source = text_of(path)
+    text = () if source is None else source.lines
     wanted = {
         number
         for line in marked
@@ -117,6 +120,7 @@ def _file(path: str, marked: dict[int, int], report: MemoryReport, most: int) ->
         shown.append(
             SourceLine(
                 number=number,
+                # The file may be gone or shorter by now; the recorded expression stands in for its line.
                 text=content or (line.place.source if line.place else ""),
                 bytes=line.bytes,
                 share=line.bytes / most if most else 0.0,
@@ -130,7 +134,7 @@ def _file(path: str, marked: dict[int, int], report: MemoryReport, most: int) ->
 
 
 def about(line: LineTotal, kept: Sequence[KeptStorage]) -> str:
-    """What a line keeps and why, as a sentence for each role."""
+    """Return what a line keeps and why, as a sentence for each role."""
     counts: dict[tuple[str, str], list[KeptStorage]] = {}
     for position in line.kept:
         role = kept[position].roles[0]
@@ -138,7 +142,7 @@ def about(line: LineTotal, kept: Sequence[KeptStorage]) -> str:
         counts.setdefault(key, []).append(kept[position])
     texts = []
     for (what, why), members in counts.items():
-        total = size(sum(one.bytes for one in members))
+        total = size(sum(storage.bytes for storage in members))
         often = "" if len(members) == 1 else f" ({plural(len(members), 'tensor')})"
         texts.append(f"{total}: {what}{often}{f' — {why}' if why else ''}.")
     where = f" In {listing(line.modules, limit=1)}." if line.modules else ""

@@ -11,7 +11,7 @@ from ._facts import MemoryReport
 
 
 def to_dict(report: MemoryReport) -> dict[str, Any]:
-    """Everything that a report says, in plain types.
+    """Return everything that a report says, in plain types.
 
     Example:
         >>> report = memory(lambda: torch.ones(2, requires_grad=True).exp().sum().backward())
@@ -22,7 +22,7 @@ def to_dict(report: MemoryReport) -> dict[str, Any]:
     for candidate in data["candidates"]:
         del candidate["keys"]  # bytecode positions: of use to this process alone
     for change in data["changes"]:
-        del change["edits"]  # ways to be tried; --apply shows the one that is proved
+        del change["edits"]  # candidates not yet run; --apply shows the one that is proved
     head = {"schema": 2, "unclobber": VERSION, "torch": data.pop("torch_version")}
     by_line = [
         {"path": path or None, "line": line or None, "bytes": count}

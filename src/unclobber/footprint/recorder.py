@@ -1,4 +1,4 @@
-"""See every operation, storage, save and unpack of a part of a program.
+"""Recording of every operation, storage, save and unpack in a part of a program.
 
 A dispatch mode sees the operations, a weak reference to each storage sees when it is freed, the
 saved-tensor hooks see what backward keeps; one tick is one dispatched operation.
@@ -29,14 +29,14 @@ from ._trace import FunctionCall, ModuleCall, Operand, Operation, PackedSave, St
 
 
 class EnoughError(BaseException):
-    """The wanted backward has ended: the program need not go on.
+    """The wanted backward has ended, so the program need not go on.
 
     No ``Exception``, so that a program's own handlers let it pass.
     """
 
 
 class _PackedTensor:
-    """What the pack hook returns; its end is the end of the save."""
+    """The pack hook's result, which notes the tick at which the save ends."""
 
     __slots__ = ("__weakref__", "save", "tensor", "trace")
 
@@ -50,19 +50,18 @@ class _PackedTensor:
 
 
 class MemoryRecorder(compat.OwnMode):
-    """Records from entry until the end of the ``step``-th backward, then raises `EnoughError`.
+    """A recorder from entry until the end of the ``step``-th backward; it then raises `EnoughError`.
 
     Args:
-        step: How many outermost calls of backward to wait for; what was made before the last of
-            them counts as living anyway only where it is a parameter, a buffer or an input.
+        step: Number of outermost calls of backward to wait for. Tensors made before the last step count as
+            living anyway only if they are parameters, buffers or inputs.
         stop: Whether to raise at the end of that backward; else recording just ends there.
         progress: Called with the number of operations, every thousand.
-        keep_results: Keep copies of the loss, of the leaves' gradients and of the modules' buffers, to
-            compare two runs.
-        put_back: Give the leaves the gradients that they had before the recorded backward, and the modules
-            their buffers.
+        keep_results: Whether to keep copies of the loss, of the leaves' gradients and of the modules'
+            buffers, to compare two runs.
+        put_back: Whether `give_back` restores the leaves' gradients and the modules' buffers.
         learned: Called with each outermost module at its first call, before it runs, and its number.
-        names: Note which of the program's names hold tensors when the recorded backward begins.
+        names: Whether to note which of the program's names hold tensors when the recorded backward begins.
     """
 
     def __init__(
@@ -76,6 +75,7 @@ class MemoryRecorder(compat.OwnMode):
         learned: Callable[[torch.nn.Module, int], None] | None = None,
         names: bool = False,
     ) -> None:
+        """Prepare the hooks and modes; nothing is registered before the context is entered."""
         super().__init__()  # type: ignore[no-untyped-call]
         self.trace = Trace()
         self.step = step
@@ -103,18 +103,20 @@ class MemoryRecorder(compat.OwnMode):
 
     @property
     def module(self) -> str | None:
-        """The module whose ``forward`` runs now."""
+        """Label of the module whose ``forward`` runs now, or None."""
         return self._modules[-1].label if self._modules else None
 
     @property
     def call(self) -> int | None:
-        """The number of that module's call."""
+        """Number of the running module's call, or None."""
         return self._modules[-1].number if self._modules else None
 
     # --- enter and leave ----------------------------------------------------------------------------
     def __enter__(self) -> MemoryRecorder:
+        """Register the module and optimizer hooks, subscribe to backward calls and enter the modes."""
         self._handles = [
             register_module_forward_pre_hook(self._module_begins),
+            # always_call, because a forward that raises has ended, too.
             register_module_forward_hook(self._module_ends, always_call=True),
             register_optimizer_step_pre_hook(self._step_begins),
             register_optimizer_step_post_hook(self._step_ends),
@@ -131,6 +133,7 @@ class MemoryRecorder(compat.OwnMode):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        """Leave the modes and take the hooks out of torch."""
         super().__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
         self._calls.__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
         self._hooks.__exit__(kind, error, traceback)
@@ -142,11 +145,11 @@ class MemoryRecorder(compat.OwnMode):
     def _finish(self) -> None:
         if not self._done:
             self._done = True
-            self._refs.clear()  # what is freed from now on is of no interest
+            self._refs.clear()  # without the references, frees after the step go unnoticed
 
     @contextmanager
     def unseen(self) -> Iterator[None]:
-        """Leave out what is computed inside."""
+        """Return a context in which the recorder ignores operations."""
         self._quiet, before = True, self._quiet
         try:
             yield
@@ -161,10 +164,13 @@ class MemoryRecorder(compat.OwnMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
+        """Run an operation and record it: what it reads, writes and makes, at which line and in which
+        module.
+        """
         kwargs = kwargs or {}
         if compat.is_higher_order(func):
             return self.run_higher_order(func, args, kwargs)
-        # Fake tensors ask each other for their devices by dispatch.
+        # Fake tensors find each other's device by dispatching `prim.device`.
         if self._quiet or self._done or func.namespace == "prim":
             return func(*args, **kwargs)
         trace = self.trace
@@ -186,7 +192,8 @@ class MemoryRecorder(compat.OwnMode):
             stack, module = self._forward_of(compat.current_node(), stack, module)
         else:
             trace.origin.setdefault(compat.next_sequence_number() - 1, (stack, module))
-        # What an optimizer makes is no activation, though its inputs are parameters.
+        # Only results of differentiable inputs are activations: an optimizer makes its state without
+        # gradients.
         differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
         if trace.forward_began is None and (differentiable or call is not None):
             trace.forward_began = tick - 1
@@ -222,7 +229,9 @@ class MemoryRecorder(compat.OwnMode):
         kwargs: dict[str, Any],
         outputs: list[Tensor],
     ) -> None:
-        """Note what an operation of forward computed from what: for the changes that could save memory."""
+        """Note what an operation of forward computed from what, for the search of changes that save
+        memory.
+        """
         results = [self._operand(output) for output in outputs]
         operation.results = tuple(result for result in results if result is not None)
         if len(outputs) == 1:
@@ -239,6 +248,7 @@ class MemoryRecorder(compat.OwnMode):
         return self._operand(argument) if isinstance(argument, Tensor) else argument
 
     def _operand(self, tensor: Tensor) -> Operand | None:
+        """Return the facts on a tensor of a call; None if it has no strided memory."""
         storage = self._seen(tensor)
         if storage is None:
             return None
@@ -256,7 +266,8 @@ class MemoryRecorder(compat.OwnMode):
         )
 
     def _written(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
-        found = []
+        """Return the storages that an operation writes, by its schema."""
+        numbers = []
         for which in compat.written_arguments(func):
             value = (
                 kwargs.get(which) if isinstance(which, str) else args[which] if which < len(args) else None
@@ -264,19 +275,21 @@ class MemoryRecorder(compat.OwnMode):
             for tensor in _tensors(value):
                 storage = self._seen(tensor)
                 if storage is not None:
-                    found.append(storage.number)
-        return tuple(found)
+                    numbers.append(storage.number)
+        return tuple(numbers)
 
     # --- storages ---------------------------------------------------------------------------------------
     def _seen(self, tensor: Tensor) -> Storage | None:
-        """The record of a tensor's storage; one that is new here was there before the recording."""
+        """Return the record of a tensor's storage. A storage that is new here was there before the
+        recording.
+        """
         key = compat.storage_key_or_none(tensor)
         if key is None:
             return None
         storage = self._live.get(key)
         if storage is None:
             storage = self._add(key, tensor, "input", made=False)
-        # Inside a kernel or a backward, views made on the way have no grad_fn yet and look like leaves.
+        # Not during a backward: views made on the way have no grad_fn yet and look like leaves.
         unknown = storage.kind in ("input", "activation") and not self._depth and not tensor._is_view()
         if unknown and tensor.requires_grad and not compat.has_history(tensor):
             storage.kind = "parameter"
@@ -292,6 +305,7 @@ class MemoryRecorder(compat.OwnMode):
         backward: bool,
         differentiable: bool,
     ) -> None:
+        """Record the storage of a result, unless it is known; `made` grows by its number."""
         key = compat.storage_key_or_none(tensor)
         if key is None:
             return
@@ -299,10 +313,11 @@ class MemoryRecorder(compat.OwnMode):
         if known is not None:
             known.bytes = max(known.bytes, tensor.untyped_storage().nbytes())  # resize_ may have grown it
             return
-        # A trainer may run forward inside of an optimizer's step, as its closure.
+        # Checked by gradient mode, too, because a trainer may run forward inside of an optimizer's step, as
+        # its closure.
         optimizer = self._step_began is not None and not torch.is_grad_enabled()
         kind: Kind = "temporary" if backward or optimizer else "activation"
-        # Made by the program itself, outside of any module and of what needs a gradient: data.
+        # Data is what the program makes outside of any module from tensors without gradients.
         if kind == "activation" and not differentiable and module is None:
             kind = "input"
         storage = self._add(key, tensor, kind, made=True)
@@ -310,6 +325,7 @@ class MemoryRecorder(compat.OwnMode):
         made.append(storage.number)
 
     def _add(self, key: int, tensor: Tensor, kind: Kind, *, made: bool) -> Storage:
+        """Add a record for a storage, and note the tick at which it is freed."""
         trace = self.trace
         memory = tensor.untyped_storage()
         storage = Storage(
@@ -329,12 +345,13 @@ class MemoryRecorder(compat.OwnMode):
                 del self._live[key]
             self._refs.pop(key, None)
 
+        # By the storage object and not by the tensor: views share it and outlive each other.
         self._refs[key] = weakref.ref(memory, freed)
         return storage
 
     # --- saves ------------------------------------------------------------------------------------------
     def pack(self, tensor: Tensor) -> Any:
-        """Note a save. Hooks that lie over the recorder's own call it, too."""
+        """Record a save. Hooks registered above the recorder's own call this, too."""
         storage = None if self._done else self._seen(tensor)
         if storage is None:
             return tensor.detach()
@@ -351,13 +368,14 @@ class MemoryRecorder(compat.OwnMode):
         self.trace.saves.append(save)
         self._quiet, quiet = True, self._quiet
         try:
-            # An alias: keeping an output itself would keep its own node for ever.
+            # An alias, because an output kept by its own node would be a cycle through C++ that is never
+            # freed.
             return _PackedTensor(tensor.detach(), save, self.trace)
         finally:
             self._quiet = quiet
 
     def unpack(self, held: Any) -> Tensor:
-        """Give back what ``pack`` returned."""
+        """Return the tensor that ``pack`` kept, and note that backward needs it."""
         if not isinstance(held, _PackedTensor):
             plain: Tensor = held
             return plain
@@ -370,24 +388,26 @@ class MemoryRecorder(compat.OwnMode):
         number = len(trace.functions)
         if not (self._done or self._quiet):
             trace.functions.append(FunctionCall(name_of(func), self._values(given)))
+        # Pushed for ignored calls, too, because `_call_ends` pops one for each.
         self._asked.append((in_place, len(trace.operations), number))
 
     def _values(self, given: Any) -> tuple[Value, ...]:
-        """The tensors of a call; of those without strided memory none."""
-        found = []
+        """Return the tensors of a call that have strided memory."""
+        values = []
         for tensor in _tensors(given):
             key = compat.storage_key_or_none(tensor)
             if key is not None:
                 storage = self._live.get(key) or self._add(key, tensor, "input", made=False)
                 offset = int(tensor.storage_offset())
-                found.append((storage.number, offset, tuple(tensor.shape), tuple(tensor.stride())))
-        return tuple(found)
+                values.append((storage.number, offset, tuple(tensor.shape), tuple(tensor.stride())))
+        return tuple(values)
 
     def _call_ends(self, name: str, out: Any) -> None:
+        """Note the result of a torch function, and which operation made it."""
         _, start, number = self._asked.pop()
         if self._done or not isinstance(out, Tensor):
             return
-        # No question to the tensor itself: to ask a view for its grad_fn may make torch refuse a write.
+        # Only its address is read: reading a view's grad_fn may make torch refuse a later write.
         key = compat.storage_key_or_none(out)
         storage = None if key is None else self._live.get(key)
         if storage is not None and number < len(self.trace.functions):
@@ -398,7 +418,9 @@ class MemoryRecorder(compat.OwnMode):
 
     # --- backward ---------------------------------------------------------------------------------------
     def begin(self, call: EngineCall) -> list[Tensor] | None:
-        """A backward is about to run. The leaves that it comes to, None where it is no outermost one."""
+        """Record that a backward is about to run. Return the leaves that it reaches; None if it runs
+        inside of another one.
+        """
         if self._done or self._depth:  # a backward inside of backward is part of the outer one
             return None
         trace = self.trace
@@ -419,10 +441,13 @@ class MemoryRecorder(compat.OwnMode):
         return leaves
 
     def end(self, leaves: list[Tensor] | None, call: EngineCall) -> None:
-        """A backward has ended."""
+        """Record that a backward has ended; at the wanted one, finish and, with ``stop``, raise
+        `EnoughError`.
+        """
         if leaves is None:
             return
         self._depth -= 1
+        # A backward that raised doesn't count, because its gradients are incomplete.
         if not call.done:
             return
         trace = self.trace
@@ -435,6 +460,7 @@ class MemoryRecorder(compat.OwnMode):
             self._end(leaves, call.answer)
 
     def _end(self, leaves: Sequence[Tensor], gradients: Any) -> None:
+        """Keep the results if requested, give gradients and buffers back, and stop the program."""
         trace = self.trace
         if self.keep_results:
             for leaf in leaves:
@@ -448,23 +474,24 @@ class MemoryRecorder(compat.OwnMode):
             raise EnoughError
 
     def give_back(self) -> None:
-        """Where ``put_back`` asks for it: gradients of leaves and buffers of modules as they were before."""
+        """Restore gradients of leaves and buffers of modules, if ``put_back`` was set."""
         self._quiet = True
         with torch.no_grad():
             for leaf, gradient in self._gradients:
+                # A clone, because the next run adds to it and must begin with the same value again.
                 leaf.grad = None if gradient is None else gradient.clone()
             for buffer, before in self._statistics:
                 buffer.copy_(before)
         self._quiet = False
 
     def _buffers(self) -> list[Tensor]:
-        """The buffers of all modules that ran, each once."""
-        found: dict[int, Tensor] = {}
+        """Return the buffers of all modules that ran, each once."""
+        buffers: dict[int, Tensor] = {}
         for named in self._names.values():
             module = named.module()
             if module is not None:
-                found.update((id(buffer), buffer) for buffer in module.buffers(recurse=False))
-        return list(found.values())
+                buffers.update((id(buffer), buffer) for buffer in module.buffers(recurse=False))
+        return list(buffers.values())
 
     def _name_gradients(self, leaves: Sequence[Tensor]) -> None:
         for leaf in leaves:
@@ -481,17 +508,17 @@ class MemoryRecorder(compat.OwnMode):
             self._quiet = False
 
     def _number_of(self, tensor: Tensor) -> int | None:
-        """The storage of a tensor that an operation has made or read."""
+        """Return the number of a tensor's storage if an operation has made or read it, else None."""
         key = compat.storage_key_or_none(tensor)
         storage = None if key is None else self._live.get(key)
         return None if storage is None else storage.number
 
     def _name_saves(self, roots: Sequence[Tensor]) -> tuple[list[Tensor], set[Any]]:
-        """Ask every node of the graph which saves are its own, and under which role.
+        """Note node and role of every save that the graph of `roots` holds.
 
         Returns:
-            The leaves that gradients flow to, and the nodes. Asked of the graph, for a weak reference to
-            a parameter would forbid ``module.to(…)`` to replace it.
+            The leaves that gradients flow to, and the nodes. Leaves are read from the graph, because a weak
+            reference to a parameter would forbid ``module.to(…)`` to replace it.
         """
         leaves: list[Tensor] = []
         seen: set[Any] = set()
@@ -513,20 +540,21 @@ class MemoryRecorder(compat.OwnMode):
         return sorted(leaves, key=self._first_seen), seen
 
     def _first_seen(self, leaf: Tensor) -> int:
-        """An order that another run of the same program has, too."""
+        """Return a sort key for leaves that is equal in another run of the program."""
         storage = self._seen(leaf)
         return -1 if storage is None else storage.number
 
     def _forward_of(
         self, node: Any, stack: tuple[Any, ...], module: str | None
     ) -> tuple[tuple[Any, ...], str | None]:
-        """Where the forward operation ran whose backward runs now."""
+        """Return line and module of the forward operation whose backward runs now."""
         if node is None:
             return stack, module
         return self.trace.origin.get(compat.sequence_number(node), (stack, module))
 
     # --- modules ----------------------------------------------------------------------------------------
     def _module_begins(self, module: torch.nn.Module, _: Any) -> None:
+        """Record the start of a module's ``forward``."""
         if self._done:
             return
         known = self._names.get(id(module))
@@ -555,7 +583,7 @@ class MemoryRecorder(compat.OwnMode):
         self._step_began = len(self.trace.storages)
 
     def _step_ends(self, *_: Any) -> None:
-        """What an optimizer's step leaves behind is its state; the rest was for the moment."""
+        """Count storages that outlive an optimizer's step as its state, and all others as temporaries."""
         if self._step_began is not None:
             for storage in self.trace.storages[self._step_began :]:
                 if storage.died is None and storage.kind == "temporary":
@@ -563,14 +591,17 @@ class MemoryRecorder(compat.OwnMode):
         self._step_began = None
 
     def look_at(self, tensors: Iterable[Tensor]) -> None:
-        """Count tensors among what lives anyway that the step may not read: an optimizer's state."""
+        """Count tensors among those that live anyway, because the step may not read them: an optimizer's
+        state.
+        """
         for tensor in tensors:
             self._seen(tensor)
 
     def learn(self, root: torch.nn.Module) -> None:
-        """Name a module that was called for the first time, all below it, and their tensors."""
+        """Name a module that was called for the first time, all modules below it, and their tensors."""
         tree, self._trees = self._trees, self._trees + 1
         for path, module in root.named_modules():
+            # A weak reference next to the id, because another module may get the id of a dead one.
             self._names[id(module)] = _Named(weakref.ref(module), path, type(module).__name__, tree)
         for path, parameter in root.named_parameters():
             storage = self._seen(parameter)
@@ -589,7 +620,7 @@ class MemoryRecorder(compat.OwnMode):
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """What a module is called."""
+    """A module's name in reports; it is held weakly."""
 
     module: weakref.ref[Any]
     path: str

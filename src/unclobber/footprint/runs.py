@@ -1,4 +1,4 @@
-"""Record a function or a program."""
+"""Recording of a function, of a part of a program, or of a whole program."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def memory(
         try_changes: Run ``step`` again, up to some fifty times, with the changes that would save memory, and
             compare loss, gradients, buffers, peak and time. What else ``step`` changes must not matter to it.
     Returns:
-        What was recorded, up to the end of ``step`` where it calls backward less often.
+        The recorded step, up to the end of ``step`` if it calls backward less often.
     Raises:
         UnclobberError: ``try_changes`` with ``fake``, or with ``backwards`` above 1.
-        Exception: what ``step`` raises itself.
+        Exception: Any that ``step`` raises itself.
     Example:
         >>> def step():
         ...     w = torch.ones(1000, requires_grad=True)
@@ -67,6 +67,7 @@ def memory(
         return StepMemory.of(advise.predicted(trace, report))
 
     def run() -> str | None:
+        """Run ``step`` with a change in it; return the reason why it failed, or None."""
         try:
             step(*args, **kwargs)
         except EnoughError:
@@ -92,10 +93,10 @@ def one_step(
     """Record what runs inside, up to the end of its first backward, and let it go on to its end.
 
     Args:
-        model: Modules are named from this one on, be it called itself or not.
-        state: Tensors that live anyway beside the model's, such as an optimizer's.
+        model: Module from which names start, whether it is called itself or not.
+        state: Tensors that live anyway besides the model's, such as an optimizer's.
     Yields:
-        A function that gives the report, to be called afterwards.
+        A function that returns the report, to be called afterwards.
     """
     recorder = MemoryRecorder(stop=False, names=True)
     recorder.learn(model)
@@ -117,14 +118,14 @@ def run_program(
     try_changes: bool,
     progress: Callable[[int], None] | None = None,
 ) -> MemoryReport:
-    """Record a program.
+    """Record a program and return the report.
 
     Args:
-        run: Runs the program and returns why it failed, None where it didn't. Called again for each
-            change that is tried.
-        command: Its command line, for the report.
-        step: The backward at whose end it is stopped.
-        fake: Under fake tensors.
+        run: Runs the program. Returns the reason why it failed, or None. Called again for each change that
+            is tried.
+        command: The program's command line, for the report.
+        step: Number of the backward at whose end the program is stopped, 1-based.
+        fake: Whether to run it on fake tensors.
         try_changes: Whether to run it again with each change that could save memory.
         progress: Called with the number of operations now and then, with 0 at the end.
     """
@@ -155,7 +156,7 @@ def _explained(failure: str, fake: bool) -> str:
 
 @contextlib.contextmanager
 def _tensors(fake: bool) -> Iterator[None]:
-    """Make tensors without memory where that is wanted."""
+    """Enter fake mode if `fake`, so that new tensors have no memory."""
     if not fake:
         yield
         return
@@ -169,6 +170,7 @@ class _Randomness:
     def __init__(self) -> None:
         self._torch = torch.get_rng_state()
         self._python = random.getstate()
+        # No import: a program that hasn't loaded NumPy draws nothing from its generator.
         numpy = sys.modules.get("numpy")
         self._numpy = None if numpy is None else numpy.random.get_state()
 

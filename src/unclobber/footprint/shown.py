@@ -11,10 +11,10 @@ from ._facts import MemoryReport
 
 
 class StepMemory(MemoryReport):
-    """What ``unclobber.memory()`` returns: a report that shows itself.
+    """A report that shows itself, returned by ``unclobber.memory()``.
 
-    ``by_line`` and ``by_module`` say who keeps how many bytes for backward at the ``peak``; ``kept`` names
-    each kept tensor with its reason, ``timeline`` has the live bytes over forward and backward.
+    ``by_line`` and ``by_module`` say which code keeps how many bytes for backward at the ``peak``; ``kept``
+    names each kept tensor with its reason, ``timeline`` has the live bytes over forward and backward.
     """
 
     __slots__ = ()
@@ -22,7 +22,7 @@ class StepMemory(MemoryReport):
 
     @classmethod
     def of(cls, report: MemoryReport) -> StepMemory:
-        """The same facts."""
+        """Return a report's facts as an object that shows itself."""
         return cls(**{field.name: getattr(report, field.name) for field in dataclasses.fields(report)})
 
     def to_dict(self) -> dict[str, Any]:
@@ -38,5 +38,5 @@ class StepMemory(MemoryReport):
         yield Text(text.to_text(self, options.max_width), no_wrap=True)
 
     def _repr_html_(self) -> str:
-        """What notebooks show: the page of ``--format html`` in a frame of its own."""
+        """Return the page of ``--format html`` in a frame of its own, for notebooks."""
         return html.in_a_frame(self)

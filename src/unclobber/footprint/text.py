@@ -1,22 +1,24 @@
-"""The report as text: what the peak is made of, the lines that keep it, and what in-place buys."""
+"""The report as text: the peak by kind, the lines that keep it, and the savings of in-place."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 from ..model.text import listing, plural, shape, size, times
 from . import _modules
 from ._facts import InPlaceCandidate, InPlaceUse, KeptStorage, LineTotal, MemoryReport, Trial
-from ._savings_text import savings
+from ._savings_text import savings, wrapped
 from ._words import short
 
 _LINES = 12
 _REASONS = 3
+_paragraph = partial(wrapped, hang=4)
 
 
 def to_text(report: MemoryReport, width: int = 80) -> str:
-    """The report for a terminal of this width, without a newline at the end."""
+    """Return the report for a terminal of this width, without a newline at the end."""
     if report.peak is None:
         return "nothing recorded: the program ran no operation of torch's"
     parts = [
@@ -34,6 +36,7 @@ def to_text(report: MemoryReport, width: int = 80) -> str:
 
 
 def _peak(report: MemoryReport, width: int) -> str:
+    """Return the peak's bytes by kind, and notices on the recording."""
     peak = report.peak
     assert peak is not None
     now = peak.moment
@@ -61,6 +64,7 @@ def _peak(report: MemoryReport, width: int) -> str:
 
 
 def _by_line(report: MemoryReport, width: int) -> str:
+    """Return the lines that keep most, each with its source."""
     if not report.by_line:
         return "No line keeps anything for backward at the peak."
     total = sum(line.bytes for line in report.by_line)
@@ -77,10 +81,10 @@ def _by_line(report: MemoryReport, width: int) -> str:
 
 
 def _by_module(report: MemoryReport, width: int) -> str:
-    """A tree: what a module keeps with all that is inside it."""
+    """Return a tree of modules: what each keeps with all that is inside it."""
     if not report.by_module:
         return ""
-    total = sum(one.own for one in report.by_module)
+    total = sum(module.own for module in report.by_module)
     rows = ["Kept for backward at the peak, by module with what is inside it; h.* is h.0, h.1 and so on"]
     rows = textwrap.wrap(rows[0], width)
     rows.append(f"  {'bytes':>10}    share  calls  module")
@@ -96,14 +100,14 @@ def _share(part: int, total: int) -> str:
 
 
 def _hanging(text: str, left: str, width: int) -> list[str]:
-    """A row whose text goes on below itself where it is longer than the line."""
+    """Return a row whose text continues below itself if it is longer than the line."""
     room = max(width - len(left), 24)
     first, *others = textwrap.wrap(text, room, break_on_hyphens=False) or [""]
     return [f"{left}{first}".rstrip(), *(f"{' ' * len(left)}{line}" for line in others)]
 
 
 def _what(line: LineTotal, kept: Sequence[KeptStorage]) -> str:
-    """``gelu self, addmm mat1 ×4 in b.0 (Block) and 3 more``"""
+    """Return an enumeration such as ``gelu self, addmm mat1 ×4 in b.0 (Block) and 3 more``."""
     counts: dict[str, int] = {}
     for position in line.kept:
         role = kept[position].roles[0]
@@ -114,21 +118,22 @@ def _what(line: LineTotal, kept: Sequence[KeptStorage]) -> str:
 
 
 def _longest(report: MemoryReport, width: int) -> str:
-    """The largest kept tensors with their reasons, one of each kind."""
+    """Return the largest kept tensors with their reasons, one of each kind."""
     seen: dict[tuple[object, ...], KeptStorage] = {}
-    for one in report.kept:
-        role = one.roles[0]
+    for storage in report.kept:
+        role = storage.roles[0]
         key = (role.place, role.operation, role.role)
-        if one.at_peak and one.kind == "activation":
-            seen.setdefault(key, one)
+        if storage.at_peak and storage.kind == "activation":
+            # `kept` is sorted by size, so the first one of a kind is the largest.
+            seen.setdefault(key, storage)
     if not seen:
         return ""
     rows = ["The largest, and why"]
-    for one in list(seen.values())[:_REASONS]:
-        role = one.roles[0]
-        life = f"from operation {one.since} to {one.until}"
+    for storage in list(seen.values())[:_REASONS]:
+        role = storage.roles[0]
+        life = f"from operation {storage.since} to {storage.until}"
         text = (
-            f"{size(one.bytes)}  {shape(one.shape)} {one.dtype}, {short(role.place)}, {life}: "
+            f"{size(storage.bytes)}  {shape(storage.shape)} {storage.dtype}, {short(role.place)}, {life}: "
             f"{role.operation or 'an operation'} keeps {role.role or 'it'}"
             + (f"; {role.why}" if role.why else "")
         )
@@ -137,24 +142,25 @@ def _longest(report: MemoryReport, width: int) -> str:
 
 
 def _notes(report: MemoryReport, width: int) -> str:
+    """Return sentences on shared saves, saves that backward never read, and inner gradients."""
     notes = []
     if report.shared:
-        saved = sum(one.bytes * (len(one.roles) - 1) for one in report.shared)
+        saved = sum(storage.bytes * (len(storage.roles) - 1) for storage in report.shared)
         notes.append(
             f"{plural(len(report.shared), 'tensor')} saved under several names and counted once "
             f"(counted each time, {size(saved)} more)."
         )
     if report.unneeded:
-        total = sum(one.bytes for one in report.unneeded)
-        places = tuple(dict.fromkeys(short(one.roles[0].place) for one in report.unneeded))
+        total = sum(storage.bytes for storage in report.unneeded)
+        places = tuple(dict.fromkeys(short(storage.roles[0].place) for storage in report.unneeded))
         notes.append(
             f"{size(total)} in {plural(len(report.unneeded), 'tensor')} were kept and not used by "
             f"this backward: no gradient that was wanted needs them ({', '.join(places[:4])})."
         )
-    passing = [one for one in report.gradients if one.leaf is None]
+    passing = [gradient for gradient in report.gradients if gradient.leaf is None]
     if passing:
-        largest = max(passing, key=lambda one: one.bytes)
-        freed = sum(one.freed is not None for one in passing)
+        largest = max(passing, key=lambda gradient: gradient.bytes)
+        freed = sum(gradient.freed is not None for gradient in passing)
         notes.append(
             f"Backward made {len(passing)} gradients on its way and freed {freed} of them; the largest, "
             f"{size(largest.bytes)}, by {largest.operation} for {short(largest.place)}."
@@ -164,12 +170,13 @@ def _notes(report: MemoryReport, width: int) -> str:
 
 # --- in place ------------------------------------------------------------------------------------------
 def _in_place(report: MemoryReport, width: int) -> str:
+    """Return what in-place operations spare, and what candidates would."""
     rows = ["What in-place buys"]
     if not report.in_place:
         rows += _paragraph("The program has no in-place operation on an activation.", width)
     for used in report.in_place[:_LINES]:
         rows += _paragraph(_used(used), width)
-    useful = [one for one in report.candidates if one.peak_drop > 0]
+    useful = [candidate for candidate in report.candidates if candidate.peak_drop > 0]
     if not report.candidates:
         rows += _paragraph("No other operation could safely be in-place.", width)
     elif not useful:
@@ -178,8 +185,8 @@ def _in_place(report: MemoryReport, width: int) -> str:
             + _nothing(report),
             width,
         )
-    for one in useful[:_LINES]:
-        rows += _paragraph(_candidate(one), width)
+    for candidate in useful[:_LINES]:
+        rows += _paragraph(_candidate(candidate), width)
     if len(useful) > 1 or (report.together and not useful):
         rows += _paragraph(
             f"All {plural(len(report.candidates), 'line')} together: {size(report.together)} lower.", width
@@ -198,16 +205,18 @@ def _used(used: InPlaceUse) -> str:
     return f"{short(used.place)}: {used.operation} {gain} (ran {times(used.times)}; {used.reason})"
 
 
-def _candidate(one: InPlaceCandidate) -> str:
-    target = "" if one.operand == "self" else " on the other operand"
-    where = f" in {listing(one.modules, limit=1)}" if one.modules else ""
+def _candidate(candidate: InPlaceCandidate) -> str:
+    target = "" if candidate.operand == "self" else " on the other operand"
+    where = f" in {listing(candidate.modules, limit=1)}" if candidate.modules else ""
+    drop = size(candidate.peak_drop)
     return (
-        f"{short(one.place)}: {one.operation}{target} would lower the peak by {size(one.peak_drop)} "
-        f"(runs {times(one.times)}{where}; nobody reads the old value)"
+        f"{short(candidate.place)}: {candidate.operation}{target} would lower the peak by {drop} "
+        f"(runs {times(candidate.times)}{where}; nobody reads the old value)"
     )
 
 
 def _trial(trial: Trial, width: int) -> str:
+    """Return the result of the run with all candidates in place."""
     rows = ["Tried"]
     if trial.error is not None:
         rows += _paragraph(f"The changed program failed, so nothing is proved: {trial.error}", width)
@@ -232,7 +241,3 @@ def _trial(trial: Trial, width: int) -> str:
             width,
         )
     return "\n".join(rows)
-
-
-def _paragraph(text: str, width: int) -> Iterable[str]:
-    return textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="    ", break_long_words=False)

@@ -1,6 +1,6 @@
-"""Where others run the program: pytest, notebooks, Lightning, Transformers, or the interpreter itself.
+"""Places that run the program: pytest, notebooks, Lightning, Transformers, or the interpreter itself.
 
-Each opens a session there; ``trainers`` and ``training_memory`` are what the two trainers' callbacks share.
+Each opens a session there; the two trainers' callbacks share ``trainers`` and ``training_memory``.
 Nothing is imported with the package, because pytest loads its plugin in every project.
 """
 

@@ -1,7 +1,7 @@
 """``%unclobber on``: one session over all cells, until ``%unclobber off``.
 
 A graph that one cell builds is often used by another one, so the session stays open between them. IPython
-tells when a cell has run and hands over what a cell raises; both are taken back by ``off``.
+calls `EveryCell._ran` after a cell and `EveryCell._failed` when a cell raises; ``off`` restores both.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ Shell = Any
 
 
 class EveryCell:
-    """The session that is open, and what of it was shown.
+    """The open session, and how many of its findings were shown.
 
     Args:
         shell: The ``InteractiveShell``.
-        session: Not entered yet; it doesn't warn.
-        show: Displays a report.
-        fail: Gives an error whose traceback is one line, for a finding and the error that it came with.
+        session: The session, not entered yet; it doesn't warn.
+        show: Displays a report below the cell.
+        fail: Returns an error whose traceback is one line, for a finding and the error that it came with.
     """
 
     def __init__(
@@ -33,6 +33,7 @@ class EveryCell:
         show: Callable[[Report], None],
         fail: Callable[[Finding, BaseException], BaseException],
     ) -> None:
+        """Remember the shell and the session; nothing is installed before `begin`."""
         self._shell = shell
         self.session = session
         self._show = show
@@ -42,6 +43,8 @@ class EveryCell:
 
     def begin(self) -> None:
         self.session.__enter__()
+        # IPython has no call that returns the handlers, and set_custom_exc replaces them: another extension's
+        # must come back.
         self._before = self._shell.custom_exceptions, getattr(self._shell, "CustomTB", None)
         self._shell.set_custom_exc((Exception,), self._failed)
         self._shell.events.register("post_run_cell", self._ran)
@@ -54,12 +57,14 @@ class EveryCell:
         self.session.__exit__(None, None, None)
 
     def _ran(self, result: Any) -> None:
-        """A cell has run: show what is new."""
+        """Show new findings after a cell has run."""
         self._show_new()
 
     def _show_new(self, *also: Finding) -> None:
+        """Show the findings since the last call, and those in `also` that are not among them."""
         findings = self.session.told_apart()[0]
         new, self._shown = findings[self._shown :], len(findings)
+        # A finding that recurs is not new to the session, but the cell that failed with it must show it.
         if missing := tuple(finding for finding in also if finding not in new):
             new = (*new, *missing)
         if new:
@@ -68,7 +73,9 @@ class EveryCell:
     def _failed(
         self, shell: Shell, kind: Any, error: BaseException, trace: Any, tb_offset: Any = None
     ) -> None:
-        """A cell has raised: the story in place of the traceback, where it is one."""
+        """Show the explanation in place of the traceback if a cell's error is a finding; else as the shell
+        would.
+        """
         finding = self.session.finding_for(error)
         if finding is not None:
             self._show_new(finding)

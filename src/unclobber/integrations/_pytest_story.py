@@ -1,12 +1,12 @@
-"""A test's failure as pytest shows it: the story, then the offending line for editors to jump to."""
+"""A test's failure as pytest shows it: the explanation, then the offending line for editors to jump to."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-# pytest has no public class for a failure's text that xdist sends over whole, with the line that the
-# short summary shows; these are the ones that its own reports are made of.
+# Private, because pytest has no public class for a failure's text that xdist sends over whole, with the line
+# that the short summary shows.
 from _pytest._code.code import ReprEntry, ReprExceptionInfo, ReprFileLocation, ReprTraceback
 from _pytest._io import TerminalWriter
 
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 
 class PytestStory(ReprExceptionInfo):
-    """Stories as a failure; colour goes on where it is written to a terminal that has it."""
+    """A failure made of explanations, coloured when written to a terminal with colours."""
 
     findings: tuple[Finding, ...] = ()
 
     def toterminal(self, tw: TerminalWriter) -> None:
+        """Write the explanations in colour, or their plain lines if the terminal has no colours."""
         if not (tw.hasmarkup and self.findings):
             super().toterminal(tw)
             return
@@ -41,16 +42,17 @@ class PytestStory(ReprExceptionInfo):
 
 
 def story(findings: Sequence[Finding], item: pytest.Item) -> PytestStory:
-    """The findings, the first of which failed the test, as the report's ``longrepr``.
+    """Return a test report's ``longrepr`` for findings, the first of which failed the test.
 
-    Its lines are plain: JUnit files, logs and xdist's controller take them as they are.
+    Its lines have no colours, because JUnit files, logs and xdist's controller take them as they are.
     """
     findings = with_edits(Report("refused", tuple(findings))).findings
     first = findings[0]
     site = offending(first)
     path, line = (site.path, site.line) if site else (item.location[0], (item.location[1] or 0) + 1)
     crash = ReprFileLocation(path, line, f"{first.code} {first.name}: {first.message}")
-    if item.config.getoption("tbstyle", "auto") == "line":  # pytest itself writes that line
+    # with `--tb=line`, pytest itself writes the crash line
+    if item.config.getoption("tbstyle", "auto") == "line":
         return PytestStory(reprtraceback=ReprTraceback([], None, "value"), reprcrash=crash)
     lines = "\n\n".join(text_of(finding, width=_width(item.config)) for finding in findings).split("\n")
     place = ReprFileLocation(path, line, f"{first.code} {first.name}")
@@ -62,5 +64,5 @@ def story(findings: Sequence[Finding], item: pytest.Item) -> PytestStory:
 
 def _width(config: pytest.Config) -> int:
     if config.pluginmanager.get_plugin("terminalreporter") is None:
-        return 80  # a worker: the terminal is another process's
+        return 80  # a worker of xdist: the terminal belongs to the controller
     return min(config.get_terminal_writer().fullwidth, 120)

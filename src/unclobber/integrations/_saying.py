@@ -1,4 +1,4 @@
-"""What the library says by itself, on standard error."""
+"""Messages that the library prints by itself, on standard error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..session.session import Session
 
 
 def say(text: str) -> None:
-    """Write lines for a person; nothing where the program has closed the stream."""
+    """Write lines for a person to stderr; do nothing if the program has closed it."""
     stream = sys.stderr
     if stream is None or getattr(stream, "closed", False):
         return
@@ -19,6 +19,6 @@ def say(text: str) -> None:
 
 
 def say_restored(session: Session) -> None:
-    """What a guarded session gave back, and for which lines."""
+    """Print how many values a guarded session gave back, and for which lines."""
     report = session.report()
     say("\n".join([guard_line(report), *guard_places(report)]))

@@ -1,8 +1,8 @@
 """``unclobber.install()``: one line on top of a program, and the whole process is watched.
 
-What a refused backward says goes to ``sys.excepthook``, which shows the story where the interpreter would
-have shown torch's traceback and ours, one after the other. A hook that the program has put there itself is a
-part of what the program does: it is called as before, and gets the story as a note of the exception.
+An uncaught refusal reaches ``sys.excepthook``, which shows the explanation where the interpreter would have
+shown torch's traceback and unclobber's, one after the other. A hook of the program's own is part of what the
+program does: it is called as before, and gets the explanation as a note of the exception.
 """
 
 from __future__ import annotations
@@ -33,25 +33,28 @@ Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
 
 
 class _Installed:
-    """One installation: its session, and the hook that was there before."""
+    """An installation: its session, and the hook that was there before."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.before: Hook = sys.excepthook
         self.process = os.getpid()
         self.thread = threading.get_ident()
-        self.hook = self._uncaught  # one object: whether it is still there is asked by identity
+        # one object, because `end` compares it by identity and each `self._uncaught` is a new one
+        self.hook = self._uncaught
 
     def begin(self) -> None:
         self.session.__enter__()
         sys.excepthook = self.hook
+        # The program has no line at its end that could leave a context.
         atexit.register(self.end)
 
     def end(self) -> None:
-        """Watch no more; where it was guarded, say what was restored."""
+        """Stop watching and restore the hook; if the session guarded, print what it restored."""
         if os.getpid() != self.process:
-            return  # a child that was forked: it was its parent that asked
+            return  # a forked child inherits the exit handler, but only its parent installed it
         atexit.unregister(self.end)
+        # A hook that the program set later stays, and calls this one only if it kept it.
         if sys.excepthook is self.hook:
             sys.excepthook = self.before
         self.session.__exit__(None, None, None)
@@ -61,19 +64,24 @@ class _Installed:
     def _uncaught(
         self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
+        """Show the explanation of a finding; pass any other error to the hook that was there before."""
         finding = self.session.finding_for(error)
         if finding is None:
             self.before(kind, error, traceback)
         elif is_default_hook(self.before):
             say(self._story(finding))
         else:
+            # An InplaceError has the explanation as its message already.
             if not isinstance(error, InplaceError):
                 error.add_note(text_of(finding))
             self.before(kind, error, traceback)
 
     def _story(self, finding: Finding) -> str:
-        """The finding, and what the same backward would have refused next."""
-        same = [one for one in self.session.told_apart()[0] if one.ahead and one.needed == finding.needed]
+        """Return the report of a finding and of the tensors that the same backward would have refused
+        next.
+        """
+        reported = self.session.told_apart()[0]
+        same = [other for other in reported if other.ahead and other.needed == finding.needed]
         report = Report("refused", (finding, *same), command=tuple(sys.argv), exit_code=1)
         return rendered(report_to_text, with_edits(report, _script()), options_for(sys.stderr))
 
@@ -96,7 +104,7 @@ def install(strict: bool | None = None, guard: bool | None = None) -> None:
         strict: Raise on silent writes, too. None: as ``[tool.unclobber]`` says, else no.
         guard: Give backward the values that were saved. None: as ``[tool.unclobber]`` says, else no.
     Raises:
-        UnclobberError: ``strict`` and ``guard`` are both asked for, it is called inside of another context,
+        UnclobberError: ``strict`` and ``guard`` are both given, it is called inside of another context,
             or the settings in pyproject.toml are wrong.
     Example:
         >>> unclobber.install(guard=True)
@@ -125,18 +133,18 @@ def install(strict: bool | None = None, guard: bool | None = None) -> None:
         command=tuple(sys.argv),
         suppression=Suppression(settings),
     )
-    one = _Installed(session)
-    one.begin()
-    _installed.append(one)
+    installation = _Installed(session)
+    installation.begin()
+    _installed.append(installation)
 
 
 def uninstall() -> None:
-    """Take back what ``install()`` did, and what left contexts have put to sleep in torch.
+    """Take back what ``install()`` did, and what left contexts keep registered in torch.
 
-    Between two contexts nothing is observed and no tensor is kept alive, but what the first one has installed
-    in torch stays, asleep, so that entering the next takes some 50 microseconds. This puts everything back as
-    it was before the first; the end of the process does it, too. Where a context is still entered in any
-    thread, or a tensor frozen, what they need stays. The next context installs everything anew.
+    Between two contexts nothing is observed and no tensor is kept alive, but the first one's kernels and
+    hooks stay registered, dormant, so that entering the next takes some 50 microseconds. This puts everything
+    back as it was before the first; the end of the process does it, too. Where a context is still entered in
+    any thread, or a tensor frozen, what they need stays. The next context installs everything again.
 
     Raises:
         UnclobberError: It was called in another thread than ``install()``, whose graphs are watched, or
@@ -154,13 +162,16 @@ def uninstall() -> None:
 
 
 def _script() -> str | None:
-    """The script that is this program; None for ``python -m``, ``-c`` and what has no file."""
+    """Return the absolute path of the program's script; None for ``python -m``, ``-c`` and the interactive
+    interpreter.
+    """
     main = sys.modules.get("__main__")
     path = getattr(main, "__file__", None)
     return None if path is None or getattr(main, "__spec__", None) is not None else os.path.abspath(path)
 
 
 def _is_watched_by_a_command() -> bool:
+    """Return whether the calling program runs under an unclobber command, which watches it already."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if sites.starts_program(frame.f_code):

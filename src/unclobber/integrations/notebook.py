@@ -6,13 +6,13 @@
     loss = model(x).sum()
     loss.backward()
 
-``%unclobber [options] statement`` does the same for one line, and ``%unclobber`` alone shows the last
-report again. ``%unclobber on [options]`` watches every cell from then on, ``%unclobber off`` none any
-more. Findings are displayed with the cells' own source; a cell that fails with one shows the story in place
-of torch's traceback. Graphs are watched from the cell that builds them: put ``%%unclobber`` there, not only
-on the cell with the backward. ``await`` at the top level of such a cell isn't supported.
+``%unclobber [options] statement`` watches one line, and ``%unclobber`` alone shows the last
+report again. ``%unclobber on [options]`` watches every cell from then on, until ``%unclobber off``.
+Findings are displayed with the cells' own source; a cell that fails with one shows the explanation
+in place of torch's traceback. Graphs are watched from the cell that builds them: put ``%%unclobber`` there,
+not only on the cell with the backward. ``await`` at the top level of such a cell isn't supported.
 
-Nothing here is imported, IPython neither, until the extension is loaded.
+Neither this module nor IPython is imported until the extension is loaded.
 """
 
 from __future__ import annotations
@@ -70,13 +70,14 @@ def unload(shell: Shell) -> None:
             shell.display_formatter.formatters[kind].pop(shown, None)
 
 
+# Weak, because a test or an embedding program makes a shell and drops it.
 _magics: weakref.WeakKeyDictionary[Shell, Magics] = weakref.WeakKeyDictionary()
-"""Those of each shell that has loaded the extension."""
+"""The magics of each shell that has loaded the extension."""
 
 
 @dataclass(frozen=True)
 class _Options:
-    """What the magic's line says; None where it leaves that to the settings."""
+    """Options in the magic's line; None if it leaves one to the settings."""
 
     guard: bool | None = None
     strict: bool | None = None
@@ -84,7 +85,7 @@ class _Options:
 
 
 def parse(line: str) -> tuple[_Options, str]:
-    """The options in front of a line, and what is left of it.
+    """Return the options in front of a line, and the text after them.
 
     Raises:
         UsageError: There is no such option, or its value is wrong.
@@ -108,7 +109,9 @@ def parse(line: str) -> tuple[_Options, str]:
 
 
 def _settings() -> ProjectSettings:
-    """Those of the working directory's project, which is where a notebook lies."""
+    """Return the settings of the working directory's project, because a notebook's kernel starts in its
+    folder.
+    """
     try:
         return settings_for(os.getcwd())
     except SettingsError as error:
@@ -116,6 +119,7 @@ def _settings() -> ProjectSettings:
 
 
 def _share(value: str) -> float:
+    """Return the rate in ``--fingerprint=RATE``; raise `UsageError` unless it is a number from 0 to 1."""
     try:
         share = float(value)
     except ValueError:
@@ -158,26 +162,28 @@ class Magics:
         self._run(options, *self._compiled(body, raw, below_the_magic=cell is not None))
         return None
 
-    def shown(self, found: Report | Finding) -> ReportDisplay:
-        """What is displayed for a report or a finding: its places are cells, not temporary files."""
-        report = found if isinstance(found, Report) else Report("refused", (found,))
+    def shown(self, fact: Report | Finding) -> ReportDisplay:
+        """Return what is displayed for a report or a finding; its places are cells, not temporary files."""
+        report = fact if isinstance(fact, Report) else Report("refused", (fact,))
         return ReportDisplay(self._in_cells(with_edits(report)))
 
     def _compiled(self, body: str, raw: str, *, below_the_magic: bool) -> tuple[Any, Any]:
-        """The statements, and the last expression by itself, for its value is to be displayed."""
+        """Compile the statements, and the last expression by itself, because its value is to be displayed."""
         shell = self.shell
         source = shell.transform_cell(body)
-        if below_the_magic:  # so that line numbers are those of the cell that the user sees
+        if below_the_magic:  # empty lines, so that line numbers are those of the cell that the user sees
             source = "\n" * (1 + _leading_empty_lines(body)) + source
-        # Not `execution_count`, which newer shells have moved on by now.
+        # Not `execution_count`: newer shells have incremented it by now.
         number = len(shell.user_ns.get("In", ())) - 1
         name = shell.compile.cache(source, number, raw_code=raw)
         tree = shell.transform_ast(shell.compile.ast_parse(source, filename=name))
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         statements = shell.compile(tree, name, "exec")
+        # Compiled as `single`, so that the value of the last expression reaches the display hook.
         return statements, last and shell.compile(ast.Interactive([last]), name, "single")
 
     def _switch(self, word: str, line: str = "") -> None:
+        """Start or end the session over all cells: ``%unclobber on`` and ``off``."""
         options, rest = parse(line)
         if rest or (word == "off" and line):
             raise UsageError(f"%unclobber {word}: what is {rest or line!r}? {_SWITCH}")
@@ -187,12 +193,16 @@ class Magics:
             self._every_cell.begin()
 
     def off(self) -> None:
-        """Watch no cell any more that doesn't ask for it."""
+        """End the session of ``%unclobber on``; cells with the magic are still watched."""
         if self._every_cell is not None:
+            # Cleared first, so that a failing `end` is not repeated by the next `off`.
             every_cell, self._every_cell = self._every_cell, None
             every_cell.end()
 
     def _session(self, options: _Options) -> Session:
+        """Return a new session with the magic's options; the settings decide the options that it leaves
+        open.
+        """
         settings = _settings()
         share = options.fingerprint
         return Session(
@@ -204,6 +214,9 @@ class Magics:
         )
 
     def _run(self, options: _Options, statements: Any, last: Any) -> None:
+        """Run compiled statements in a session, and display its report. Raise a one-line error if a
+        finding ends them.
+        """
         session = self._session(options)
         finding = None
         try:
@@ -225,28 +238,32 @@ class Magics:
         self._keep(session, None, failed=False)
 
     def _keep(self, session: Session, finding: Finding | None, *, failed: bool) -> None:
-        """Remember the report, and display it unless the cell failed for reasons of its own."""
+        """Display the report of a session, with the finding that ended the cell."""
         report = session.report(script_failed=failed)
         if finding is not None and finding not in report.findings:
             report = replace(report, findings=(*report.findings, finding))
         self._show(report)
 
     def _show(self, report: Report) -> None:
-        """Display what there is to say, and keep it: nothing where nothing was found."""
+        """Remember a report, and display it if it has findings, suppressed findings or notices."""
         self.last = report
         if report.findings or report.suppressed or report.notices:
             display(self.shown(report))
 
     def _refusal(self, finding: Finding, error: BaseException) -> BaseException:
-        """What fails the cell, so that no later one runs, with one line: the story stands above it."""
+        """Return the error that fails the cell, so that no later one runs; its traceback is one line below
+        the explanation.
+        """
         refusal = error if getattr(error, "finding", None) is finding else error_of(finding)
         line = line_of(self._in_cells(finding)).removeprefix("SUMMARY: ")
-        # IPython asks an exception for its traceback; both frontends and nbconvert show these lines.
+        # IPython calls this method of an exception for its traceback; both frontends and nbconvert show these
+        # lines.
         refusal._render_traceback_ = lambda: [f"InplaceError: {line}"]  # type: ignore[attr-defined]
         return refusal
 
     def _without_our_frames(self, error: BaseException) -> None:
-        """Let the user's own error start in the user's cell, not in this file."""
+        """Make the traceback of the user's own error start in the user's cell, not in this file."""
+        # IPython renders these two by itself, without frames of this file.
         if isinstance(error, SyntaxError | KeyboardInterrupt):
             return
         traceback: TracebackType | None = error.__traceback__
@@ -256,8 +273,8 @@ class Magics:
         if hasattr(error, "__dict__") and not hasattr(error, "_render_traceback_"):
             error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
 
-    def _in_cells(self, found: T) -> T:
-        return asked(lambda: _in_cells(found, self._cell_name), found)
+    def _in_cells(self, fact: T) -> T:
+        return asked(lambda: _in_cells(fact, self._cell_name), fact)
 
     def _cell_name(self, path: str) -> str | None:
         """``In[3]`` for the file name that a cell's code has, None for a file."""
@@ -265,19 +282,19 @@ class Magics:
         if named is None:
             return None
         label = str(named[1])
-        if path in linecache.cache:  # the excerpt looks the lines up under the name that it shows
+        if path in linecache.cache:  # the excerpt reads the lines under the name that it shows
             linecache.cache[label] = linecache.cache[path]
         return label
 
 
 def _leading_empty_lines(body: str) -> int:
-    """How many lines the shell drops at the start of a cell."""
+    """Return the number of lines that the shell drops at the start of a cell."""
     lines = body.split("\n")
     return next((number for number, line in enumerate(lines) if line.strip()), 0)
 
 
 def _in_cells(value: T, cell_name: Any) -> T:
-    """A copy of a fact, in whose sites and stacks the code of cells goes by the cells' names."""
+    """Return a copy of a fact in which the code of cells has the cells' names, in all sites and stacks."""
     if isinstance(value, tuple):
         return tuple(_in_cells(item, cell_name) for item in value)  # type: ignore[return-value]
     if not is_dataclass(value) or isinstance(value, type):

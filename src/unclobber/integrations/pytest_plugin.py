@@ -1,20 +1,20 @@
-"""pytest plugin: run tests watched or guarded, and tell the story of a gradient that went wrong.
+"""pytest plugin: runs tests watched or guarded, and explains a gradient that went wrong.
 
-Ask for it with ``pytest --unclobber`` (or ``--unclobber=watch|guard|strict``), with the ini option
+Turn it on with ``pytest --unclobber`` (or ``--unclobber=watch|guard|strict``), with the ini option
 ``unclobber = watch``, or for single tests with ``@pytest.mark.unclobber("guard")``. A marker beats
 the command line, the command line beats the ini file, and ``--unclobber=off`` beats all of them.
-What they leave open (``--unclobber`` alone, a marker without a mode) ``[tool.unclobber]`` in pyproject.toml
-says; it and ``# unclobber: ignore`` also say which findings are not to be told.
+If they leave the mode open (``--unclobber`` alone, a marker without a mode), ``[tool.unclobber]`` in
+pyproject.toml decides; it and ``# unclobber: ignore`` also suppress findings.
 
-- ``watch``: what torch refuses fails with the story in place of torch's traceback; a write that
-  torch doesn't see fails the test at its end, for its gradients are wrong.
+- ``watch``: what torch refuses fails with the explanation in place of torch's traceback; a write that
+  torch doesn't see fails the test at its end, because its gradients are wrong.
 - ``strict``: such a write raises at once, from the backward that needs the value.
 - ``guard``: the test goes on with right gradients; what was restored is counted.
 
 Only the call of a test is watched, each in a session of its own, not its fixtures: those of a wider
 scope serve several tests, and what they saved would belong to none of them.
 
-This module imports nothing but pytest until a test is to be watched.
+This module imports nothing but pytest until a test is to be watched, because it is loaded in every project.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 MODES = ("watch", "guard", "strict", "off")
 
 _findings = pytest.StashKey[tuple["Finding", ...]]()
-"""The findings that the test fails for."""
+"""The findings that failed the test."""
 _watched = pytest.StashKey[dict[str, Any]]()
-"""Mode and codes found: what the summary counts."""
+"""Mode and codes of a watched test, for the summary."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--unclobber`` and its modes, each a flag of its own name.
+    """Add ``--unclobber`` and its modes, each as a flag of its own name.
 
-    One option with an optional value would take the path behind a bare ``--unclobber`` for its value.
+    One option with an optional value would take the path after a bare ``--unclobber`` for its value.
     """
     group = parser.getgroup("unclobber", "in-place operations under PyTorch autograd")
     texts = {
@@ -66,6 +66,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker and check the ini options, so that a wrong value stops the run at its start."""
     config.addinivalue_line(
         "markers",
         "unclobber(mode=None, fingerprint=None): run the test watched (the default), 'guard'ed, 'strict'ly "
@@ -84,6 +85,7 @@ def _checked(mode: Any, where: str) -> str:
 
 
 def _share(value: Any, where: str) -> float:
+    """Return a fingerprint rate from 0 to 1; raise a `UsageError` that names `where` for anything else."""
     try:
         share = float(value)
     except (TypeError, ValueError):
@@ -94,7 +96,7 @@ def _share(value: Any, where: str) -> float:
 
 
 class _Wanted(NamedTuple):
-    """How a test is to be run."""
+    """Mode and settings of a watched test."""
 
     mode: str
     fingerprint: float
@@ -102,7 +104,7 @@ class _Wanted(NamedTuple):
 
 
 def _wanted(item: pytest.Item) -> _Wanted | None:
-    """How a test is to be watched, None where it is to run as it is."""
+    """Return the mode and settings of a test, or None if it is not to be watched."""
     given = item.config.getoption("unclobber", None)
     default = given or item.config.getini("unclobber") or "off"
     marker = item.get_closest_marker("unclobber")
@@ -123,7 +125,7 @@ def _wanted(item: pytest.Item) -> _Wanted | None:
 
 
 def _settings(item: pytest.Item) -> ProjectSettings:
-    """Those of the project that the test's file belongs to."""
+    """Return the settings of the project that the test's file belongs to."""
     from ..settings import SettingsError
     from ..settings.pyproject import settings_for
 
@@ -134,6 +136,10 @@ def _settings(item: pytest.Item) -> ProjectSettings:
 
 
 def _of_marker(item: pytest.Item, marker: pytest.Mark, mode: str, share: Any) -> tuple[str, Any]:
+    """Return the mode and the rate of a marker, with `mode` and `share` for what it leaves open."""
+
+    # A function with the marker's signature, because Python itself then rejects arguments that a marker
+    # doesn't take.
     def read(mode: str | None = None, *, fingerprint: float | None = None) -> tuple[str | None, float | None]:
         return mode, fingerprint
 
@@ -148,7 +154,7 @@ def _of_marker(item: pytest.Item, marker: pytest.Mark, mode: str, share: Any) ->
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Run the test inside of a session; as the innermost wrapper, so that nothing else is watched."""
+    """Run the test in a session. This is the innermost wrapper, so that no other plugin's code is watched."""
     wanted = _wanted(item)
     if wanted is None:
         return (yield)
@@ -179,21 +185,20 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
                 raise
         _fail_for_silent(item, session)
     finally:
-        found, suppressed = session.told_apart()
+        reported, suppressed = session.told_apart()
         item.stash[_watched] = {
             "mode": mode,
-            "codes": sorted(finding.code for finding in found),
-            "repaired": sum(finding.repaired for finding in found),
+            "codes": sorted(finding.code for finding in reported),
+            "repaired": sum(finding.repaired for finding in reported),
             "suppressed": len(suppressed),
         }
     return result
 
 
 def _fail_for_silent(item: pytest.Item, session: Session) -> None:
-    """The test has passed, but a gradient in it was wrong and nobody was told.
+    """Fail a passed test in which a gradient was silently wrong.
 
-    What torch refuses too was raised: a test that has passed all the same expects it. So it is with
-    whatever a strict session found.
+    Refusals of torch were raised, as were all findings of a strict session: a test that passed expects them.
     """
     if session.strict:
         return
@@ -211,13 +216,13 @@ def _fail_for_silent(item: pytest.Item, session: Session) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Put the story in the place of the traceback."""
+    """Replace the traceback of a failure from a finding by its explanation."""
     report = yield
     if call.when != "call" or (watched := item.stash.get(_watched, None)) is None:
         return report
     report.unclobber = watched  # type: ignore[attr-defined]  # xdist sends every attribute along
     findings = item.stash.get(_findings, ())
-    # What the user asked to see whole stays whole, and so does an expected failure.
+    # `--tb=native` shows whole tracebacks, and an expected failure stays as it is (test_pytest_plugin.py).
     if findings and report.outcome == "failed" and item.config.getoption("tbstyle", "auto") != "native":
         from ._pytest_story import story
 
@@ -226,7 +231,7 @@ def pytest_runtest_makereport(
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """One line that counts, where anything was watched."""
+    """Print a line of counts if any test was watched."""
     reports = [report for reports in terminalreporter.stats.values() for report in reports]
     watched = [report.unclobber for report in reports if hasattr(report, "unclobber")]
     if watched:
@@ -234,16 +239,16 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 def _summary(watched: list[dict[str, Any]]) -> str:
-    """``unclobber: 12 tests, 2 findings in 1 of them (UC101: 2)``."""
+    """Return a line such as ``unclobber: 12 tests, 2 findings in 1 of them (UC101: 2)``."""
     tests = f"{len(watched)} test{'s' * (len(watched) != 1)}"
-    codes = Counter(code for one in watched for code in one["codes"])
-    suppressed = sum(one["suppressed"] for one in watched)
+    codes = Counter(code for test in watched for code in test["codes"])
+    suppressed = sum(test["suppressed"] for test in watched)
     rest = f", {suppressed} suppressed" if suppressed else ""
     if not codes:
         return f"unclobber: {tests} watched, no findings{rest}"
     count = sum(codes.values())
-    hit = sum(bool(one["codes"]) for one in watched)
+    hit = sum(bool(test["codes"]) for test in watched)
     each = ", ".join(f"{code}: {number}" for code, number in sorted(codes.items()))
     text = f"unclobber: {tests} watched, {count} finding{'s' * (count != 1)} in {hit} ({each})"
-    repaired = sum(one["repaired"] for one in watched)
+    repaired = sum(test["repaired"] for test in watched)
     return (f"{text}, {repaired} repaired by guard" if repaired else text) + rest

@@ -1,9 +1,9 @@
-"""Watching what a trainer does in one of its methods, for the trainers that hold a callback of ours.
+"""Watching of one method of a trainer class, for the trainers that hold one of unclobber's callbacks.
 
 A trainer's callback hooks can't do it alone. Hugging Face calls none when training fails. Lightning calls
-``on_exception``, but in the midst of cleaning up, so that nothing can be raised from it, and not at all
-where another callback's ``on_exception`` has failed. So the method itself, ``fit`` or ``train``, is wrapped
-for as long as a callback of ours lives. A trainer without one runs as before.
+``on_exception``, but in the midst of cleaning up, so that nothing can be raised from it, and not at all if
+another callback's ``on_exception`` has failed. So the method itself, ``fit`` or ``train``, is wrapped for as
+long as such a callback lives. A trainer without one runs as before.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ class Training(Watching):
         self._fingerprint = fingerprint
         self.running = False
         self.by_hooks = False
-        """Whether the trainer's hooks began it, and have to end it."""
+        """Whether the trainer's hooks began this training, and have to end it."""
 
     def _make(self) -> Session:
+        """Return the session of a training; the project's settings decide what the callback leaves open."""
         settings = settings_here()
         mode = self._mode or settings.mode
         return Session(
@@ -53,7 +54,9 @@ class Training(Watching):
         return 0 if self._last is None else self._last.peak_bytes
 
     def say_restored(self) -> None:
-        """Say at the end of a guarded training what was given back; of several ranks the first says it."""
+        """Print at the end of a guarded training what was restored; of several ranks only the first
+        prints.
+        """
         if self._last is not None and self._last.policy == "guard" and _is_first_rank():
             say_restored(self._last)
 
@@ -64,7 +67,7 @@ def _is_first_rank() -> bool:
 
 
 class WatchesTraining:
-    """What the callbacks for the different trainers share."""
+    """Base of the callbacks that watch a training, for each kind of trainer."""
 
     _training: Training | None = None
 
@@ -75,17 +78,19 @@ class WatchesTraining:
         self.fingerprint = fingerprint
 
     def __getstate__(self) -> dict[str, Any]:
-        """Settings alone, for copies and other processes: a training belongs to the one that ran it."""
+        """Return the settings alone, for copies and other processes, because a training belongs to the
+        object that ran it.
+        """
         return {name: value for name, value in vars(self).items() if name != "_training"}
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What was found in the last training, oldest first; the same three places once."""
+        """Findings of the last training, oldest first; findings at the same three places count once."""
         return () if self._training is None else self._training.findings
 
     @property
     def peak_bytes(self) -> int:
-        """The most bytes of overwritten values that ``guard`` kept at a time in the last training."""
+        """Largest number of bytes of old values that ``guard`` kept at one time in the last training."""
         return 0 if self._training is None else self._training.peak_bytes
 
     @property
@@ -113,17 +118,18 @@ class Wrapped:
     Args:
         owner: The class that defines the method.
         name: The method.
-        callbacks_of: All callbacks of one trainer, ours among them.
+        callbacks_of: Returns all callbacks of a trainer, other libraries' too.
     """
 
     def __init__(self, owner: type, name: str, callbacks_of: Callable[[Any], Iterable[Any]]) -> None:
+        """Remember the method; it is wrapped at the first `serve`."""
         self._owner = owner
         self._name = name
         self._callbacks_of = callbacks_of
         self._original: Any = None
         self._wrapper: Any = None
         self._alive = 0
-        # Re-entrant: a garbage collection that begins while it is held may end another callback's life.
+        # Re-entrant, because a garbage collection that starts while it is held may finalize another callback.
         self._lock = threading.RLock()
 
     def serve(self, callback: WatchesTraining) -> None:
@@ -137,16 +143,21 @@ class Wrapped:
         weakref.finalize(callback, self._release).atexit = False
 
     def _release(self) -> None:
+        """Give the method back once the last callback is gone."""
         with self._lock:
             self._alive -= 1
-            # Whoever has wrapped the method after us has ours inside, which then does nothing.
+            # A library that wrapped the method later calls this wrapper, which then finds no callback and
+            # does nothing (test_wrapping.py, test_somebody_wraps_it_after_us).
             if not self._alive and vars(self._owner)[self._name] is self._wrapper:
                 setattr(self._owner, self._name, self._original)
                 self._original = self._wrapper = None
 
     def _wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the method with a session around it for each callback that doesn't run yet."""
+
         @functools.wraps(original)
         def method(trainer: Any, *args: Any, **kwargs: Any) -> Any:
+            # A stack, because a trainer may hold several callbacks, whose sessions end in the opposite order.
             with ExitStack() as stack:
                 for callback in self._callbacks_of(trainer):
                     if isinstance(callback, WatchesTraining) and not callback._running:

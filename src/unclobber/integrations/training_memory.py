@@ -11,18 +11,19 @@ from ..model import UnclobberError
 
 
 class ReportsMemory:
-    """What the callbacks for the different trainers share.
+    """Base of the callbacks that report memory, for each kind of trainer.
 
     Args:
         step: The step of the training to report, from 1; the second one has the optimizer's state already.
     """
 
     def __init__(self, step: int = 2) -> None:
+        """Remember the step to report; raise `UnclobberError` if it is below 1."""
         if step < 1:
             raise UnclobberError(f"step is {step}: steps are counted from 1")
         self.step = step
         self.report: StepMemory | None = None
-        """Where the memory of that step went; None until it has ended."""
+        """The memory of that step; None until it has ended."""
         self._recording: ExitStack | None = None
         self._taken: Callable[[], StepMemory] | None = None
         self._seen = 0
@@ -41,15 +42,15 @@ class ReportsMemory:
                 self.report, self._taken = self._taken(), None
 
     def _give_up(self) -> None:
-        """Training has ended or failed in the midst of the step: take everything out of torch again."""
+        """Stop recording when training ends or fails within the step."""
         if self._recording is not None:
             self._recording.close()
             self._recording = self._taken = None
 
 
 def _state_of(optimizers: Iterable[Any]) -> Iterator[Any]:
-    """The tensors that optimizers keep from step to step."""
+    """Yield the tensors that optimizers keep from step to step."""
     for optimizer in optimizers:
         for state in optimizer.state.values():
             values = state.values() if isinstance(state, dict) else ()
-            yield from (one for one in values if hasattr(one, "untyped_storage"))
+            yield from (value for value in values if hasattr(value, "untyped_storage"))

@@ -24,13 +24,12 @@ class Difference:
     largest: float = 0.0
 
 
-def agree(one: torch.Tensor | None, other: torch.Tensor | None, found: Difference) -> bool:
-    """Return whether two tensors agree up to rounding; record the largest relative difference in
-    ``found``."""
-    if one is None or other is None:
-        return one is other
-    relative = difference(one, other)
-    if relative > rounding(one, ROUNDING):
+def agree(tensor: torch.Tensor | None, other: torch.Tensor | None, total: Difference) -> bool:
+    """Return whether two tensors agree up to rounding; record the largest difference in ``total``."""
+    if tensor is None or other is None:
+        return tensor is other
+    relative = difference(tensor, other)
+    if relative > rounding(tensor, ROUNDING):
         return False
-    found.largest = max(found.largest, relative)
+    total.largest = max(total.largest, relative)
     return True

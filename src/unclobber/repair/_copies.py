@@ -149,8 +149,8 @@ class Filler:
         with os.scandir(copy) as entries:
             left = {entry.name: entry for entry in entries}
         with os.scandir(folder) as entries:
-            found = [entry for entry in entries if entry.name not in _DROPPED or not entry.is_dir()]
-        for entry in found:
+            wanted = [entry for entry in entries if entry.name not in _DROPPED or not entry.is_dir()]
+        for entry in wanted:
             target = os.path.join(copy, entry.name)
             before = left.pop(entry.name, None)
             inner = entry.is_dir(follow_symlinks=False) and not _is_apart(entry.path)

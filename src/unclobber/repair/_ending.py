@@ -86,16 +86,16 @@ def ending_of(
 
 def generators() -> dict[str, str]:
     """Return digests of the random generators' states."""
-    found = {
+    digests = {
         "torch": _hash(bytes(torch.get_rng_state().tolist())),
         "random": _hash(repr(random.getstate()).encode()),
     }
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        found["numpy"] = _hash(
+        digests["numpy"] = _hash(
             repr([numpy.asarray(part).tolist() for part in numpy.random.get_state()]).encode()
         )
-    return found
+    return digests
 
 
 def compare_endings(reference: EndState, other: EndState, **state_options: Any) -> list[Different]:
@@ -106,12 +106,12 @@ def compare_endings(reference: EndState, other: EndState, **state_options: Any) 
         other: That of a candidate, or of the original's second run.
         state_options: See ``_state.differences``.
     """
-    found = []
+    different = []
     if reference.how != other.how:
-        found.append(Different("ending", f"it ends otherwise: {other.how} instead of {reference.how}"))
+        different.append(Different("ending", f"it ends otherwise: {other.how} instead of {reference.how}"))
     for stream, text in reference.printed.items():
         if text != other.printed[stream]:
-            found.append(Different(stream, _first_other_line(stream, text, other.printed[stream])))
+            different.append(Different(stream, _first_other_line(stream, text, other.printed[stream])))
     for path in sorted(reference.files.keys() | other.files.keys()):
         if reference.files.get(path) != other.files.get(path):
             what = (
@@ -119,17 +119,17 @@ def compare_endings(reference: EndState, other: EndState, **state_options: Any) 
                 else "is written" if path not in reference.files
                 else "holds something else"
             )  # fmt: skip
-            found.append(Different("files", f"the file `{os.path.basename(path)}` {what}"))
+            different.append(Different("files", f"the file `{os.path.basename(path)}` {what}"))
             break
     for name, state in reference.random.items():
         if other.random.get(name) != state:
-            found.append(Different("random", f"{name}'s random generator is left in another state"))
+            different.append(Different("random", f"{name}'s random generator is left in another state"))
             break
-    return [*found, *differences(reference.state, other.state, **state_options)]
+    return [*different, *differences(reference.state, other.state, **state_options)]
 
 
-def _first_other_line(stream: str, one: str, other: str) -> str:
-    mine, theirs = one.splitlines(), other.splitlines()
+def _first_other_line(stream: str, reference: str, other: str) -> str:
+    mine, theirs = reference.splitlines(), other.splitlines()
     for number, (a, b) in enumerate(zip(mine, theirs, strict=False), 1):
         if a != b:
             return f"line {number} of {stream} is {_short(b)} instead of {_short(a)}"
@@ -145,10 +145,10 @@ def _short(text: str) -> str:
 
 def flush() -> None:
     """Flush all open files, as the interpreter does at its end."""
-    for one in gc.get_objects():
-        if isinstance(one, (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)):
+    for file in gc.get_objects():
+        if isinstance(file, (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)):
             try:
-                one.flush()
+                file.flush()
             except (OSError, ValueError):
                 continue  # closed, or open for reading only
 

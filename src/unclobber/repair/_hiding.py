@@ -59,17 +59,17 @@ def hidden(proposal: Proposal, finding: Finding, project: Project, held: Mapping
         new = proposal.texts.get(path, proposal.texts.get(real))
         if new is None:
             continue
-        found = held.get(Spot(os.path.realpath(site.path), site.line, site.column))
-        touched, bound = _change(source, statement, new, () if found is None else found.names)
-        if not (touched or proposal.hides) or found is None:
+        holders = held.get(Spot(os.path.realpath(site.path), site.line, site.column))
+        touched, bound = _change(source, statement, new, () if holders is None else holders.names)
+        if not (touched or proposal.hides) or holders is None:
             continue
         measured = True
-        if found.others:
-            return Hidden(f"{_all(found.others)} also held what is written, and no longer sees the write")
+        if holders.others:
+            return Hidden(f"{_all(holders.others)} also held what is written, and no longer sees the write")
         if not touched:
             # the edit is elsewhere, so the statement binds the same names as before
-            bound = set(_bound(source.code(statement))) if proposal.drops else set(found.names)
-        for name in found.names:
+            bound = set(_bound(source.code(statement))) if proposal.drops else set(holders.names)
+        for name in holders.names:
             if name in bound:
                 continue
             if not name.isidentifier() or read_later(source, statement, cst.Name(name)):

@@ -144,19 +144,19 @@ class Holders:
         names, sharers = set(), {}
         address = compat.storage_address(value)
         variables = variables_of(frame)
-        for name, one in variables.items():
-            if one is value:
+        for name, variable in variables.items():
+            if variable is value:
                 names.add(name)
-            elif type(one) is torch.Tensor and compat.storage_address(one) == address:
-                sharers[name] = one
+            elif type(variable) is torch.Tensor and compat.storage_address(variable) == address:
+                sharers[name] = variable
         variables.clear()
         return names, sharers
 
     def _memory_is(self, sharers: dict[str, torch.Tensor], memory: int) -> bool:
         """Return whether the other holders of a tensor's memory are exactly these names."""
         # each tensor is referred to by its name, by `sharers`, by the loop and by the call
-        alone = all(sys.getrefcount(one) - compat.references_by_torch(one) == 4 for one in sharers.values())
-        return alone and len({id(one) for one in sharers.values()}) == memory
+        alone = all(sys.getrefcount(t) - compat.references_by_torch(t) == 4 for t in sharers.values())
+        return alone and len({id(tensor) for tensor in sharers.values()}) == memory
 
 
 def _remembers(value: torch.Tensor) -> bool:
@@ -170,13 +170,12 @@ def _words(value: torch.Tensor, frame: FrameType, place: str) -> Iterator[str]:
     at: FrameType | None = frame
     while at is not None:
         variables = variables_of(at)
-        for name, one in variables.items():
-            if one is value and not (at is frame and name == place) and not name.startswith("__"):
+        for name, variable in variables.items():
+            if variable is value and not (at is frame and name == place) and not name.startswith("__"):
                 told.append(f"`{name}`" if at is frame else f"`{name}` in `{at.f_code.co_name}`")
         variables.clear()
         at = at.f_back
-    for one in _referrers(value):
-        told.append(one)
+    told += _referrers(value)
     if not told and _has_other_tensors(compat.storage_address(value), id(value)):
         told.append("a view of it")
     if _remembers(value):
@@ -185,22 +184,23 @@ def _words(value: torch.Tensor, frame: FrameType, place: str) -> Iterator[str]:
 
 
 def _has_other_tensors(address: int | None, known: int) -> bool:
-    tensors = (one for one in gc.get_objects() if type(one) is torch.Tensor and id(one) != known)
-    return any(compat.storage_address(one) == address for one in tensors)
+    tensors = (tensor for tensor in gc.get_objects() if type(tensor) is torch.Tensor and id(tensor) != known)
+    return any(compat.storage_address(tensor) == address for tensor in tensors)
 
 
 def _referrers(value: torch.Tensor) -> Iterator[str]:
     """Yield the containers that refer to the tensor, in words."""
     known = id(value)  # an id, because the closures below must not refer to the tensor themselves
-    for one in gc.get_referrers(value):
-        if isinstance(one, dict):
-            yield from (f"`.{key}`" if key.isidentifier() else f"`[{key!r}]`" for key in _keys(one, known))
-        elif isinstance(one, (list, set, tuple)):
-            yield f"a {type(one).__name__}"
-        elif isinstance(one, CellType):
+    for referrer in gc.get_referrers(value):
+        if isinstance(referrer, dict):
+            keys = _keys(referrer, known)
+            yield from (f"`.{key}`" if key.isidentifier() else f"`[{key!r}]`" for key in keys)
+        elif isinstance(referrer, (list, set, tuple)):
+            yield f"a {type(referrer).__name__}"
+        elif isinstance(referrer, CellType):
             yield "a closure"
-        elif not isinstance(one, FrameType) and hasattr(one, "__dict__"):
-            yield from (f"`.{key}` of a {type(one).__name__}" for key in _keys(vars(one), known))
+        elif not isinstance(referrer, FrameType) and hasattr(referrer, "__dict__"):
+            yield from (f"`.{key}` of a {type(referrer).__name__}" for key in _keys(vars(referrer), known))
 
 
 def _keys(names: Mapping[Any, Any], known: int) -> list[str]:

@@ -62,10 +62,10 @@ def _digest(path: str, facts: os.stat_result) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def blame(one: Mapping[str, str], other: Mapping[str, str]) -> str:
+def blame(earlier: Mapping[str, str], other: Mapping[str, str]) -> str:
     """Return a clause that names the files which the later run read as another run had left them; empty if
     there are none."""
-    changed = [os.path.relpath(path) for path in other if one.get(path) != other[path]]
+    changed = [os.path.relpath(path) for path in other if earlier.get(path) != other[path]]
     if not changed:
         return ""
     names = ", ".join(f"`{name}`" for name in changed[:3]) + (" and others" if len(changed) > 3 else "")

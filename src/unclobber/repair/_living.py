@@ -32,16 +32,16 @@ class Living:
     def _take(self) -> None:
         """Keep the modules, optimizers and schedulers that the collector knows, up to the limit of bytes."""
         kinds = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
-        for one in gc.get_objects():
+        for candidate in gc.get_objects():
             # `type`, because a class may lie about itself and a proxy runs code when its `__class__` is read
-            if issubclass(type(one), kinds) and id(one) not in self._kept:
-                self._bytes += _own_bytes(one)
+            if issubclass(type(candidate), kinds) and id(candidate) not in self._kept:
+                self._bytes += _own_bytes(candidate)
                 if self._bytes > _MOST_BYTES:
                     return
-                self._kept[id(one)] = one
+                self._kept[id(candidate)] = candidate
 
 
-def _own_bytes(one: Any) -> int:
-    own = vars(one)
+def _own_bytes(holder: Any) -> int:
+    own = vars(holder)
     tensors = [*own.get("_parameters", {}).values(), *own.get("_buffers", {}).values()]
     return sum(tensor.nbytes for tensor in tensors if isinstance(tensor, torch.Tensor))

@@ -55,8 +55,8 @@ def install(
             show(own, texts[real])
             return compiled(texts[real], own)
         if own == os.path.abspath(name) and real not in always:
-            found: CodeType | None = original(loader, fullname)
-            return found
+            code: CodeType | None = original(loader, fullname)
+            return code
         return compiled(loader.get_data(name), own)
 
     SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]

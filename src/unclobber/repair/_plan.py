@@ -22,7 +22,7 @@ def proposals(finding: Finding, project: Project, *, certain: bool = False) -> l
     Args:
         certain: Return only candidates without a doubt, and skip the fixers whose candidates always have one.
     """
-    found: list[tuple[int, bool, int, Proposal]] = []
+    ranked: list[tuple[int, bool, int, Proposal]] = []
     seen: set[frozenset[tuple[str, str]]] = set()
     for rank, (name, cure) in enumerate(CURES.items()):
         if certain and name in ALWAYS_IN_DOUBT:
@@ -34,9 +34,9 @@ def proposals(finding: Finding, project: Project, *, certain: bool = False) -> l
             elif texts not in seen and _is_change(proposal, project):
                 seen.add(texts)
                 late = proposal.late or bool(proposal.hides)
-                found.append((_cost(proposal, project), late, rank, proposal))
-    found.sort(key=lambda item: item[:3])
-    return [proposal for *_, proposal in found[:MOST]]
+                ranked.append((_cost(proposal, project), late, rank, proposal))
+    ranked.sort(key=lambda item: item[:3])
+    return [proposal for *_, proposal in ranked[:MOST]]
 
 
 def has_any(finding: Finding, project: Project) -> bool:

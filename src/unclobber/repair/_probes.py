@@ -59,14 +59,14 @@ def _bytes_before(lines: list[str], spot: Spot) -> int:
 
 def _statement(tree: ast.Module, line: int, column: int) -> ast.stmt | None:
     """Return the innermost statement that covers a position; column in bytes."""
-    found: ast.stmt | None = None
+    inner: ast.stmt | None = None
     for node in ast.walk(tree):
         if not isinstance(node, ast.stmt) or node.end_lineno is None or node.end_col_offset is None:
             continue
         start, end = (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
-        if start <= (line, column) < end and (found is None or start >= (found.lineno, found.col_offset)):
-            found = node
-    return found
+        if start <= (line, column) < end and (inner is None or start >= (inner.lineno, inner.col_offset)):
+            inner = node
+    return inner
 
 
 def _look(tree: ast.Module, statement: ast.stmt, key: tuple[str, int, int]) -> None:
@@ -162,8 +162,8 @@ def _keeps(method: str) -> bool:
 
 def _any(calls: Iterable[ast.expr]) -> ast.expr:
     """Join calls by ``or``: the first one that returns True is the last one that runs."""
-    found = list(calls)
-    return found[0] if len(found) == 1 else ast.BoolOp(ast.Or(), found)
+    parts = list(calls)
+    return parts[0] if len(parts) == 1 else ast.BoolOp(ast.Or(), parts)
 
 
 def _call(function: str, key: tuple[str, int, int], value: ast.expr, *, named: bool) -> ast.expr:
@@ -197,7 +197,7 @@ class _Replaced(ast.NodeTransformer):
 def _insert_before(tree: ast.Module, statement: ast.stmt, new: list[ast.stmt]) -> None:
     for node in ast.walk(tree):
         for name, value in ast.iter_fields(node):
-            if isinstance(value, list) and any(one is statement for one in value):
-                at = next(n for n, one in enumerate(value) if one is statement)
+            if isinstance(value, list) and any(item is statement for item in value):
+                at = next(n for n, item in enumerate(value) if item is statement)
                 getattr(node, name)[at:at] = new
                 return

@@ -143,8 +143,8 @@ class _ViewsRecorded(TorchFunctionMode):
 def _views() -> frozenset[str]:
     """Return the functions and methods that return views, without ``detach``, which the program itself uses
     to stop recording."""
-    one = views.methods() | views.SOMETIMES | views.attributes() | {"__getitem__"}
-    return (one | views.several()) - {"detach", "numpy"}
+    single = views.methods() | views.SOMETIMES | views.attributes() | {"__getitem__"}
+    return (single | views.several()) - {"detach", "numpy"}
 
 
 class _ViewsDetached(TorchFunctionMode):

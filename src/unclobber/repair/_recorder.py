@@ -191,23 +191,23 @@ def _node_of(root: Any) -> Any:
 def compare(reference: list[BackwardRecord], candidate: list[BackwardRecord], until: int) -> Difference:
     """Compare backward calls: all up to ``until``, which both must have reached, and later ones that both
     have. ``why`` stays empty if they agree."""
-    found = Difference()
+    total = Difference()
     if len(reference) < until or len(candidate) < until:
-        found.why = f"backward call {until} was not reached"
-        return found
+        total.why = f"backward call {until} was not reached"
+        return total
     for number in range(min(len(reference), len(candidate))):
-        one, other = reference[number], candidate[number]
-        found.why = (
-            _compare_lists(one.roots, other.roots, found, "loss")
-            or _compare_lists(one.results, other.results, found, "result of autograd.grad")
-            or _compare_leaves(one, other, found)
+        mine, other = reference[number], candidate[number]
+        total.why = (
+            _compare_lists(mine.roots, other.roots, total, "loss")
+            or _compare_lists(mine.results, other.results, total, "result of autograd.grad")
+            or _compare_leaves(mine, other, total)
         )
-        if found.why:
-            found.why += f" at backward call {number + 1}"
-            return found
-        found.compared += 1
-        found.gradients += sum(result is not None for result in other.results)
-    return found
+        if total.why:
+            total.why += f" at backward call {number + 1}"
+            return total
+        total.compared += 1
+        total.gradients += sum(result is not None for result in other.results)
+    return total
 
 
 def compare_joined(
@@ -222,7 +222,7 @@ def compare_joined(
     taken = 0
     for record in candidate:
         parts = (reference[taken : taken + size] for size in (1, 2) if taken + size <= len(reference))
-        group = next((one for one in map(_as_one, parts) if not compare([one], [record], 1).why), None)
+        group = next((call for call in map(_as_one, parts) if not compare([call], [record], 1).why), None)
         if group is None:
             break
         taken += 1 if group is reference[taken] else 2
@@ -230,9 +230,9 @@ def compare_joined(
     left, more = reference[taken:], candidate[len(groups) :]
     if taken < until or (left and more and not _is_begun(left, more[0])):
         return Difference(f"another loss or gradient at backward call {taken + 1}")
-    found = compare(groups, candidate, len(groups))
-    found.compared = taken
-    return found
+    total = compare(groups, candidate, len(groups))
+    total.compared = taken
+    return total
 
 
 def _is_begun(left: Sequence[BackwardRecord], joined: BackwardRecord) -> bool:
@@ -248,18 +248,18 @@ def _as_one(calls: Sequence[BackwardRecord]) -> BackwardRecord:
     return BackwardRecord(roots, last.leaves, [*first.results, *last.results])
 
 
-def _compare_lists(one: Sequence[Any], other: Sequence[Any], found: Difference, what: str) -> str:
-    if len(one) != len(other):
-        return f"{len(other)} instead of {len(one)} of the {what}"
-    for a, b in zip(one, other, strict=True):
-        if (a is None) != (b is None) or (a is not None and not agree(a, b, found)):
+def _compare_lists(mine: Sequence[Any], other: Sequence[Any], total: Difference, what: str) -> str:
+    if len(mine) != len(other):
+        return f"{len(other)} instead of {len(mine)} of the {what}"
+    for a, b in zip(mine, other, strict=True):
+        if (a is None) != (b is None) or (a is not None and not agree(a, b, total)):
             return f"another {what}"
     return ""
 
 
-def _compare_leaves(one: BackwardRecord, other: BackwardRecord, found: Difference) -> str:
+def _compare_leaves(reference: BackwardRecord, other: BackwardRecord, total: Difference) -> str:
     """Return the first difference of two calls' leaf gradients, in words; empty if they agree."""
-    mine, theirs = _by_key(one), _by_key(other)
+    mine, theirs = _by_key(reference), _by_key(other)
     leaves = gradients = 0
     for key in mine.keys() | theirs.keys():
         a, b = mine.get(key, []), theirs.get(key, [])
@@ -273,12 +273,12 @@ def _compare_leaves(one: BackwardRecord, other: BackwardRecord, found: Differenc
         # Leaves with equal first values are indistinguishable, so any pairing whose gradients agree will do
         # (tests/unit/repair/test_recorder.py).
         for gradient in a:
-            partner = next((i for i, g in enumerate(b) if agree(gradient, g, found)), None)
+            partner = next((i for i, g in enumerate(b) if agree(gradient, g, total)), None)
             if partner is None:
                 return f"another gradient of a leaf of shape {list(key[0])}"
             del b[partner]
-    found.leaves = max(found.leaves, leaves)
-    found.gradients += gradients
+    total.leaves = max(total.leaves, leaves)
+    total.gradients += gradients
     return ""
 
 

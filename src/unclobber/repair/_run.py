@@ -240,24 +240,24 @@ class Run:
         if self.reference is None:
             return Comparison(False, self.problem)
         until = self.job.compare_until
-        found = self._compare(len(self.reference.records) if until is None else until)
+        total = self._compare(len(self.reference.records) if until is None else until)
         return Comparison(
-            same=not found.why,
-            why_not=found.why,
-            compared=found.compared,
-            leaves=found.leaves,
-            gradients=found.gradients,
-            largest_difference=found.largest,
+            same=not total.why,
+            why_not=total.why,
+            compared=total.compared,
+            leaves=total.leaves,
+            gradients=total.gradients,
+            largest_difference=total.largest,
         )
 
     def _compared(self, ending: EndState, reference: EndState) -> tuple[Different, ...]:
         """Return the differences of the end states, without those that the original has itself."""
         job = self.job
         try:
-            found = compare_endings(reference, ending, unread=job.unread, detaches=job.detaches)
+            different = compare_endings(reference, ending, unread=job.unread, detaches=job.detaches)
         except RuntimeError as problem:  # also NotImplementedError, of layouts that have no comparison
-            found = [Different("state", f"the state could not be compared: {problem}")]
-        return tuple(one for one in found if one.what not in job.unsteady)
+            different = [Different("state", f"the state could not be compared: {problem}")]
+        return tuple(entry for entry in different if entry.what not in job.unsteady)
 
 
 class _Events:

@@ -243,8 +243,8 @@ class Search:
         reference = self._reference(state.readings)
         if ran.ending == "error" and ran.error != reference.ran.error:
             return None
-        found = ran.comparison
-        if found is None or not found.same or not found.gradients:
+        comparison = ran.comparison
+        if comparison is None or not comparison.same or not comparison.gradients:
             return None
         if ran.at_end:
             self._rejected.append(f"{state.steps[-1].title}: {ran.at_end[0].how}")
@@ -252,9 +252,9 @@ class Search:
         why_not = self._why_not_to_end(ran, reference.ran)
         proof = Proof(
             reading=" and ".join(sorted(state.readings - {AS_WRITTEN})) or AS_WRITTEN,
-            backward=found.compared,
-            leaves=found.leaves,
-            largest_difference=found.largest_difference,
+            backward=comparison.compared,
+            leaves=comparison.leaves,
+            largest_difference=comparison.largest_difference,
             seconds=ran.seconds - reference.ran.seconds,
             cpu_seconds=ran.cpu_seconds - reference.ran.cpu_seconds,
             extra_bytes=ran.peak_bytes - reference.ran.peak_bytes,
@@ -273,12 +273,12 @@ class Search:
             return f"it runs longer than {self.runner.seconds_to_end:g} seconds"
         return "" if ran.at_end is not None else "it was not run to its end"
 
-    def _confirmed(self, found: list[tuple[Repair, _Candidate]]) -> list[Repair]:
+    def _confirmed(self, repairs: list[tuple[Repair, _Candidate]]) -> list[Repair]:
         """Return the repairs, the best one first.
 
         If runs to the end are long, only the best one runs to its end, and the next one if that fails.
         """
-        ordered = sorted(found, key=lambda pair: _rank(pair[0]))
+        ordered = sorted(repairs, key=lambda pair: _rank(pair[0]))
         proved = [repair for repair, _ in ordered]
         if self._not_to_end or self._goes_to_end():
             return proved
@@ -297,9 +297,9 @@ class Search:
         """
         if self.first_only:
             return []
-        found: list[Repair] = []
+        shown: list[Repair] = []
         for proposal in self._proposed_first:
-            if (proposal.offered or proposal.joins) and len(found) < 3 and self._tried < MOST_RUNS:
+            if (proposal.offered or proposal.joins) and len(shown) < 3 and self._tried < MOST_RUNS:
                 self._tried += 1
                 project = start.project.with_texts(proposal.texts)
                 state = _Candidate(
@@ -312,10 +312,10 @@ class Search:
                 if ran.finding is not None or ran.ending not in ("finished", "stopped"):
                     continue
                 if not proposal.joins:
-                    found.append(replace(_repair(state, None), applicable=False))
+                    shown.append(replace(_repair(state, None), applicable=False))
                 elif (repair := self._proved(state, ran)) is not None and repair.proof is not None:
-                    found.append(repair)
-        return found
+                    shown.append(repair)
+        return shown
 
     # --- running --------------------------------------------------------------------------------
 
@@ -397,11 +397,11 @@ class Search:
         again = self.runner.run(
             self._guarded(readings, compare_with=reference.file, compare_until=until, to_end=whole)
         )
-        found = again.comparison
-        if found is not None and not found.same and "not reached" not in found.why_not:
+        comparison = again.comparison
+        if comparison is not None and not comparison.same and "not reached" not in comparison.why_not:
             left = _leftovers.blame(reference.ran.leftovers, again.leftovers)
             return (
-                f"two runs of the program as it is give {found.why_not}, so nothing can be proved"
+                f"two runs of the program as it is give {comparison.why_not}, so nothing can be proved"
                 f"{f': {left}' if left else '; give every source of randomness a fixed seed'}"
             )
         self._look_at_ends(reference.ran, again)
@@ -410,7 +410,7 @@ class Search:
     def _look_at_ends(self, reference: Ran, again: Ran) -> None:
         """Find out whether two runs of the program as it is have equal end states, and in which entries they
         differ."""
-        steady = [one for one in again.at_end or () if not one.plain]
+        steady = [entry for entry in again.at_end or () if not entry.plain]
         if reference.too_long or again.too_long:
             self._not_to_end = f"it runs longer than {self.runner.seconds_to_end:g} seconds"
         elif reference.asked:
@@ -419,7 +419,7 @@ class Search:
             self._not_to_end = "it does not come to an end under guard"
         elif steady:
             self._not_to_end = f"two runs of it differ: {steady[0].how}"
-        self._unsteady = frozenset(one.what for one in again.at_end or ())
+        self._unsteady = frozenset(entry.what for entry in again.at_end or ())
 
     def _reason(self, finding: Finding, unproved: list[Repair], project: Project) -> str:
         """Return the reason why nothing was proved, as a clause."""

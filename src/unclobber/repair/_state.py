@@ -83,37 +83,37 @@ class Walk:
         roots = {name: self._row(dict(names)) for name, names in modules.items()}
         self._finish()
         reached = len(self._rows)
-        found = [self._row(one) for one in others]
+        numbers = [self._row(thing) for thing in others]
         self._finish()
         inner = {part for row in self._rows[reached:] for part in row.parts.values()}
-        new = [number for number in found if number >= reached]
+        new = [number for number in numbers if number >= reached]
         return State(self._rows, roots, [number for number in new if number not in inner] or new)
 
-    def _row(self, one: Any) -> int:
+    def _row(self, thing: Any) -> int:
         """Return the row number of an object; a new row is filled later."""
-        known = self._known.get(id(one))
+        known = self._known.get(id(thing))
         if known is not None:
             return known
         number = len(self._rows)
-        self._known[id(one)] = number
-        self._alive.append(one)  # keep it alive, or its id would be reused
-        kind = type(one)
+        self._known[id(thing)] = number
+        self._alive.append(thing)  # keep it alive, or its id would be reused
+        kind = type(thing)
         row = Row(f"{kind.__module__}.{kind.__qualname__}")
         self._rows.append(row)
-        self._todo.append((row, one))
+        self._todo.append((row, thing))
         return number
 
     def _finish(self) -> None:
         """Fill the waiting rows, up to the limit of rows."""
         with compat.unseen_by_torch():
             while self._todo and len(self._rows) < _MOST_ROWS:
-                row, one = self._todo.popleft()
-                if issubclass(type(one), torch.Tensor):
-                    self._tensor(row, one)
-                elif issubclass(type(one), _PLAIN):
-                    row.value = one if type(one) in _PLAIN[:7] else repr(one)
+                row, thing = self._todo.popleft()
+                if issubclass(type(thing), torch.Tensor):
+                    self._tensor(row, thing)
+                elif issubclass(type(thing), _PLAIN):
+                    row.value = thing if type(thing) in _PLAIN[:7] else repr(thing)
                 else:
-                    row.parts = {label: self._row(part) for label, part in self._parts(row, one)}
+                    row.parts = {label: self._row(part) for label, part in self._parts(row, thing)}
 
     def _tensor(self, row: Row, tensor: torch.Tensor) -> None:
         """Fill the row of a tensor: a copy of its values, and the gradient of a leaf."""
@@ -128,67 +128,67 @@ class Walk:
         if not compat.has_history(tensor) and tensor.grad is not None:
             row.parts["grad"] = self._row(tensor.grad)
 
-    def _parts(self, row: Row, one: Any) -> Iterable[tuple[str, Any]]:
+    def _parts(self, row: Row, thing: Any) -> Iterable[tuple[str, Any]]:
         """Return an object's parts by labels; of an object without parts, record the value in its row."""
-        kind = type(one)
-        if isinstance(one, Mapping) and issubclass(kind, dict):
-            return _items(one)
+        kind = type(thing)
+        if isinstance(thing, Mapping) and issubclass(kind, dict):
+            return _items(thing)
         if issubclass(kind, (list, tuple, deque)):
-            return [(f"[{number}]", value) for number, value in enumerate(list(one))]
+            return [(f"[{number}]", value) for number, value in enumerate(list(thing))]
         if issubclass(kind, (set, frozenset)):
-            plain = [repr(item) for item in one if issubclass(type(item), _PLAIN)]
-            row.value = f"{len(one)} of {sorted(plain)}"
+            plain = [repr(item) for item in thing if issubclass(type(item), _PLAIN)]
+            row.value = f"{len(thing)} of {sorted(plain)}"
             return ()
         if kind is torch.Generator:
-            row.value = repr(one.get_state().tolist())
+            row.value = repr(thing.get_state().tolist())
             return ()
         if (numpy := sys.modules.get("numpy")) is not None and issubclass(kind, numpy.ndarray):
-            if one.dtype.kind in "biufc" and one.dtype.byteorder in "=|":
-                return [("", torch.from_numpy(one.copy()))]
-            row.value = repr(one)
+            if thing.dtype.kind in "biufc" and thing.dtype.byteorder in "=|":
+                return [("", torch.from_numpy(thing.copy()))]
+            row.value = repr(thing)
             return ()
         if any(kind is code for code in _CODE) or issubclass(kind, type):
-            return self._parts_of_code(one)
-        return self._attributes(one) if self._is_looked_into(kind) else ()
+            return self._parts_of_code(thing)
+        return self._attributes(thing) if self._is_looked_into(kind) else ()
 
-    def _parts_of_code(self, one: Any) -> Iterable[tuple[str, Any]]:
+    def _parts_of_code(self, thing: Any) -> Iterable[tuple[str, Any]]:
         """Return the parts of a function, a class or a running generator, if it is the program's."""
-        kind = type(one)
+        kind = type(thing)
         if kind is types.FunctionType:
-            return self._function(one) if self._is_own(one.__module__) else ()
+            return self._function(thing) if self._is_own(thing.__module__) else ()
         if kind is types.MethodType:
-            return [(".__self__", one.__self__)]
+            return [(".__self__", thing.__self__)]
         if kind is functools.partial:
-            return [(".func", one.func), (".args", one.args), (".keywords", one.keywords)]
+            return [(".func", thing.func), (".args", thing.args), (".keywords", thing.keywords)]
         if kind is types.GeneratorType:
-            if one.gi_frame is None or not self._is_own(one.gi_frame.f_globals.get("__name__")):
+            if thing.gi_frame is None or not self._is_own(thing.gi_frame.f_globals.get("__name__")):
                 return ()
-            return [(f".{name}", value) for name, value in dict(one.gi_frame.f_locals).items()]
-        own = dict(vars(one)) if self._is_own(one.__module__) else {}
+            return [(f".{name}", value) for name, value in dict(thing.gi_frame.f_locals).items()]
+        own = dict(vars(thing)) if self._is_own(thing.__module__) else {}
         return [(f".{name}", value) for name, value in own.items() if name[:2] != "__"]
 
-    def _function(self, one: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    def _function(self, function: types.FunctionType) -> Iterator[tuple[str, Any]]:
         """Yield the closure's variables, the defaults and the attributes of a function."""
-        for name, cell in zip(one.__code__.co_freevars, one.__closure__ or (), strict=False):
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
             try:
                 yield f".{name}", cell.cell_contents
             except ValueError:
                 continue  # not bound yet
-        yield from ((f".__defaults__[{n}]", value) for n, value in enumerate(one.__defaults__ or ()))
-        yield from ((f".{name}", value) for name, value in (one.__kwdefaults__ or {}).items())
-        yield from ((f".{name}", value) for name, value in vars(one).items())
+        yield from ((f".__defaults__[{n}]", value) for n, value in enumerate(function.__defaults__ or ()))
+        yield from ((f".{name}", value) for name, value in (function.__kwdefaults__ or {}).items())
+        yield from ((f".{name}", value) for name, value in vars(function).items())
 
-    def _attributes(self, one: Any) -> Iterator[tuple[str, Any]]:
+    def _attributes(self, thing: Any) -> Iterator[tuple[str, Any]]:
         """Yield the attributes and slots of an object, without running its code."""
         try:
-            names = dict(object.__getattribute__(one, "__dict__"))
+            names = dict(object.__getattribute__(thing, "__dict__"))
         except AttributeError:
             names = {}
-        for kind in type(one).__mro__:
+        for kind in type(thing).__mro__:
             slots = vars(kind).get("__slots__", ())
             for name in (slots,) if isinstance(slots, str) else slots:
                 try:
-                    names.setdefault(name, object.__getattribute__(one, name))
+                    names.setdefault(name, object.__getattribute__(thing, name))
                 except AttributeError:
                     continue
         yield from ((f".{name}", value) for name, value in names.items() if isinstance(name, str))
@@ -245,7 +245,7 @@ def differences(
         kind = reference.rows[row].kind
         trials = [(number, compared.trial(row, number, kind.rpartition(".")[2])) for number in left
                   if other.rows[number].kind == kind]  # fmt: skip
-        good = next((number for number, found in trials if not found), None)
+        good = next((number for number, different in trials if not different), None)
         if good is not None:
             left.remove(good)
         elif trials:
@@ -266,25 +266,25 @@ class _StateComparison:
     def add(self, where: str, how: str, *, plain: bool) -> None:
         self.found.append(Different(where, f"`{where}` {how}", plain))
 
-    def trial(self, one: int, other: int, name: str) -> list[Different]:
+    def trial(self, mine: int, other: int, name: str) -> list[Different]:
         """Return the differences that ``compare`` would find, without recording them."""
         kept, met = self.found, set(self._met)
         self.found = []
-        self.compare(one, other, name)
-        found, self.found = self.found, kept
-        if found:
+        self.compare(mine, other, name)
+        different, self.found = self.found, kept
+        if different:
             self._met = met
-        return found
+        return different
 
-    def compare(self, one: int, other: int, name: str) -> None:
+    def compare(self, mine: int, other: int, name: str) -> None:
         """Record the differences of two rows and of all rows that they lead to."""
-        todo = deque([(one, other, name)])
+        todo = deque([(mine, other, name)])
         while todo:
-            one, other, name = todo.popleft()
-            if (one, other) in self._met:
+            mine, other, name = todo.popleft()
+            if (mine, other) in self._met:
                 continue
-            self._met.add((one, other))
-            a, b = self._mine[one], self._theirs[other]
+            self._met.add((mine, other))
+            a, b = self._mine[mine], self._theirs[other]
             if a.kind != b.kind:
                 self.add(name, f"is a {b.kind} instead of a {a.kind}", plain="tensor" not in (a.kind, b.kind))
                 continue

@@ -35,8 +35,8 @@ class Source:
 
     def statement(self, line: int, column: int | None = None) -> cst.BaseSmallStatement | None:
         """Return the simple statement at a line (and 1-based column); None if there isn't exactly one."""
-        found = [node for node in self.smalls if _covers(self.positions[node], line, column)]
-        return found[0] if len(found) == 1 else None
+        covering = [node for node in self.smalls if _covers(self.positions[node], line, column)]
+        return covering[0] if len(covering) == 1 else None
 
     def statement_of(self, site: Site) -> cst.BaseSmallStatement | None:
         """Return the simple statement that contains a site, or None."""
@@ -55,13 +55,13 @@ class Source:
     def expressions(self, site: Site) -> list[cst.BaseExpression]:
         """Return all expressions inside a site's span, outermost first."""
         start, end = (site.line, site.column - 1), (site.end_line, site.end_column - 1)
-        found: list[tuple[tuple[int, int], tuple[int, int], int, cst.BaseExpression]] = []
+        ordered: list[tuple[tuple[int, int], tuple[int, int], int, cst.BaseExpression]] = []
         for node, place in self.positions.items():
             if isinstance(node, cst.BaseExpression):
                 begin, stop = (place.start.line, place.start.column), (place.end.line, place.end.column)
                 if start <= begin and stop <= end:
-                    found.append((begin, (-stop[0], -stop[1]), len(found), node))
-        return [node for *_, node in sorted(found, key=lambda item: item[:3])]
+                    ordered.append((begin, (-stop[0], -stop[1]), len(ordered), node))
+        return [node for *_, node in sorted(ordered, key=lambda item: item[:3])]
 
     def code(self, node: cst.CSTNode) -> str:
         """Return the text of a node."""
@@ -127,9 +127,9 @@ class Source:
         if line is not None:
             return self.replaced({line: self.surrounded(line, before, after)})
         new = [self.parsed(code) for code in (*before, *after)]
-        if not all(isinstance(one, cst.SimpleStatementLine) for one in new):
+        if not all(isinstance(added, cst.SimpleStatementLine) for added in new):
             return None
-        smalls = [inner for one in new for inner in one.body]
+        smalls = [inner for added in new for inner in added.body]
         alone = small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
         own = small if not after else alone
         return self.replaced(
@@ -151,7 +151,7 @@ class Source:
             line = cst.SimpleStatementLine(above.body, trailing_whitespace=above.trailing_whitespace)
             yield self.replaced({above: cst.IndentedBlock([make(line)])})
         if isinstance(above, cst.SimpleStatementLine) and len(above.body) > 1:
-            at = next(n for n, one in enumerate(above.body) if one is small)
+            at = next(n for n, statement in enumerate(above.body) if statement is small)
             yield self.replaced({above: _apart(above, at, make)})
 
     def surrounded(
@@ -267,14 +267,14 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 def _children(node: cst.CSTNode) -> list[cst.CSTNode]:
     """Return the direct children of `node`, because `node.children` makes `node` again: ten times as long."""
-    found: list[cst.CSTNode] = []
+    children: list[cst.CSTNode] = []
     for name in _fields(type(node)) or _noted_fields(node):
         value = getattr(node, name)
         if isinstance(value, cst.CSTNode):
-            found.append(value)
+            children.append(value)
         elif isinstance(value, (list, tuple)):
-            found += [child for child in value if isinstance(child, cst.CSTNode)]
-    return found
+            children += [child for child in value if isinstance(child, cst.CSTNode)]
+    return children
 
 
 _field_names: dict[type[cst.CSTNode], tuple[str, ...]] = {}
@@ -285,7 +285,7 @@ def _noted_fields(node: cst.CSTNode) -> tuple[str, ...]:
     """Note and return the fields of the class of `node` in the order in which LibCST visits them."""
     visited = _FieldOrder(node)
     node.visit(visited)
-    names = dict.fromkeys([*visited.names, *(one.name for one in dataclasses.fields(node))])
+    names = dict.fromkeys([*visited.names, *(field.name for field in dataclasses.fields(node))])
     return _field_names.setdefault(type(node), tuple(names))
 
 
@@ -304,17 +304,17 @@ class _FieldOrder(cst.CSTVisitor):
 
 def names_in(node: cst.CSTNode) -> set[str]:
     """Return all names that are read or written in ``node``, without attribute names."""
-    found: set[str] = set()
+    names: set[str] = set()
     stack = [node]
     while stack:
         at = stack.pop()
         if isinstance(at, cst.Name):
-            found.add(at.value)
+            names.add(at.value)
         elif isinstance(at, (cst.Attribute, cst.Arg)):
             stack.append(at.value)
         else:
             stack.extend(_children(at))
-    return found
+    return names
 
 
 def _framed(line: cst.SimpleStatementLine, block: Any) -> Any:
@@ -327,7 +327,7 @@ def _apart(line: cst.SimpleStatementLine, at: int, make: Callable[[Any], Any]) -
 
     The comment at its end stays with the last part.
     """
-    found: list[Any] = []
+    parts: list[Any] = []
     for smalls in (line.body[:at], line.body[at : at + 1], line.body[at + 1 :]):
         if not smalls:
             continue
@@ -335,9 +335,9 @@ def _apart(line: cst.SimpleStatementLine, at: int, make: Callable[[Any], Any]) -
         part: Any = cst.SimpleStatementLine([*smalls[:-1], last])
         if smalls[-1] is line.body[-1]:
             part = part.with_changes(trailing_whitespace=line.trailing_whitespace)
-        found.append(make(part) if smalls[0] is line.body[at] else part)
-    found[0] = _framed(line, found[0])
-    return cst.FlattenSentinel(found)
+        parts.append(make(part) if smalls[0] is line.body[at] else part)
+    parts[0] = _framed(line, parts[0])
+    return cst.FlattenSentinel(parts)
 
 
 def _rebuilt(node: Any, changes: Mapping[int, New], above: Set[int]) -> Any:
@@ -408,7 +408,7 @@ def _imported_as(module: cst.Module, package: str) -> str | None:
 
 def _imports(module: cst.Module, package: str = "") -> frozenset[str]:
     """Return the names that imports bind; with a package, only names from it."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in walk(module):
         if isinstance(node, (cst.Import, cst.ImportFrom)) and not isinstance(node.names, cst.ImportStar):
             home = root_name(node.module) if isinstance(node, cst.ImportFrom) and node.module else None
@@ -417,9 +417,9 @@ def _imports(module: cst.Module, package: str = "") -> frozenset[str]:
                     continue
                 if alias.asname is not None:
                     if isinstance(alias.asname.name, cst.Name):
-                        found.add(alias.asname.name.value)
+                        names.add(alias.asname.name.value)
                 else:
                     name = root_name(alias.name)
                     if name is not None:
-                        found.add(name)
-    return frozenset(found)
+                        names.add(name)
+    return frozenset(names)

@@ -22,16 +22,16 @@ def read(project: Project, paths: Mapping[str, str]) -> dict[str, bytes]:
     Raises:
         ApplyError: A file is outside the project or can't be read.
     """
-    found = {}
+    contents = {}
     for path in paths:
         if not project.owns(path):
             raise ApplyError(f"{path} is not a file of the project {project.root}, so it is left as it is.")
         try:
             with open(path, "rb") as stream:
-                found[path] = stream.read()
+                contents[path] = stream.read()
         except OSError as error:
             raise ApplyError(f"can't read {path}: {error.strerror}.") from None
-    return found
+    return contents
 
 
 def write(project: Project, texts: Mapping[str, str], before: Mapping[str, bytes]) -> list[str]:

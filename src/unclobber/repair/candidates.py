@@ -49,10 +49,10 @@ def with_candidates(
     for at, finding in enumerate(findings[: MOST if most is None else most]):
         if finding.repaired or (at and time.monotonic() > until):
             continue
-        found = asked(lambda finding=finding: _candidate(finding, script), unknown)  # type: ignore[misc]
-        if isinstance(found, Fix):
-            findings[at] = _carrying(finding, replace(found, proved_by=command))
-        elif found and command is not None:
+        best = asked(lambda finding=finding: _candidate(finding, script), unknown)  # type: ignore[misc]
+        if isinstance(best, Fix):
+            findings[at] = _carrying(finding, replace(best, proved_by=command))
+        elif best and command is not None:
             findings[at] = _with(finding, Fix(f"`{command}` looks for an edit, and proves it by running it"))
     return replace(report, findings=tuple(findings))
 
@@ -81,8 +81,8 @@ def _candidate(finding: Finding, script: str | None) -> Fix | bool:
 
 def _cells(paths: list[str]) -> dict[str, str]:
     """Return the texts of the paths that are notebook cells, which are in no file."""
-    found = {os.path.realpath(path): text_of(path) for path in paths if cell_name(path) is not None}
-    return {path: "".join(text.lines) for path, text in found.items() if text is not None}
+    cells = {os.path.realpath(path): text_of(path) for path in paths if cell_name(path) is not None}
+    return {path: "".join(text.lines) for path, text in cells.items() if text is not None}
 
 
 def _sites(finding: Finding) -> list[Site]:
@@ -111,7 +111,7 @@ def edits_of(project: Project, texts: Mapping[str, str]) -> tuple[Edit, ...]:
         project: The project with the old texts.
         texts: Absolute path to new text.
     """
-    found: list[Edit] = []
+    edits: list[Edit] = []
     for path in sorted(texts):
         old, new = (project.text(path) or "").split("\n"), texts[path].split("\n")
         codes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
@@ -121,8 +121,8 @@ def edits_of(project: Project, texts: Mapping[str, str]) -> tuple[Edit, ...]:
             # pure insertions and deletions include the neighbouring line, which locates them
             if a == b or c == d:
                 a, c, b, d = (a - 1, c - 1, b, d) if a else (a, c, b + 1, d + 1)
-            found.append(Edit(path, a + 1, _lines(old[a:b]), _lines(new[c:d])))
-    return tuple(found)
+            edits.append(Edit(path, a + 1, _lines(old[a:b]), _lines(new[c:d])))
+    return tuple(edits)
 
 
 def _lines(lines: list[str]) -> str:
@@ -183,19 +183,19 @@ def together(report: Report) -> str:
     for path, changes in taken.items():
         root = root_of(path)
         lines = (Project(root).text(path) or "").split("\n")
-        for edit in sorted(changes, key=lambda one: -one.line):
+        for edit in sorted(changes, key=lambda edit: -edit.line):
             lines[edit.line - 1 : edit.end_line] = edit.new.split("\n")
         texts.setdefault(root, {})[path] = "\n".join(lines)
     return "".join(unified(Project(root), texts[root]) for root in sorted(texts))
 
 
-def _meet(one: Edit, other: Edit) -> bool:
-    return one.line <= other.end_line and other.line <= one.end_line
+def _meet(edit: Edit, other: Edit) -> bool:
+    return edit.line <= other.end_line and other.line <= edit.end_line
 
 
 def _with(finding: Finding, fix: Fix) -> Finding:
     """Return the finding with one more fix, before the fix by ``guard``."""
-    last = next((at for at, one in enumerate(finding.fixes) if one.guard), len(finding.fixes))
+    last = next((at for at, known in enumerate(finding.fixes) if known.guard), len(finding.fixes))
     return replace(finding, fixes=(*finding.fixes[:last], fix, *finding.fixes[last:]))
 
 

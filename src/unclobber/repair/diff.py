@@ -17,8 +17,8 @@ def changed_lines(old: str, new: str) -> int:
         >>> changed_lines("a\\nb\\n", "a\\nB\\nc\\n")
         2
     """
-    one, other = _lines(old), _lines(new)
-    codes = difflib.SequenceMatcher(None, one, other, autojunk=False).get_opcodes()
+    before, other = _lines(old), _lines(new)
+    codes = difflib.SequenceMatcher(None, before, other, autojunk=False).get_opcodes()
     return sum(max(b - a, d - c) for tag, a, b, c, d in codes if tag != "equal")
 
 

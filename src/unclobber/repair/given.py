@@ -88,14 +88,14 @@ class Prover:
         ran = self._runner.run(self._job(texts, "watch", compare_with=self._file))
         if ran.finding is not None or ran.ending not in ("finished", "stopped"):
             return f"with it the script fails ({(ran.error or ran.ending).partition(chr(10))[0]})"
-        found = ran.comparison
-        if found is None or not found.same or not found.gradients:
-            return (found.why_not if found is not None else "") or "there are no gradients to compare"
+        comparison = ran.comparison
+        if comparison is None or not comparison.same or not comparison.gradients:
+            return (comparison and comparison.why_not) or "there are no gradients to compare"
         return Proof(
             reading=AS_WRITTEN,
-            backward=found.compared,
-            leaves=found.leaves,
-            largest_difference=found.largest_difference,
+            backward=comparison.compared,
+            leaves=comparison.leaves,
+            largest_difference=comparison.largest_difference,
             seconds=ran.seconds - reference.seconds,
             cpu_seconds=ran.cpu_seconds - reference.cpu_seconds,
             extra_bytes=ran.peak_bytes - reference.peak_bytes,

@@ -1,4 +1,4 @@
-"""The processes that a program starts with ``multiprocessing`` are watched, too, and told in its report.
+"""Watching of the processes that a program starts with ``multiprocessing``, reported with their parent.
 
 ``multiprocessing`` runs ``BaseProcess._bootstrap`` in each child, whatever starts it: `_follow` wraps it, and
 has what a fresh interpreter is sent do the same there. `_child` is the child's side: a session as soon as

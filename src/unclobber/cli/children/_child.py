@@ -1,6 +1,6 @@
-"""The child's side: a session as soon as torch is there, and a record of what it finds.
+"""The child's side: a session as soon as torch is imported, and a record of its findings.
 
-What only a child with a session needs, or one that fails, is imported there: most children never see torch.
+Modules for a session or a failure are imported in functions, because most children never import torch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TASKS = (
     ("multiprocessing.pool", "ExceptionWithTraceback"),
     ("concurrent.futures.process", "_ExceptionWithTraceback"),
 )
-"""What a pool's worker wraps the exception of a task in, to send it to whoever asked for the result."""
+"""Classes in which a pool's worker wraps a task's exception to send it to the caller."""
 
 
 class Who(NamedTuple):
@@ -40,10 +40,11 @@ class Child:
 
     Args:
         settings: The program's.
-        process: The object that ``multiprocessing`` has for it.
+        process: The ``multiprocessing`` object of this process.
     """
 
     def __init__(self, settings: Settings, process: Any) -> None:
+        """Remember the settings; nothing is watched before `begin`."""
         self._settings = settings
         self._process = process
         self._pid = os.getpid()
@@ -51,12 +52,13 @@ class Child:
         self._entered = False
         self._records: Records | None = None
         self._stopped = False
-        """Whether a finding has ended it."""
+        """Whether a finding has ended this child."""
 
     # --- begin ----------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Before the program's function runs: watch now, or when torch gets imported."""
+        """Start to watch, now or when torch gets imported, before the program's function runs."""
+        # A forked child inherits its parent's entered session with its hooks, so it goes on with that one.
         inherited, following.session = following.session, None
         self._process.run = partial(_run_as_child, self, self._process.run)
         if inherited is not None:
@@ -68,6 +70,7 @@ class Child:
             when_torch_is_imported(self._watch)
 
     def _watch(self) -> None:
+        """Enter a new session with the settings of the program."""
         from ...session.session import Session
         from .._suppression import RunSuppression
 
@@ -85,7 +88,7 @@ class Child:
         self._join(session)
 
     def _join(self, session: Session) -> None:
-        """Leave a record of what the session finds."""
+        """Record the session's findings in the run's directory, and its report at the end."""
         import warnings
 
         from .._records import Records
@@ -96,7 +99,7 @@ class Child:
             self._records.introduce(
                 Who(self._process.name, self._pid, bool(self._process._config.get("daemon")))
             )
-        except (ImportError, AttributeError):  # no POSIX
+        except (ImportError, AttributeError):  # no POSIX: no fcntl, no getuid
             self._records = None
         except OSError as error:
             warnings.warn(
@@ -110,10 +113,11 @@ class Child:
                 self._look_at_tasks(sys.modules[module], name)
 
     def _is_here(self) -> bool:
-        """Whether this is the child, and not one that it has forked by hand and that runs on in its place."""
+        """Return whether this process is the child itself, not a process that the child forked by hand."""
         return os.getpid() == self._pid
 
     def _heard(self, finding: Finding) -> None:
+        """Record a finding; called by the session for each new one."""
         if self._records is not None:
             try:
                 self._records.found(finding)
@@ -121,7 +125,9 @@ class Child:
                 return
 
     def _look_at_tasks(self, module: Any, name: str) -> None:
-        """See what ends a pool's tasks: each error is sent to the pool's owner, and the child goes on."""
+        """Match the exceptions of a pool's tasks with findings. A task's exception is sent to the pool's
+        owner and the child goes on.
+        """
         wrap: Callable[..., Any] = getattr(module, name)
 
         def wrap_seen(error: BaseException, trace: TracebackType | None) -> Any:
@@ -134,31 +140,37 @@ class Child:
     # --- end ------------------------------------------------------------------------------------
 
     def is_stopped_by(self, error: BaseException) -> bool:
-        """Whether a finding ends this child, and a line has said so instead of the error's traceback."""
+        """Return whether a finding ends this child and a line on stderr said so in place of the error's
+        traceback.
+        """
         finding = None if self._session is None else self._session.finding_for(error)
         self._stopped = finding is not None
         if finding is None or self._records is None or not self._settings.told_beside:
             return False
         from ...report import summary_line
+        from .._output import write_to_stderr
 
         line = summary_line(finding).removeprefix("SUMMARY: ")
-        _say(f"Process {self._process.name}: stopped by {line}\n")
+        write_to_stderr(f"Process {self._process.name}: stopped by {line}\n")
         return True
 
     def show(self, error: BaseException) -> None:
-        """Show an uncaught exception as ``multiprocessing`` does, without a frame of ours."""
+        """Print an uncaught exception as ``multiprocessing`` does, without unclobber's frames."""
         import traceback
 
+        from .._output import write_to_stderr
         from .._tracebacks import without_our_frames
 
         without_our_frames(error)
+        # multiprocessing prints its own `_bootstrap` as the outermost frame, which the raised traceback here
+        # lacks.
         caller = sys._getframe(2)  # `_bootstrap` of multiprocessing
         shown = TracebackType(error.__traceback__, caller, caller.f_lasti, caller.f_lineno)
         text = "".join(traceback.format_exception(type(error), error, shown))
-        _say(f"Process {self._process.name}:\n{text}")
+        write_to_stderr(f"Process {self._process.name}:\n{text}")
 
     def end(self, code: int) -> None:
-        """The child is about to exit with ``code``."""
+        """Write this child's report, as it is about to exit with ``code``."""
         session, records = self._session, self._records
         if session is None or not self._is_here():
             return
@@ -174,18 +186,19 @@ class Child:
         report = session.report(exit_code=code, script_failed=failed)
         with contextlib.suppress(OSError):  # the run is over
             records.end(report, ProgramEnd(code, failed=failed, refused=self._stopped))
+        # The reporting process reads and removes the records; if it is gone, the last child removes them.
         if not _lives(self._settings.root):
             with contextlib.suppress(FileNotFoundError), records.door():
                 if not any(records.alive(other) for other in records.numbers() if other != records.number):
-                    records.remove()  # nobody is left to read it
+                    records.remove()  # no living process of the run will read it
 
 
 def _run_as_child(child: Child, run: Callable[[], None]) -> None:
-    """Run the program's part of a child; `_sites` knows this function by its name."""
+    """Run the program's function in a child. `source.sites` ends user code at this function, by its name."""
     try:
         run()
     except SystemExit as exit_:
-        # What torch.multiprocessing.spawn does when the function that it was given fails.
+        # torch.multiprocessing.spawn catches the function's exception and exits with 1 in its handler.
         if exit_.__context__ is not None:
             child.is_stopped_by(exit_.__context__)
         raise
@@ -195,14 +208,8 @@ def _run_as_child(child: Child, run: Callable[[], None]) -> None:
         raise SystemExit(1) from None
 
 
-def _say(text: str) -> None:
-    from .._output import usable, write_text
-
-    if (stream := usable(sys.stderr, sys.__stderr__)) is not None:
-        write_text(stream, text)
-
-
 def _lives(process: int) -> bool:
+    """Return whether a process with this id runs, for any user."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -1,4 +1,6 @@
-"""Be there when a child begins, however it was started; cheap, for most children never see torch."""
+"""Start of watching in each child, however it was started; cheap, because most children never import
+torch.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,15 @@ if TYPE_CHECKING:
     from ...session.session import Session
 
 _NOT_TRAINING = ("torch.utils.data.", "multiprocessing.managers")
-"""Modules whose own functions run in children that load data or keep objects: they are left alone."""
+"""Modules whose functions load data or keep objects in a child; such children are not watched."""
 
 
 def follow(settings: Settings, session: Session | None = None) -> None:
-    """Watch the children of this process from now on, and theirs.
+    """Watch the children of this process from now on, and the children that those start.
 
     Args:
-        settings: What to watch them with.
-        session: The one that is entered in this process.
+        settings: The settings of their sessions.
+        session: The session entered in this process; None if there is none.
     """
     following.settings, following.session = settings, session
     if following.originals is None:
@@ -32,7 +34,7 @@ def follow(settings: Settings, session: Session | None = None) -> None:
 
 
 def unfollow() -> None:
-    """Leave children that are started from now on alone."""
+    """Stop watching children that start from now on."""
     if following.originals is not None:
         process: Any = processes.BaseProcess
         process._bootstrap, spawning.get_preparation_data = following.originals
@@ -40,17 +42,23 @@ def unfollow() -> None:
 
 
 def follow_here(*settings: Any) -> None:
-    """What `_Message` calls in a child that is a fresh interpreter; in another's it is followed already."""
+    """Follow this process's children; called by an unpickled `_Message`. A forked child inherits the
+    followed state and needs no message.
+    """
     follow(Settings(*settings), following.session)
 
 
 class _Message:
-    """Unpickles as a call of `follow_here`, and as nothing in an interpreter that has no unclobber.
+    """A message that calls `follow_here` when it is unpickled, and does nothing in an interpreter without
+    unclobber.
 
     ``multiprocessing`` unpickles it before anything of the program's.
     """
 
     def __init__(self, settings: Settings) -> None:
+        """Build the source that the child executes."""
+        # Source for `exec` and no reference to a function: unpickling that would fail in an interpreter
+        # without unclobber (test_children.py, test_an_interpreter_without_unclobber).
         self._source = (
             "try:\n"
             "    from unclobber.cli.children._follow import follow_here\n"
@@ -68,19 +76,20 @@ def _preparation_data(name: str) -> dict[str, Any]:
     assert following.originals is not None
     data: dict[str, Any] = following.originals[1](name)
     if following.settings is not None:
-        data["unclobber"] = _Message(following.settings)  # a key that nobody else reads
+        # `multiprocessing.spawn.prepare` ignores keys that it doesn't know
+        data["unclobber"] = _Message(following.settings)
     return data
 
 
 def _bootstrap(process: Any, *args: Any, **kwargs: Any) -> int:
-    """All that a child does, from its first step to its exit code."""
+    """Run a whole child, from its first step to its exit code; replaces ``BaseProcess._bootstrap``."""
     assert following.originals is not None
     bootstrap, settings = following.originals[0], following.settings
     if settings is None:
         return int(bootstrap(process, *args, **kwargs))
     if _does_no_training(process):
         session, following.session = following.session, None
-        if session is not None:  # it was forked
+        if session is not None:  # a forked child inherits it
             _try(session.leave_unwatched)
         return int(bootstrap(process, *args, **kwargs))
     from ._child import Child
@@ -93,7 +102,9 @@ def _bootstrap(process: Any, *args: Any, **kwargs: Any) -> int:
 
 
 def _try(step: Callable[[], None]) -> None:
-    """A fault of ours is shown, and takes nothing from the program."""
+    """Run a step of unclobber's own; print the traceback of an internal error and let the program
+    continue.
+    """
     try:
         step()
     except Exception:

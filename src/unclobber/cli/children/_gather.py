@@ -1,4 +1,4 @@
-"""The program's own process: what its children have left, put into its report."""
+"""The reporting process: its children's records merged into its report."""
 
 from __future__ import annotations
 
@@ -24,16 +24,21 @@ _OWN = "MainProcess"
 
 
 class Children:
-    """The processes that this one starts, and theirs.
+    """The processes that this one starts, and all that those start.
 
     Args:
-        session: The one that is about to watch this process.
-        suppression: What the run suppresses.
-        told_beside: Whether the report is text beside the program's messages.
+        session: The session that is about to watch this process.
+        suppression: The suppression of the run.
+        told_beside: Whether the report is text among the program's messages on stderr.
     """
 
     def __init__(self, session: Session, suppression: RunSuppression, *, told_beside: bool) -> None:
+        """Choose the run's directory and the settings for children; nothing is followed before the context
+        is entered.
+        """
         self._session = session
+        # A random part, because a process id alone may be taken again while an earlier run's child still
+        # lives.
         name = f"unclobber-{os.getpid()}-{secrets.token_hex(4)}"
         self._folder = Folder(os.path.join(tempfile.gettempdir(), name))
         self._settings = Settings(
@@ -55,39 +60,39 @@ class Children:
         unfollow()
 
     def explain(self, error: BaseException) -> bool:
-        """Whether an exception of this process comes from what a child has found.
+        """Return whether an exception of this process comes from a child's finding.
 
-        It is the very exception that ended a pool's task, or torch's for a child that a finding ended.
+        It is the exception that ended a pool's task, or torch's for a child that a finding ended.
         """
         children = self._read()
         process = getattr(error, "error_pid", None)  # of torch.multiprocessing.ProcessException
         if any(who.pid == process and record.ending and record.ending.refused for who, record in children):
             return True
-        found = told_of(error)
+        cause = told_of(error)
         told = (places(finding) for _, record in children for finding in record.findings)
-        return found is not None and places(found) in told
+        return cause is not None and places(cause) in told
 
     def gather(self, own: Report, *, failed: bool) -> Report:
-        """The report of this process with what its children have left, which is then removed.
+        """Return this process's report merged with its children's records, and delete the records.
 
         Args:
-            own: This process's findings.
-            failed: Whether its program failed for reasons of its own.
+            own: The report of this process.
+            failed: Whether the program failed for reasons of its own.
         """
         children = self._read()
         self._folder.remove()
         if not children:
             return own
-        found = [(_OWN, own.findings), *((who.name, record.findings) for who, record in children)]
+        by_process = [(_OWN, own.findings), *((who.name, record.findings) for who, record in children)]
         findings = tuple(
-            replace(finding, processes=names, times=sum(one.times for one in same))
-            for finding, names, same in joined(found)
+            replace(finding, processes=names, times=sum(version.times for version in same))
+            for finding, names, same in joined(by_process)
         )
         hidden = [(_OWN, own.suppressed)]
         hidden += [(who.name, record.report.suppressed) for who, record in children if record.report]
         suppressed = tuple(
-            replace(one, finding=replace(one.finding, processes=names))
-            for one, names in joined_suppressed(hidden, findings)
+            replace(item, finding=replace(item.finding, processes=names))
+            for item, names in joined_suppressed(hidden, findings)
         )
         reports = [own, *(record.report for _, record in children if record.report is not None)]
         return replace(
@@ -101,20 +106,21 @@ class Children:
         )
 
     def _read(self) -> Sequence[tuple[Who, ProcessRecord]]:
-        """All watched children with their records, in the order in which they began."""
-        with contextlib.suppress(FileNotFoundError):  # there was none
+        """Return all watched children with their records, in the order in which they started."""
+        with contextlib.suppress(FileNotFoundError):  # no child has made the directory
             everyone = [(self._folder.who(n), self._folder.read(n)) for n in self._folder.numbers()]
             return [(who, record) for who, record in everyone if who is not None]
         return ()
 
 
 def _end(who: Who, record: ProcessRecord) -> ProcessEnd:
+    """Return how a child ended, for the report. Its outcome is None if it left no report and no finding."""
     report, ending = record.report, record.ending
     state: Literal["ended", "failed", "running", "died"] = "running" if record.state == "running" else "died"
     if ending is not None:
         state = "failed" if ending.failed else "ended"
-    found = outcome(record.findings, failed=False) if report is None else report.outcome
-    known = None if report is None and found == "clean" else found
+    result = outcome(record.findings, failed=False) if report is None else report.outcome
+    known = None if report is None and result == "clean" else result
     return ProcessEnd(
         who.name, who.pid, state, None if report is None else report.exit_code, known, who.daemon
     )

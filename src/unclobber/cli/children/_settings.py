@@ -1,4 +1,4 @@
-"""Whether the children of this process are followed, and with what they are watched."""
+"""Settings that followed children are watched with, and the state of following."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 class Settings(NamedTuple):
-    """What a child must know to be watched as its program is; plain values, which are sent to it."""
+    """Settings of a child's session. Plain values, because they are sent to it as source text."""
 
     folder: str
-    """Where records are left; made by the first child that has one."""
+    """The run's directory; the first child with a record creates it."""
     root: int
     """The id of the process that reports."""
     policy: str
@@ -20,13 +20,15 @@ class Settings(NamedTuple):
     fingerprint: float
     command: tuple[str, ...]
     told_beside: bool
-    """Whether the report is text beside the program's messages, so that its stories need no tracebacks."""
+    """Whether the report is text among the program's messages on stderr, so that a child's finding needs
+    no traceback.
+    """
     suppression: tuple[Any, ...] = ()
     """The values of a ``RunSuppression``."""
 
 
 class Following:
-    """Whether this process's children are followed, and the session that they inherit if it forks them."""
+    """State of following in this process, and the session that forked children inherit."""
 
     def __init__(self) -> None:
         self.settings: Settings | None = None

@@ -1,4 +1,4 @@
-"""Be called when a program imports torch, which we never do for it."""
+"""A call-back when the program imports torch, which unclobber never imports for it here."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 def when_torch_is_imported(then: Callable[[], None]) -> None:
     """Call ``then`` once torch has been imported, before the statement that imports it goes on."""
-    # A forked child has its parent's finder, too, which would call the parent's.
+    # A forked child inherits its parent's finder, which would call the parent's function.
     sys.meta_path[:] = [
         _TorchFinder(then),
-        *(one for one in sys.meta_path if not isinstance(one, _TorchFinder)),
+        *(finder for finder in sys.meta_path if not isinstance(finder, _TorchFinder)),
     ]
 
 
 class _TorchFinder:
-    """Stands first among the finders until torch is looked for."""
+    """A finder that stays first on `sys.meta_path` until the program imports torch."""
 
     def __init__(self, then: Callable[[], None]) -> None:
         self._then = then
@@ -29,6 +29,7 @@ class _TorchFinder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        """Return torch's spec with a loader that calls `then` afterwards; None for any other module."""
         if name != "torch":
             return None
         from importlib.util import find_spec
@@ -40,6 +41,7 @@ class _TorchFinder:
         return spec
 
     def _call_after(self, loader: Any) -> None:
+        """Make `loader` call `then` once the module's body has run."""
         run = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:

@@ -1,11 +1,10 @@
-"""Who reports, and when: the lowest rank at its end, or the last one to end."""
+"""The choice of the rank that reports: the lowest one at its end, or the last one to end."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-import sys
 import threading
 import time
 import warnings
@@ -13,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from ...model import Finding, Report
 from ...report import summary_line
-from .._output import usable, write_text
+from .._output import write_to_stderr
 from .._program import ProgramEnd
 from .._records import ProcessRecord, Records, path_of
 from ._merge import merge
@@ -21,12 +20,14 @@ from ._termination import Termination
 from ._world import World
 
 _AFTER_A_FAILURE = 3.0
-"""Seconds that a rank waits for the others after its program failed: they meet the same error, or hang."""
+"""Seconds that a failed rank waits for the other ranks, which meet the same error or hang."""
 _AFTER_SUCCESS = 30.0
-"""Seconds that the reporting rank waits for the others after its program went well."""
+"""Seconds that the reporting rank waits for the other ranks after its program succeeded."""
 _AFTER_SIGTERM = 2.0
-"""Seconds that it waits when it is told to end; ``torchrun`` kills after thirty."""
+"""Seconds that a rank waits after SIGTERM; ``torchrun`` kills after thirty."""
 _FOR_EVER = float("inf")
+# Polled: a killed process releases its lock and sends nothing, and waiting for one lock would miss the
+# others.
 _PAUSE = 0.02
 
 
@@ -41,28 +42,35 @@ class Ranks:
 
     @classmethod
     def join(cls) -> Ranks | None:
-        """None for a process that is alone, or can't meet the others: it reports by itself."""
+        """Return the ranks of this run. None if this process has no other ranks or can't meet them; it
+        then reports by itself.
+        """
         world = World.of(os.environ)
         if world is None:
             return None
         try:
             return cls(world, Records(path_of(world.run), world.rank))
-        except (ImportError, AttributeError, BlockingIOError):  # no POSIX, or started by a rank
+        # no POSIX, or a child process of a rank, which inherits RANK
+        except (ImportError, AttributeError, BlockingIOError):
             return None
         except OSError as error:
             warnings.warn(f"unclobber reports each rank by itself: {error}", RuntimeWarning, stacklevel=2)
             return None
 
     def found(self, finding: Finding) -> None:
-        """Write down what this rank found, as it happens."""
-        with contextlib.suppress(OSError):  # a full disk must not end the program; the end tries again
+        """Record a finding of this rank as it happens."""
+        # a full disk must not end the program; `gather` writes the whole report again
+        with contextlib.suppress(OSError):
             self._records.found(finding)
 
     def tell_before_sigterm(self, tell: Callable[[ProgramEnd], object]) -> None:
-        """Until the program has ended, SIGTERM leads to ``tell``; after that it only ends the waiting."""
+        """Call `tell` at SIGTERM until the program has ended; later, SIGTERM only shortens the wait."""
 
         def terminated() -> bool:
+            """Report, unless the program has ended; return whether the process is to end now."""
             self._hurry.set()
+            # Not blocking: `ended` holds the lock for good, and a blocked thread would leave SIGTERM without
+            # effect.
             if not self._telling.acquire(blocking=False):
                 return False
             tell(ProgramEnd(128 + signal.SIGTERM, failed=True, terminated=True))
@@ -72,45 +80,47 @@ class Ranks:
         self._termination.install()
 
     def ended(self, stopped_by: Iterable[Finding]) -> None:
-        """The program has come to its end; ``stopped_by`` are the findings that made it, to be named.
+        """Print one line for each of the findings that ended the program, and take the right to report from
+        SIGTERM.
 
-        The report may be another rank's, so each one says in a line why it stopped.
+        Each rank says why it stopped, because another rank may print the report.
         """
         self._telling.acquire()
         for finding in stopped_by:
             line = summary_line(finding).removeprefix("SUMMARY: ")
-            if (stream := usable(sys.stderr, sys.__stderr__)) is not None:
-                # In one piece: `print` writes the line's end by itself, and the ranks share a terminal.
-                write_text(stream, f"[rank{self.world.rank}]: stopped by {line}\n")
+            # One write, because `print` writes the newline separately and the ranks share a terminal.
+            write_to_stderr(f"[rank{self.world.rank}]: stopped by {line}\n")
 
     def gather(self, report: Report, ending: ProgramEnd) -> Report | None:
-        """The report of all ranks if it is this rank's to tell, else None.
+        """Return the report of all ranks if this rank is to report, else None.
 
         Args:
-            report: This rank's own, complete.
-            ending: How its program ended.
+            report: The complete report of this rank.
+            ending: How this rank's program ended.
         """
         records = self._records
         try:
             with records.door():
                 records.end(report, ending)
-        except OSError:  # the directory is gone or full: better several reports than none
+        except OSError:  # without the directory, several reports are better than none
             return report
         try:
-            with contextlib.suppress(KeyboardInterrupt):  # it ends the waiting, not the report
+            with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends the wait, not the report
                 self._wait(self._patience(report, ending))
             with records.door():
                 if self._is_mine():
                     return self._whole(report)
                 if records.told() is not None:
                     self._tidy(self._all())
-        except FileNotFoundError:  # told and removed by another
+        except FileNotFoundError:  # another rank reported and removed the directory
             return None
-        return None  # another's to tell, or told already
+        return None  # another rank reports, or has reported
 
     def _patience(self, report: Report, ending: ProgramEnd) -> float:
+        """Return the seconds that this rank waits for the other ranks."""
         if report.exit_code and not ending.exit_code and self.world.elastic:
-            # The program went well and the code is ours: at once, torchrun would end the other ranks.
+            # The program succeeded and only findings make the code 1: torchrun ends all ranks at the first
+            # one that exits so.
             return _FOR_EVER
         if ending.refused:
             return _AFTER_A_FAILURE
@@ -126,12 +136,13 @@ class Ranks:
         return [rank for rank in ranks if rank != self.world.rank]
 
     def _wait(self, seconds: float) -> None:
-        """Until all others have ended, or for so long."""
+        """Wait until all other ranks have ended, for at most `seconds`."""
         start = time.monotonic()
         while os.path.isdir(self._records.path):
             states = {self._records.state(rank) for rank in self._others()}
             if not states & {"absent", "running"}:
                 return
+            # Ranks that never appeared may never start, so they get less time than running ones.
             most = seconds if "running" in states else min(seconds, _AFTER_SUCCESS)
             if self._hurry.is_set():
                 most = min(most, _AFTER_SIGTERM)
@@ -140,10 +151,14 @@ class Ranks:
             time.sleep(_PAUSE)
 
     def _is_mine(self) -> bool:
+        """Return whether this rank reports: it is the lowest one, or that one is gone and this one is the
+        last or knows more findings.
+        """
         reporter, told = self._reporter(), self._records.told()
         if reporter == self.world.rank:
             return True
         records = self._records
+        # Ended and still alive means that the reporter waits for other ranks in `_wait` and will report.
         waits = records.state(reporter) == "ended" and records.alive(reporter) and told is None
         if waits or any(records.state(rank) == "running" for rank in self._others()):
             return False
@@ -151,6 +166,7 @@ class Ranks:
         return told is None or any(count > told.get(rank, 0) for rank, count in counts.items())
 
     def _all(self) -> list[ProcessRecord]:
+        # Expected ranks are listed too, because one that died before its session began left no file.
         ranks = sorted({self.world.rank, *self.world.expected, *self._records.numbers()})
         return [self._records.read(rank) for rank in ranks]
 
@@ -161,6 +177,6 @@ class Ranks:
         return merge(records, torch_version=own.torch_version, command=own.command)
 
     def _tidy(self, records: list[ProcessRecord]) -> None:
-        """Nothing more will come once all have ended."""
+        """Remove the directory once all ranks have ended."""
         if all(record.state in ("ended", "died") for record in records):
             self._records.remove()

@@ -1,4 +1,4 @@
-"""Several ranks' reports as one: what was found at the same places is one finding, with its ranks."""
+"""Merging of several ranks' reports: findings at the same places become one, with its ranks."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _WORST_FIRST: tuple[Outcome, ...] = ("refused", "silent", "script-error", "clean
 
 
 def merge(records: Sequence[ProcessRecord], *, torch_version: str, command: tuple[str, ...]) -> Report:
-    """One report of all ranks.
+    """Return one report of all ranks.
 
-    Totals are added up. The outcome is the worst one, the exit code that of the lowest rank whose own
-    isn't 0: what a launcher ends with.
+    Totals are added up. The outcome is the worst one; the exit code is that of the lowest rank with another
+    than 0, as a launcher exits.
     """
     reports = [record.report for record in records if record.report is not None]
     findings = fold((record.number, record.findings) for record in records)
     hidden = [(record.number, record.report.suppressed) for record in records if record.report]
-    outcomes = {one for record in records if (one := _outcome(record)) is not None}
+    outcomes = {rank_outcome for record in records if (rank_outcome := _outcome(record)) is not None}
     return Report(
-        outcome=next((one for one in _WORST_FIRST if one in outcomes), "clean"),
+        outcome=next((candidate for candidate in _WORST_FIRST if candidate in outcomes), "clean"),
         findings=findings,
         totals=total(reports),
         torch_version=torch_version,
@@ -35,35 +35,36 @@ def merge(records: Sequence[ProcessRecord], *, torch_version: str, command: tupl
         processes=tuple(end for report in reports for end in report.processes),
         ranks=tuple(_end(record) for record in records),
         suppressed=tuple(
-            replace(one, finding=replace(one.finding, ranks=tuple(sorted(ranks))))
-            for one, ranks in joined_suppressed(hidden, findings)
+            replace(item, finding=replace(item.finding, ranks=tuple(sorted(ranks))))
+            for item, ranks in joined_suppressed(hidden, findings)
         ),
     )
 
 
-def fold(found: Iterable[tuple[int, Iterable[Finding]]]) -> tuple[Finding, ...]:
-    """The findings of each rank, those of the same places once, with the ranks that have them.
+def fold(by_rank: Iterable[tuple[int, Iterable[Finding]]]) -> tuple[Finding, ...]:
+    """Return the findings of all ranks, merged by their places, each with the ranks that have it.
 
-    The lowest rank's telling is kept: how large a tensor was, or which backward asked, may differ. The
+    The lowest rank's version is kept: tensor sizes, or the backward that needed it, may differ. The
     processes that a rank has started are those of all ranks.
     """
     folded = []
-    for finding, ranks, same in joined(found):
-        processes = tuple(dict.fromkeys(name for one in same for name in one.processes))
-        times = sum(one.times for one in same)
+    for finding, ranks, same in joined(by_rank):
+        processes = tuple(dict.fromkeys(name for version in same for name in version.processes))
+        times = sum(version.times for version in same)
         folded.append(replace(finding, ranks=tuple(sorted(ranks)), processes=processes, times=times))
     return tuple(folded)
 
 
 def _outcome(record: ProcessRecord) -> Outcome | None:
-    """A rank's outcome, as far as it is known."""
+    """Return a rank's outcome; None if it left no report and no finding."""
     if record.report is not None:
         return record.report.outcome
-    found = outcome(record.findings, failed=record.state == "died")
-    return None if found == "clean" else found
+    known = outcome(record.findings, failed=record.state == "died")
+    return None if known == "clean" else known
 
 
 def _end(record: ProcessRecord) -> RankEnd:
+    """Return how a rank ended, for the report."""
     code = None if record.report is None else record.report.exit_code
     ending = record.ending
     if ending is None:

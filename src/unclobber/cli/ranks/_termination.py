@@ -1,9 +1,9 @@
-"""Tell before SIGTERM ends the process, and end by it all the same.
+"""A report before SIGTERM ends the process; the process still ends by it.
 
 ``torchrun`` sends it to every rank as soon as one has failed, often while this rank waits in a
 collective for the one that failed: the main thread is in C++ and no handler in Python can run. So a
-thread waits at the pipe that the interpreter writes each signal's number to, tells, puts the default
-action back and raises the signal again. A program that installs a handler of its own takes ours away.
+thread waits at the pipe that the interpreter writes each signal's number to, reports, puts the default
+action back and raises the signal again. A program that installs a handler of its own replaces this one.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from types import FrameType
 
 
 class Termination:
-    """From `install` to `remove`, SIGTERM calls ``tell`` in a thread of its own, once.
+    """A SIGTERM handler that calls its argument once, in a thread of its own.
 
     Args:
-        tell: True where it has told and the process is to end now; False to let it run on.
+        tell: Reports, and returns True if the process is to end now, False to let it run on.
     """
 
     def __init__(self, tell: Callable[[], bool]) -> None:
@@ -30,22 +30,26 @@ class Termination:
         self._read = self._write = -1
 
     def install(self) -> None:
-        """Where a program's starter has said what SIGTERM does, ours keeps out."""
+        """Handle SIGTERM, unless its handler is no longer the default or this is not the main thread."""
         if threading.current_thread() is not threading.main_thread():
             return
         if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
             return
         self._read, self._write = os.pipe()
+        # set_wakeup_fd takes only a descriptor that doesn't block.
         os.set_blocking(self._write, False)
         threading.Thread(target=self._wait, name="unclobber-sigterm", daemon=True).start()
         signal.signal(signal.SIGTERM, self._handle)
+        # asyncio has set one, whose loop would sleep without it: it is put back, and `_handle` writes
+        # instead.
         if (others := signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)) != -1:
             signal.set_wakeup_fd(others)
-        # A child that is ended at once must not write into its parent's pipe before it has let go of it.
+        # A child that gets SIGTERM right after the fork would write into its parent's pipe: block it
+        # meanwhile.
         os.register_at_fork(before=_hold, after_in_parent=_let_go, after_in_child=self._in_child)
 
     def _in_child(self) -> None:
-        """A forked child is no rank: SIGTERM does to it what it did before."""
+        """Restore SIGTERM's default action in a forked child, because it is no rank."""
         if signal.getsignal(signal.SIGTERM) == self._handle:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if (others := signal.set_wakeup_fd(-1)) not in (-1, self._write):
@@ -53,11 +57,12 @@ class Termination:
         _let_go()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        # Only where another wakeup descriptor was set before or after ours is this needed.
+        # Needed if the program set a wakeup descriptor of its own, which the interpreter writes to instead.
         with contextlib.suppress(OSError):
             os.write(self._write, bytes([number]))
 
     def _wait(self) -> None:
+        """Read signal numbers from the pipe; report at SIGTERM and end the process."""
         while byte := os.read(self._read, 1):
             if byte[0] != signal.SIGTERM or signal.getsignal(signal.SIGTERM) != self._handle:
                 continue
@@ -82,7 +87,9 @@ def _let_go() -> None:
 
 
 def _die() -> None:
-    """End by SIGTERM's default action; ``signal.signal`` is the main thread's alone."""
+    """End the process by SIGTERM's default action. Through C, because ``signal.signal`` works in the main
+    thread only.
+    """
     set_action = ctypes.pythonapi.PyOS_setsig
     set_action.argtypes, set_action.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_void_p
     set_action(signal.SIGTERM, None)

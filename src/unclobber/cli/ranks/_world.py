@@ -1,4 +1,4 @@
-"""Which of several processes this is, from the variables that launchers set."""
+"""The rank of this process, from the variables that launchers set."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class World:
-    """This process among the others of its run on this machine."""
+    """This process's rank and run on this machine."""
 
     rank: int
     expected: tuple[int, ...]
-    """The ranks on this machine; empty where the launcher doesn't say how many there are."""
+    """The ranks on this machine; empty if the launcher doesn't say how many there are."""
     run: str
-    """The same for all ranks of one run (and restart) on this machine, and for no other run."""
+    """Identifier of the run (and restart) on this machine, equal for all its ranks."""
     elastic: bool
-    """Started by ``torchrun``: it ends all ranks as soon as one exits with a code that isn't 0."""
+    """Whether ``torchrun`` started it, which ends all ranks as soon as one exits with another code than 0."""
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> World | None:
-        """None for a process that is alone: no rank, a world of one, or variables that make no sense.
+        """Return this process's world. None for a process without a rank, in a world of one, or with
+        senseless variables.
 
         Example:
             >>> World.of({"RANK": "0", "WORLD_SIZE": "1"}) is None
@@ -54,10 +55,10 @@ def _number(environment: Mapping[str, str], name: str) -> int | None:
 
 
 def _launcher() -> str:
-    """Who started the ranks: the nearest ancestor that has no rank of its own, with its start time.
+    """Return the process id and start time of the ranks' launcher: the nearest ancestor without a rank.
 
     ``MASTER_PORT`` and the run's id are the same in the next run. A shell or ``numactl`` between the
-    launcher and a rank inherits the rank. Without ``/proc`` it is the parent.
+    launcher and a rank inherits the rank. Without ``/proc`` the parent counts as the launcher.
     """
     process = os.getppid()
     while process > 1 and (parent := _parent_of_a_rank(process)) is not None:
@@ -66,7 +67,7 @@ def _launcher() -> str:
 
 
 def _parent_of_a_rank(process: int) -> int | None:
-    """The parent of a process that was started with a ``RANK``; None for any other."""
+    """Return the parent of a process that was started with a ``RANK``; None for any other."""
     try:
         with open(f"/proc/{process}/environ", "rb") as stream:
             has_rank = any(entry.startswith(b"RANK=") for entry in stream.read().split(b"\0"))
@@ -82,8 +83,9 @@ def _start_time(process: int) -> str:
 
 
 def _stat(process: int) -> list[str]:
-    """Fields of ``/proc/…/stat`` after the name, which may hold spaces: state, parent, …"""
+    """Return the fields of ``/proc/…/stat`` after the name: state, parent, …"""
     try:
+        # The name stands in parentheses and may hold spaces and parentheses itself, so the last one ends it.
         with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as stream:
             return stream.read().rpartition(")")[2].split()
     except OSError:

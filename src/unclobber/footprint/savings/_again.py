@@ -1,4 +1,4 @@
-"""Run a program whose saved tensors are kept otherwise: computed again when they are read, or not at all."""
+"""Runs in which saved tensors are computed again when backward reads them, kept once, or not kept at all."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ._sites import SitesMode
 
 @dataclass(frozen=True)
 class _Made:
-    """How a tensor was made, so that it can be made again."""
+    """The call that made a tensor, so that it can be made again."""
 
     function: Any
     arguments: Any
     version: int
-    """Of the result, when it was made."""
+    """Version of the result when it was made."""
     versions: tuple[int, ...]
-    """Of the tensors that it was made of."""
+    """Versions of the tensors that it was made of."""
     storage: weakref.ref[Any]
 
     @property
@@ -39,19 +39,19 @@ class _Made:
 
 @dataclass
 class _Running:
-    """A call that runs, and how many of its results it has saved."""
+    """A running call, and the number of its results that it has saved."""
 
     told: Any
     saves: int = 0
 
 
 class _NothingKept:
-    """In the place of a saved tensor that nobody is to read."""
+    """Stand-in for a saved tensor that backward is not expected to read."""
 
 
 @dataclass(frozen=True)
 class _Recipe:
-    """In the place of a saved tensor: what to make it of."""
+    """Stand-in for a saved tensor: the call that makes it again."""
 
     made: _Made
     sources: tuple[Any, ...]
@@ -62,15 +62,15 @@ class _Recipe:
 
 
 class KeepLess(SitesMode):
-    """Notes the calls at some places and keeps their operands where backward would keep their results.
+    """A mode that notes calls at some places and keeps their operands instead of their saved results.
 
-    It is entered as a mode; ``hooks`` are entered as well, over those of a recorder.
+    It is entered as a mode; ``hooks`` are entered as well, above those of a recorder.
 
     Args:
         again: Calls whose results are computed again.
-        same: Calls whose results are kept once, where two of them had the same arguments.
-        dropped: Saves that nothing is kept of.
-        recorder: Goes on counting what is kept; None where nothing is recorded.
+        same: Calls whose results are kept once if two of them had the same arguments.
+        dropped: Saves that are not kept.
+        recorder: Goes on counting what is kept; None if nothing is recorded.
     """
 
     def __init__(
@@ -80,21 +80,25 @@ class KeepLess(SitesMode):
         dropped: Iterable[Dropped],
         recorder: MemoryRecorder | None = None,
     ) -> None:
+        """Prepare the hooks; they save through the recorder's hooks if there is a recorder."""
         self._again, self._same = frozenset(again), frozenset(same)
         super().__init__(self._again | self._same, recorder)
-        self._dropped = frozenset((one.place, one.shape) for one in dropped)
+        self._dropped = frozenset((save.place, save.shape) for save in dropped)
         self._made: dict[int, _Made] = {}
-        """By storage."""
+        """Calls that made a live storage, by its key."""
         self._arguments: dict[int, tuple[Any, weakref.ref[Any]]] = {}
-        """By the storage of a result that may be there twice: the call's function and arguments."""
+        """Function and arguments of a call whose result may be there twice, by the storage of that result."""
         self._running: _Running | None = None
         self._first: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
-        """By function, arguments and place in the result: what the hooks below returned for the first one."""
+        """The kept save of the first call with these arguments, by function, arguments and position in the
+        result.
+        """
         self._pack: Callable[[Tensor], Any] = Tensor.detach if recorder is None else recorder.pack
         self._unpack: Callable[[Any], Tensor] = _itself if recorder is None else recorder.unpack
         self.hooks = saved_tensors_hooks(self._keep, compat.recognizable(self._given_back))
 
     def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call; at a chosen site, note how its result is made again or which results equal it."""
         if site is None:
             return func(*args, **kwargs)
         told = _identity(site[1], (args, kwargs)) if site in self._same else None
@@ -108,6 +112,7 @@ class KeepLess(SitesMode):
                 self._note(func, (args, kwargs), out)
             key = compat.storage_key_or_none(out)
             if told is not None and key is not None:
+                # Weak, because the note must not keep the memory alive that it is to spare.
                 self._arguments[key] = (
                     told,
                     weakref.ref(out.untyped_storage(), lambda _: self._arguments.pop(key, None)),
@@ -115,9 +120,11 @@ class KeepLess(SitesMode):
         return out
 
     def _note(self, func: Any, arguments: Any, out: Tensor) -> None:
+        """Note how `out` was made. Results on an argument's storage are left out."""
         key = compat.storage_key_or_none(out)
         tensors = [leaf for leaf in compat.tree_leaves(arguments) if isinstance(leaf, Tensor)]
-        if key is None or key in [compat.storage_key_or_none(one) for one in tensors]:
+        # A result on an argument's storage is a view or a write, which a second call would not undo.
+        if key is None or key in [compat.storage_key_or_none(tensor) for tensor in tensors]:
             return
         with self.unseen():
             detached = compat.tree_map(_detached, arguments)
@@ -125,7 +132,7 @@ class KeepLess(SitesMode):
             func,
             detached,
             out._version,
-            tuple(one._version for one in tensors),
+            tuple(tensor._version for tensor in tensors),
             weakref.ref(out.untyped_storage(), lambda _: self._made.pop(key, None)),
         )
 
@@ -135,26 +142,30 @@ class KeepLess(SitesMode):
         return self._kept(tensor)
 
     def _kept(self, tensor: Tensor) -> Any:
+        """Return what is kept for a saved tensor: a recipe, the save of an equal call, or its own save."""
         key = compat.storage_key_or_none(tensor) or 0
         if self._running is not None:
-            if not any(key == one[0] for one in self._running.told if isinstance(one, tuple)):
+            # Saves of the call's own arguments are no results, so they are kept as usual.
+            if not any(key == argument[0] for argument in self._running.told if isinstance(argument, tuple)):
                 self._running.saves += 1
                 return self._kept_once(tensor, (self._running.told, self._running.saves))
         elif key in self._arguments:
             return self._kept_once(tensor, self._arguments[key][0])
         made = self._made.get(key)
+        # Written since it was made, so the call would make the old value again.
         if made is None or made.version != tensor._version:
             return self._pack(tensor)
         given = made.given
-        if tuple(one._version for one in given) != made.versions:
+        if tuple(source._version for source in given) != made.versions:
             return self._pack(tensor)
-        sources = tuple(self._kept(one) for one in given)
+        sources = tuple(self._kept(source) for source in given)
+        # Without tensors: the recipe lives in the graph, and its sources are saves of their own.
         bare = _Made(made.function, compat.tree_map(_hole, made.arguments), 0, made.versions, made.storage)
         place = (tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset()))
         return _Recipe(bare, sources, *place)
 
     def _kept_once(self, tensor: Tensor, told: Any) -> Any:
-        """What is kept of the first result with these arguments, for the second one, too."""
+        """Return the save of the first result with these arguments; make it if this is the first."""
         place = (told, tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset(), tensor._version)
         known = self._first.get(place)
         if known is None:
@@ -162,13 +173,15 @@ class KeepLess(SitesMode):
         return known
 
     def _given_back(self, held: Any) -> Tensor:
+        """Return a saved tensor, computed from its recipe if it has one."""
         if isinstance(held, _NothingKept):
             raise RuntimeError("backward reads what was taken for unneeded")
         if not isinstance(held, _Recipe):
             return self._unpack(held)
         made = held.made
-        sources = [self._given_back(one) for one in held.sources]
-        if tuple(one._version for one in sources) != made.versions:
+        sources = [self._given_back(source) for source in held.sources]
+        # torch's own check sees the sources' saves alone, not that the result would be another one.
+        if tuple(source._version for source in sources) != made.versions:
             raise RuntimeError("what it is to be computed from was overwritten")
         following = iter(sources)
         with torch.no_grad():
@@ -176,11 +189,12 @@ class KeepLess(SitesMode):
                 lambda leaf: next(following) if isinstance(leaf, _Hole) else leaf, made.arguments
             )
             result: Tensor = made.function(*args, **kwargs)
+            # The saved tensor may be a view of the result.
             return result.as_strided(held.size, held.strides, held.offset)
 
 
 def _identity(name: str, arguments: Any) -> tuple[Any, ...]:
-    """What two calls have in common that have the same arguments."""
+    """Return a key that is equal for two calls with the same function and the same argument values."""
     return name, *(
         (
             compat.storage_key_or_none(leaf),
@@ -197,7 +211,7 @@ def _identity(name: str, arguments: Any) -> tuple[Any, ...]:
 
 
 class _Hole:
-    """Where a tensor goes."""
+    """Position of a tensor in a recipe's arguments."""
 
 
 def _hole(leaf: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Run the program again with changes in it; compare loss, gradients, buffers, peak and time."""
+"""Runs of the program with changes in it, compared by loss, gradients, buffers, peak and time."""
 
 from __future__ import annotations
 
@@ -17,33 +17,34 @@ from ...torch_internals.engine import EngineCall, engine
 from .._facts import Tried
 from .._timeline import timeline
 from .._trace import Trace
-from .._trial import ROUNDING, InPlaceMode
+from .._trial import ROUNDING, InPlaceMode, compared
 from ..recorder import EnoughError, MemoryRecorder
 from ._again import KeepLess
 from ._cache import NoCache
 from ._checkpoints import Checkpointer
 from ._narrow import NarrowMode
-from ._option import Option
+from ._option import Option, step_bytes
 from ._release import ReleaseMode
 from ._substitute import FormulaMode
 
 _TIMED = 2
-"""Runs whose time is taken; the quicker one counts."""
+"""Timed runs of a change; the quicker one counts."""
 
 
 class Attempts:
-    """Runs of one program.
+    """Runs of one program with different changes.
 
     Args:
-        run: Runs it and says why it failed, None where it didn't.
-        restore: Puts the world back as it was before the first run.
+        run: Runs the program. Returns the reason why it failed, or None.
+        restore: Restores the state from before the first run.
         before: The recording of the program as it is, with its results.
-        step: The backward at whose end each run stops.
+        step: Number of the backward at whose end each run stops.
     """
 
     def __init__(
         self, run: Callable[[], str | None], restore: Callable[[], None], before: Trace, step: int
     ) -> None:
+        """Time the program as it is."""
         self._run = run
         self._restore = restore
         self._before = before
@@ -52,7 +53,7 @@ class Attempts:
         self.seconds_before = self._seconds(())
 
     def run(self, options: Sequence[Option]) -> Tried:
-        """One recorded run with these changes, and some that are timed."""
+        """Run the program once recorded and twice timed with these changes; return the comparison."""
         recorder = MemoryRecorder(self._step, keep_results=True)
         failure = self._perform(options, recorder)
         after = recorder.trace
@@ -60,9 +61,19 @@ class Attempts:
             failure = "it has other gradients than before"
         if failure is not None:
             return Tried(self.peak_before, 0, self.seconds_before, 0.0, False, 0, 0, 0, 0.0, error=failure)
-        return self._compared(after, self._seconds(options))
+        return Tried(
+            peak_before=self.peak_before,
+            peak_after=step_peak(after),
+            seconds_before=self.seconds_before,
+            seconds_after=self._seconds(options),
+            changed_buffers=_changed(self._before.buffers, after.buffers),
+            **compared(self._before, after),
+        )
 
     def _perform(self, options: Sequence[Option], recorder: MemoryRecorder | StepClock) -> str | None:
+        """Run the program with the changes under a recorder or a clock; return the reason why it failed,
+        or None.
+        """
         self._restore()
         formulas = [formula for option in options for formula in option.formulas]
         keys = [key for option in options for key in option.in_place]
@@ -74,11 +85,11 @@ class Attempts:
             modes.append(InPlaceMode(keys, recorder))
         if narrow := [site for option in options for site in option.narrow]:
             modes.append(NarrowMode(narrow))
-        if releases := [one for option in options for one in option.releases]:
+        if releases := [release for option in options for release in option.releases]:
             modes.append(ReleaseMode(releases, recording))
         again = [site for option in options for site in option.again]
-        dropped = [one for option in options for one in option.dropped]
-        # Also where names give up their memory: without hooks torch saves some tensors as they are.
+        dropped = [save for option in options for save in option.dropped]
+        # Also for releases, because without hooks torch saves some tensors as they are.
         same = [site for option in options for site in option.same]
         less = None
         if again or same or dropped or releases:
@@ -99,6 +110,7 @@ class Attempts:
 
         recorder.learned = learned
         with ExitStack() as stack:
+            # First, so that it runs last, when no mode sees the modules any more.
             stack.callback(checkpointer.restore)
             if cache is not None:
                 stack.enter_context(cache.restored())
@@ -115,28 +127,8 @@ class Attempts:
             clock = StepClock(self._step)
             if self._perform(options, clock) is None:
                 taken.append(clock.seconds)
+        # The quicker run, because whatever disturbs a run only adds time.
         return min(taken, default=0.0)
-
-    def _compared(self, after: Trace, seconds: float) -> Tried:
-        before = self._before
-        pairs = list(zip(before.results, after.results, strict=True))
-        losses, gradients = pairs[: before.roots], pairs[before.roots :]
-        differences = [difference(a, b) for a, b in gradients]
-        rounded = sum(
-            0 < d <= rounding(a, ROUNDING) for d, (a, _) in zip(differences, gradients, strict=True)
-        )
-        return Tried(
-            peak_before=self.peak_before,
-            peak_after=step_peak(after),
-            seconds_before=self.seconds_before,
-            seconds_after=seconds,
-            equal_loss=all(difference(a.to(b.dtype), b) <= rounding(b, ROUNDING) for a, b in losses),
-            gradients=len(gradients),
-            rounded_gradients=rounded,
-            changed_gradients=sum(d > 0 for d in differences) - rounded,
-            largest_difference=max(differences, default=0.0),
-            changed_buffers=_changed(before.buffers, after.buffers),
-        )
 
 
 def _changed(before: Sequence[Tensor], after: Sequence[Tensor]) -> int:
@@ -146,22 +138,22 @@ def _changed(before: Sequence[Tensor], after: Sequence[Tensor]) -> int:
 
 
 def step_peak(trace: Trace) -> int:
-    """Bytes of the step alone, at their highest."""
-    line = timeline(trace)
-    return max((a - b for a, b in zip(line.totals, line.lasting, strict=True)), default=0)
+    """Return the largest number of bytes of the step alone."""
+    return max(step_bytes(timeline(trace)), default=0)
 
 
 class StepClock:
-    """Takes the time of the ``step``-th forward and backward, and ends the program there.
+    """A clock for the ``step``-th forward and backward; it ends the program there.
 
-    It is processor time of all threads, which other programs on the machine don't change; on a GPU, time on
-    the clock.
+    It measures processor time of all threads, which other programs on the machine don't change; on a GPU,
+    time on the clock.
 
     Args:
         step: As for ``MemoryRecorder``.
     """
 
     def __init__(self, step: int) -> None:
+        """Prepare the clock; it starts when the context is entered."""
         self._step = step
         self._begun: float | None = None
         self._entered = 0.0
@@ -176,10 +168,11 @@ class StepClock:
 
     @property
     def module(self) -> str | None:
-        """The module whose ``forward`` runs now, as a ``MemoryRecorder`` names it."""
+        """Label of the module whose ``forward`` runs now, as a ``MemoryRecorder`` names it."""
         return self._modules[-1] if self._modules else None
 
     def __enter__(self) -> StepClock:
+        """Register the module hooks and start the clock."""
         self._handles = [
             register_module_forward_pre_hook(self._module_begins),
             register_module_forward_hook(self._module_ends, always_call=True),
@@ -194,9 +187,11 @@ class StepClock:
         engine.unsubscribe(self)
 
     def _module_begins(self, module: torch.nn.Module, _: Any) -> None:
+        """Name a module, and start the clock at the first one of a step."""
         if id(module) not in self._names:
-            for path, one in module.named_modules():
-                self._names[id(one)] = f"{path} ({type(one).__name__})" if path else type(one).__name__
+            for path, child in module.named_modules():
+                # As `MemoryRecorder` names them, because the keys of `InPlaceMode` hold these names.
+                self._names[id(child)] = f"{path} ({type(child).__name__})" if path else type(child).__name__
             if self.learned is not None:
                 self.learned(module, self._trees)
             self._trees += 1
@@ -209,12 +204,12 @@ class StepClock:
             self._modules.pop()
 
     def begin(self, call: EngineCall) -> bool:
-        """A backward begins; whether it is no part of another one."""
+        """Note that a backward begins. Return whether it runs inside of no other one."""
         self._depth += 1
         return self._depth == 1
 
     def end(self, outermost: bool, call: EngineCall) -> None:
-        """A backward has ended."""
+        """Note that a backward has ended; raise `EnoughError` if it is the wanted one."""
         self._depth -= 1
         if not outermost or not call.done:
             return
@@ -228,6 +223,7 @@ class StepClock:
 
 def _now() -> float:
     if torch.cuda.is_initialized():
+        # Kernels run asynchronously, so the clock waits for them.
         torch.cuda.synchronize()
         return time.perf_counter()
     return time.process_time()

@@ -1,4 +1,6 @@
-"""Keys and values that a model of Transformers caches for generating: a training step doesn't read them."""
+"""Keys and values that a model of Transformers caches for generating, though a training step doesn't read
+them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ _FILE = "transformers/cache_utils.py"
 
 
 def caches(trace: Trace) -> Iterable[Option]:
-    """At most one change: not to cache."""
+    """Yield at most one change: not to cache."""
     made = [storage for storage in trace.storages if storage.bytes and _cached(storage)]
     if made:
         change = Change(
@@ -31,7 +33,7 @@ def caches(trace: Trace) -> Iterable[Option]:
         )
         yield Option(
             change,
-            tuple((one.number, one.born, died(one, trace), one.bytes) for one in made),
+            tuple((storage.number, storage.born, died(storage, trace), storage.bytes) for storage in made),
             without_cache=True,
         )
 
@@ -48,16 +50,17 @@ class NoCache:
         self._changed: list[Any] = []
 
     def learned(self, root: torch.nn.Module, tree: int) -> None:
-        """A first module is about to run."""
+        """Turn the cache off in all modules of a model that is about to run."""
         for module in root.modules():
             config: Any = getattr(module, "config", None)
             if getattr(config, "use_cache", None) is True:
+                # The modules of a model share one config, which the next of them finds changed.
                 config.use_cache = False
                 self._changed.append(config)
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        """Set back at the end."""
+        """Return a context at whose end the models cache again."""
         try:
             yield
         finally:

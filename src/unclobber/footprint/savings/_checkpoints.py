@@ -1,4 +1,4 @@
-"""Modules that are computed again in backward, instead of keeping what they save.
+"""Modules that are computed again in backward, instead of keeping their saved tensors.
 
 A module's saved tensors end with its forward and come back, all at once, when its backward begins:
 the peak sinks by what was kept meanwhile, and the module's forward is paid once more.
@@ -18,8 +18,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
 from .._modules import pattern
-from .._timeline import end_of
-from .._trace import ModuleCall, Operation, PackedSave, Trace
+from .._timeline import end_of, saves_by_storage
+from .._trace import ModuleCall, Operation, Trace
 from ._option import Span
 from ._regions import VIEWS, operands
 from ._rows import Named, RowRunner, rows_below
@@ -34,7 +34,7 @@ class Group:
     modules: tuple[Named, ...]
     calls: tuple[ModuleCall, ...]
     every: int = 1
-    """2 where every other one is taken."""
+    """2 if every other module is taken, else 1."""
 
     @property
     def title(self) -> str:
@@ -45,13 +45,15 @@ class Group:
 
 
 def groups(trace: Trace) -> list[Group]:
-    """Modules of one name, numbers apart: all of them, and every other one where there are some."""
-    found: dict[tuple[int, str, str], list[ModuleCall]] = {}
+    """Return modules of one name, numbers apart: all of them, and every other one if there are more than
+    three.
+    """
+    by_name: dict[tuple[int, str, str], list[ModuleCall]] = {}
     for call in trace.calls:
         if not call.again and call.parent is not None and call.begin >= trace.start and call.end is not None:
-            found.setdefault((call.tree, pattern(call.path), call.kind), []).append(call)
-    every = _of_one_kind(found)
-    for (_, name, kind), calls in found.items():
+            by_name.setdefault((call.tree, pattern(call.path), call.kind), []).append(call)
+    every = _of_one_kind(by_name)
+    for (_, name, kind), calls in by_name.items():
         modules = tuple(dict.fromkeys((call.tree, call.path) for call in calls))
         every.append(Group(name, kind, modules, tuple(calls)))
         if len(modules) > 3:
@@ -61,63 +63,61 @@ def groups(trace: Trace) -> list[Group]:
     return every
 
 
-def _of_one_kind(found: dict[tuple[int, str, str], list[ModuleCall]]) -> list[Group]:
-    """All modules of a class that stand in several places, as the blocks of both halves of a U-Net do."""
+def _of_one_kind(by_name: dict[tuple[int, str, str], list[ModuleCall]]) -> list[Group]:
+    """Return groups of all modules of a class that stand in several places, as the blocks of both halves
+    of a U-Net do.
+    """
     kinds: dict[tuple[int, str], list[ModuleCall]] = {}
     several: dict[tuple[int, str], set[str]] = {}
-    for (tree, name, kind), calls in found.items():
+    for (tree, name, kind), calls in by_name.items():
         kinds.setdefault((tree, kind), []).extend(calls)
         several.setdefault((tree, kind), set()).add(name)
     groups = []
     for (tree, kind), calls in kinds.items():
         modules = tuple(dict.fromkeys((call.tree, call.path) for call in calls))
         nested = any(a != b and b[1].startswith(f"{a[1]}.") for a in modules for b in modules)
+        # A module inside of another one of its class would be checkpointed twice.
         if len(several[tree, kind]) > 1 and not nested:
             groups.append(Group("", kind, modules, tuple(calls)))
     return groups
 
 
 class SecondForward:
-    """What the recording says of computing modules again.
+    """Predictions, from the recording, of computing modules again.
 
     Args:
         trace: The recording.
     """
 
     def __init__(self, trace: Trace) -> None:
+        """Index the recording by storage, and estimate the work of each operation."""
         self._trace = trace
-        self._saves: dict[int, list[PackedSave]] = {}
-        for save in trace.saves:
-            self._saves.setdefault(save.storage, []).append(save)
-        self._last_read: dict[int, int] = {}
-        """By storage, in forward."""
-        for one in trace.operations:
-            if not one.backward:
-                self._last_read.update((number, one.tick) for number in one.reads)
-        # From shapes, not from the clock: what is proposed must not depend on what else the machine does.
-        self._work = [arithmetic(one) for one in trace.operations]
-        forward = [one.tick for one in trace.operations if not one.backward and one.tick > trace.start]
-        self._whole = sum(self._work[tick - 1] for tick in forward)
+        self._saves = saves_by_storage(trace)
+        self._last_read = trace.last_reads()
+        # From shapes and not from the clock, because proposals must not depend on the machine's load.
+        self._work = [arithmetic(operation) for operation in trace.operations]
+        self._whole = sum(self._work[operation.tick - 1] for operation in trace.forward())
 
     def of(self, calls: Iterable[ModuleCall]) -> tuple[list[Span], float]:
-        """Which bytes would not be alive when, and what part of forward's work is done again."""
-        found: list[Span] = []
+        """Return the bytes that would not be alive, with their ticks, and the part of forward's work done
+        again, 0 to 1.
+        """
+        spans: list[Span] = []
         again = 0.0
         for call in calls:
             assert call.end is not None
             again += sum(self._work[call.begin : call.end])
             inside = self._trace.operations[call.begin : call.end]
-            made = {number for one in inside for number in one.makes}
-            window = self._backward_of(
-                call, {number for one in inside for number in (*one.makes, *one.reads)}
-            )
+            made = {number for operation in inside for number in operation.makes}
+            read = {number for operation in inside for number in operation.reads}
+            window = self._backward_of(call, made | read)
             if window is not None:
-                found += self._gone(call, made, window)
-                found += self._held({number for one in inside for number in one.reads} - made, window)
-        return found, again / self._whole if self._whole else 0.0
+                spans += self._gone(call, made, window)
+                spans += self._held(read - made, window)
+        return spans, again / self._whole if self._whole else 0.0
 
     def _backward_of(self, call: ModuleCall, numbers: Iterable[int]) -> int | None:
-        """The tick before the first one at which backward reads what the module saved."""
+        """Return the tick before backward first reads a save of the module; None if it reads none."""
         assert call.end is not None
         begun = [
             save.needed
@@ -128,18 +128,21 @@ class SecondForward:
         return min(begun) - 1 if begun else None
 
     def _gone(self, call: ModuleCall, made: Iterable[int], window: int) -> Iterable[Span]:
-        """What the module alone keeps, from its end until its backward."""
+        """Yield the memory that only the module keeps, from its end until its backward."""
         assert call.end is not None
         for number in made:
             storage, saves = self._trace.storages[number], self._saves.get(number, ())
             own = all(call.begin <= save.tick <= call.end for save in saves)
             last = max((end_of(save, self._trace) for save in saves), default=0)
+            # Memory that a name holds, or that is read after the module's end, stays alive anyway.
             held = storage.died is None or storage.died > max(last, call.end)
             if own and not held and self._last_read.get(number, 0) <= call.end < window:
                 yield number, call.end + 1, min(window, last), storage.bytes
 
     def _held(self, came_in: Iterable[int], window: int) -> Iterable[Span]:
-        """What came in and died before: it has to stay until the second forward."""
+        """Yield the module's inputs that died before its backward: they must stay until the second
+        forward.
+        """
         for number in came_in:
             storage = self._trace.storages[number]
             if storage.kind == "activation" and storage.died is not None and storage.died < window:
@@ -147,9 +150,11 @@ class SecondForward:
 
 
 def arithmetic(operation: Operation) -> float:
-    """An estimate of an operation's work from shapes: multiplications for products, elements for the rest."""
+    """Return an operation's estimated work by shapes: multiply-adds of products, 8 for each element of
+    others.
+    """
     tensors = operands(operation)
-    made = max((prod(one.shape) for one in operation.results), default=0)
+    made = max((prod(result.shape) for result in operation.results), default=0)
     if operation.name in ("mm", "bmm") and len(tensors) == 2:
         return 2.0 * made * tensors[0].shape[-1]
     if operation.name in ("addmm", "baddbmm") and len(tensors) == 3:
@@ -165,7 +170,7 @@ class Checkpointer:
     """Makes modules checkpoint themselves while a program runs; give ``learned`` to a recorder.
 
     Args:
-        modules: Which.
+        modules: The modules, each as its tree and path.
         rows: Modules that are computed again as one, in the order in which they run.
         modes: Function modes to run the second forward under. ``Tensor.backward`` is a function that a mode
             sees, and nothing inside of what it sees goes through it again.
@@ -177,14 +182,16 @@ class Checkpointer:
         modes: Sequence[TorchFunctionMode] = (),
         rows: Iterable[tuple[Named, ...]] = (),
     ) -> None:
+        """Remember the modules; `learned` changes them."""
         self._wanted = frozenset(modules)
         self._rows = tuple(rows)
         self._modes = tuple(modes)
         self._changed: list[torch.nn.Module] = []
 
     def learned(self, root: torch.nn.Module, tree: int) -> None:
-        """A first module is about to run: prepare those below it."""
+        """Prepare the wanted modules below a first module that is about to run."""
         for path, module in root.named_modules():
+            # A `forward` on the instance is a patch of the program's, or this one from another path.
             if path and (tree, path) in self._wanted and "forward" not in vars(module):
                 module.forward = functools.partial(self._checkpointed, module.forward)
                 self._changed.append(module)
@@ -211,7 +218,7 @@ class Checkpointer:
 
 
 class _EnteredAgain:
-    """Enters modes when it is entered."""
+    """A context that enters modes."""
 
     def __init__(self, modes: Sequence[TorchFunctionMode]) -> None:
         self._modes = modes

@@ -1,6 +1,6 @@
-"""What is kept although it could be had again from something smaller, or from what is kept anyway.
+"""Kept tensors that could be made again from something smaller, or from a tensor that is kept anyway.
 
-A mask that was turned into numbers, a tensor that was converted to a wider dtype, a copy beside what it was
+A mask that was turned into numbers, a tensor that was converted to a wider dtype, a copy next to what it was
 copied from: backward keeps the large one.
 """
 
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import prod
 
 from .. import _places
 from .._facts import Change, Sort
 from .._timeline import LASTING, kept_spans
-from .._trace import FunctionCall, Operand, Operation, Storage, Trace, modules_of
+from .._trace import Operand, Operation, Storage, Trace, modules_of
 from . import _edits
 from ._calls import ForwardCalls, Site
 from ._option import Option, Span
@@ -20,7 +21,7 @@ from ._regions import POINTWISE, VIEWS, operands
 
 _COPIES = frozenset({"_to_copy", "clone"})
 _MOST = 5
-"""Calls from what is kept back to what it came from."""
+"""Longest chain of calls from a kept tensor back to its source."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,13 @@ class _Chain:
 
 
 def copies(trace: Trace) -> Iterable[Option]:
-    """One change for each place that makes such tensors."""
+    """Yield one change for each place that makes such tensors."""
     search = _CopySearch(trace)
     groups: dict[tuple[Site, ...], list[_Chain]] = {}
     for number in search.candidates():
         chain = search.chain(number)
         if chain is not None:
-            sites = tuple(site for one in chain.calls if (site := search.site(one)) is not None)
+            sites = tuple(site for call in chain.calls if (site := search.site(call)) is not None)
             if len(sites) == len(chain.calls):
                 groups.setdefault(sites, []).append(chain)
     for sites, chains in groups.items():
@@ -50,6 +51,7 @@ def copies(trace: Trace) -> Iterable[Option]:
         sort, title, write = _words(first)
         maker = search.calls.operations[first.calls[0]][-1]
         converts = search.calls.operations[first.calls[-1]][-1]
+        # Only a single conversion is one expression, which an edit can leave out.
         plain = sort in ("mask", "twice") and len(first.calls) == 1
         change = Change(
             sort=sort,
@@ -65,9 +67,10 @@ def copies(trace: Trace) -> Iterable[Option]:
 
 
 def _words(chain: _Chain) -> tuple[Sort, str, str]:
+    """Return the kind of change, its title and the code or advice for it."""
     wide, narrow = chain.result.dtype.removeprefix("torch."), chain.base.dtype.removeprefix("torch.")
     if narrow == "bool":
-        size = chain.kept.bytes // max(_elements(chain.result), 1)
+        size = chain.kept.bytes // max(prod(chain.result.shape), 1)
         return (
             "mask",
             f"a mask of bools is kept as {wide}, {size} bytes an element instead of one",
@@ -86,26 +89,19 @@ def _words(chain: _Chain) -> tuple[Sort, str, str]:
     )
 
 
-def _elements(operand: Operand) -> int:
-    count = 1
-    for size in operand.shape:
-        count *= size
-    return count
-
-
 class _CopySearch:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.calls = ForwardCalls(trace)
         self._kept = kept_spans(trace)
-        self._written = {number for one in trace.operations for number in one.writes}
+        self._written = {number for operation in trace.operations for number in operation.writes}
 
     def site(self, number: int) -> Site | None:
         call = self.calls.of(self.calls.operations[number][0])
         return None if call is None else call[0]
 
     def candidates(self) -> Iterable[int]:
-        """Kept activations that die with their last save."""
+        """Yield kept activations that die with their last save."""
         for number, spans in self._kept.items():
             storage = self.trace.storages[number]
             until = spans[-1][1]
@@ -113,7 +109,7 @@ class _CopySearch:
                 yield number
 
     def chain(self, number: int) -> _Chain | None:
-        """The way back to where the most is saved."""
+        """Return the chain of calls back to the source from which the most is saved, or None."""
         best: _Chain | None = None
         result = None
         calls: list[int] = []
@@ -133,22 +129,23 @@ class _CopySearch:
         return best
 
     def _step(self, number: int) -> tuple[int, Operand, Operand] | None:
-        """The call that made a storage of one other tensor: as a copy, or of what needs no gradient."""
+        """Return the call that made a storage from one other tensor, a copy or elementwise; with both
+        operands. None if none did.
+        """
         maker = self.calls.maker.get(number)
+        # A written tensor can't be made again from its source, nor can the source be used once it is written.
         if maker is None or maker.outer is None or number in self._written or not maker.results:
             return None
         inside = self.calls.operations.get(maker.outer, [])
-        if maker.outer >= len(self.trace.functions) or not self._whole(
-            self.trace.functions[maker.outer], number
-        ):
+        functions = self.trace.functions
+        if maker.outer >= len(functions) or functions[maker.outer].result != number:
             return None
-        tensors = {
-            one.storage: one for op in inside for one in operands(op) if one.storage not in _made(inside)
-        }
+        read = [operand for op in inside for operand in operands(op)]
+        tensors = {operand.storage: operand for operand in read if operand.storage not in _made(inside)}
         result = maker.results[0]
         copied = all(op.name in _COPIES or op.name in VIEWS for op in inside)
-        # An operation's result doesn't say yet that it needs a gradient; its operands do.
-        plain = not any(one.requires_grad for one in tensors.values())
+        # By the operands, because an operation's result doesn't say yet that it needs a gradient.
+        plain = not any(operand.requires_grad for operand in tensors.values())
         told = plain and all(op.name in POINTWISE | VIEWS or op.name in _COPIES for op in inside)
         if not (copied or told) or len(tensors) != 1:
             return None
@@ -157,23 +154,20 @@ class _CopySearch:
             return None
         return maker.outer, base, result
 
-    def _whole(self, call: FunctionCall, number: int) -> bool:
-        return call.result == number
-
     def _spans(self, number: int, base: int) -> tuple[Span, ...]:
-        """Without the kept one, but with what it comes from where that was gone."""
+        """Return the ticks and bytes without the kept tensor, but with its source if that was gone."""
         storage, source = self.trace.storages[number], self.trace.storages[base]
         reader = self.calls.reader.get(number)
-        found: list[Span] = []
+        spans: list[Span] = []
         for since, until in self._kept[number]:
             begin = max(since, reader.tick if reader is not None else since) + 1
             if begin > until:
                 continue
-            found.append((number, begin, until, storage.bytes))
+            spans.append((number, begin, until, storage.bytes))
             gone = source.died
             if source.kind not in LASTING and gone is not None and gone < until:
-                found.append((base, max(gone + 1, begin), until, -source.bytes))
-        return tuple(found)
+                spans.append((base, max(gone + 1, begin), until, -source.bytes))
+        return tuple(spans)
 
 
 def _gain(chain: _Chain) -> int:
@@ -181,4 +175,4 @@ def _gain(chain: _Chain) -> int:
 
 
 def _made(inside: Iterable[Operation]) -> set[int]:
-    return {number for one in inside for number in one.makes}
+    return {number for operation in inside for number in operation.makes}

@@ -1,4 +1,6 @@
-"""Changes as edits of the source that wrote the formula out, or that calls the module."""
+"""Source edits for changes: torch's function for a written-out formula, or a checkpoint around a module's
+call.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,16 @@ from ._formulas import Formula
 from ._pieces import Pieces
 
 _MOST = 12
-"""Ways to name the inputs that are proposed: which is right is found by running."""
+"""Assignments of names to the formula's inputs that are proposed at most; running finds the right one."""
 
 
 def of_formula(formula: Formula) -> tuple[tuple[SourceEdit, ...], ...]:
-    """Each way to write torch's function for a formula, the likeliest first; none where none is seen."""
-    places = [_site(one.stack) for one in formula.parts[0].operations]
+    """Return each way to write torch's function for a formula, the likeliest first; empty if the source
+    can't be read.
+    """
+    places = [_site(operation.stack) for operation in formula.parts[0].operations]
     known = [place for place in places if place is not None]
-    if len(known) < len(places) or len({(one.path, one.function) for one in known}) != 1:
+    if len(known) < len(places) or len({(place.path, place.function) for place in known}) != 1:
         return ()
     source = _ParsedFile.of(known[0].path)
     if source is None or "torch" not in source.modules:
@@ -32,7 +36,7 @@ def of_formula(formula: Formula) -> tuple[tuple[SourceEdit, ...], ...]:
     result = source.expression(known[-1])
     if result is None:
         return ()
-    inside = [node for one in known if (node := source.expression(one)) is not None]
+    inside = [node for place in known if (node := source.expression(place)) is not None]
     dead = source.only_for(inside, result)
     gone = {name for statement in dead for name in _targets(statement)}
     names = [name for name in source.names([result, *dead]) if name not in gone]
@@ -45,31 +49,37 @@ def of_formula(formula: Formula) -> tuple[tuple[SourceEdit, ...], ...]:
 
 
 def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> tuple[tuple[SourceEdit, ...], ...]:
-    """``checkpoint(block, x)`` for ``block(x)``, where each call of the place is to be checkpointed."""
+    """Return the edit to ``checkpoint(block, x)`` from ``block(x)``, if each call of the line is to be
+    checkpointed.
+    """
     numbers = {call.number for call in calls}
     edits: dict[tuple[object, ...], SourceEdit] = {}
     for key, call in {_places.key(call.stack): call for call in calls}.items():
-        here = [one.number for one in trace.calls if not one.again and _places.key(one.stack) == key]
+        here = [other.number for other in trace.calls if not other.again and _places.key(other.stack) == key]
         place = _site(call.stack)
-        # A container of torch's stands at the same place: what calls the module is torch's own code.
+        # Not if another module is called at this line: nn.Sequential calls its children from the line that
+        # calls it.
         if place is None or not set(here) <= numbers:
             return ()
         source = _ParsedFile.of(place.path)
         node = None if source is None else source.expression(place)
+        # The edit writes `torch.utils.checkpoint`, and adds no import.
         if source is None or not isinstance(node, ast.Call) or "torch" not in source.modules:
             return ()
-        parts = [source.text_at(one) for one in (node.func, *node.args)]
-        parts += [source.text_at(one.value) if one.arg is None else "" for one in node.keywords]
-        named = [f"{one.arg}={source.text_at(one.value)}" for one in node.keywords if one.arg is not None]
-        given = [*filter(None, parts), *named, "use_reentrant=False"]
-        if any(one.arg is None for one in node.keywords):
+        parts = [source.text_at(part) for part in (node.func, *node.args)]
+        # `**options` could hold a keyword that checkpoint() takes for itself.
+        if any(keyword.arg is None for keyword in node.keywords):
             return ()
+        named = [f"{keyword.arg}={source.text_at(keyword.value)}" for keyword in node.keywords]
+        given = [*parts, *named, "use_reentrant=False"]
         edits[key] = source.replaced(node, f"torch.utils.checkpoint.checkpoint({', '.join(given)})")
     return (tuple(edits.values()),) if edits else ()
 
 
 def of_pieces(trace: Trace, pieces: Pieces) -> tuple[tuple[SourceEdit, ...], ...]:
-    """``checkpoint_sequential(blocks, 4, x)`` for ``blocks(x)``, where all of an ``nn.Sequential`` is cut."""
+    """Return the edit to ``checkpoint_sequential(blocks, 4, x)`` from ``blocks(x)``, if all of an
+    ``nn.Sequential`` is cut.
+    """
     parent = pieces.parent
     inside = [call for call in trace.calls if call.parent == parent.number and not call.again]
     here = [call for call in trace.calls if not call.again and call.stack == parent.stack]
@@ -87,7 +97,7 @@ def of_pieces(trace: Trace, pieces: Pieces) -> tuple[tuple[SourceEdit, ...], ...
 
 
 def of_conversion(stack: Stack) -> tuple[tuple[SourceEdit, ...], ...]:
-    """``mask`` for ``mask.float()``: what a method converts or copies, without the call."""
+    """Return the edit to ``mask`` from ``mask.float()``: without the call that converts or copies."""
     place = _site(stack)
     source = None if place is None else _ParsedFile.of(place.path)
     node = None if source is None or place is None else source.expression(place)
@@ -100,13 +110,14 @@ def of_conversion(stack: Stack) -> tuple[tuple[SourceEdit, ...], ...]:
 
 
 def _site(stack: Stack) -> Site | None:
+    """Return the site of the line to charge, or None."""
     spot = _places.innermost(stack)
     return None if spot is None else sites.resolve(spot)
 
 
 @dataclass(frozen=True)
 class _ParsedFile:
-    """One file, parsed."""
+    """A source file and its syntax tree."""
 
     path: str
     lines: Sequence[str]
@@ -114,25 +125,26 @@ class _ParsedFile:
 
     @classmethod
     def of(cls, path: str) -> _ParsedFile | None:
-        found = text_of(path)
-        if found is None:
+        """Parse a file; return None if it can't be read or is no Python."""
+        source = text_of(path)
+        if source is None:
             return None
         try:
-            return cls(path, found.lines, ast.parse("".join(_ended(found.lines))))
+            return cls(path, source.lines, ast.parse("".join(_ended(source.lines))))
         except SyntaxError:
             return None
 
     @property
     def modules(self) -> set[str]:
-        """Names that imports bind at the top."""
-        found: set[str] = set()
+        """Names that imports bind at the top of the file."""
+        names: set[str] = set()
         for node in self.tree.body:
             if isinstance(node, (ast.Import, ast.ImportFrom)):
-                found.update((one.asname or one.name).partition(".")[0] for one in node.names)
-        return found
+                names.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+        return names
 
     def expression(self, place: Site) -> ast.expr | None:
-        """The node that a site stands for."""
+        """Return the syntax node at a site, or None."""
         wanted = (place.line, place.column, place.end_line, place.end_column)
         return next(
             (
@@ -144,22 +156,25 @@ class _ParsedFile:
         )
 
     def names(self, nodes: Iterable[ast.AST]) -> list[str]:
-        """Variables that are read, ``self.weight`` in one; no modules and no functions."""
-        found: dict[str, None] = {}
+        """Return the variables that nodes read, with attributes (``self.weight``); no modules and no
+        functions.
+        """
+        variables: dict[str, None] = {}
         for node in nodes:
-            called = {id(one.func) for one in ast.walk(node) if isinstance(one, ast.Call)}
+            called = {id(inner.func) for inner in ast.walk(node) if isinstance(inner, ast.Call)}
             for text in _read(node, called):
                 if text.partition(".")[0] not in self.modules:
-                    found.setdefault(text)
-        return list(found)
+                    variables.setdefault(text)
+        return list(variables)
 
     def only_for(self, inside: Sequence[ast.expr], result: ast.expr) -> list[ast.Assign]:
-        """The statements before the result that do nothing but for it."""
+        """Return the assignments before `result` whose names are read nowhere but in it."""
         body = self._body_of(result)
         ours = {id(node) for node in inside}
         dead: list[ast.Assign] = []
         for statement in reversed(body):
             holds = any(id(node) in ours for node in ast.walk(statement))
+            # Walked backwards, so that a name read only by a removed statement is dead as well.
             if not holds or not _targets(statement) or any(node is result for node in ast.walk(statement)):
                 continue
             reads = [name for other in body if other not in dead for name in self._reads(other, result)]
@@ -168,19 +183,20 @@ class _ParsedFile:
         return dead
 
     def _reads(self, statement: ast.stmt, but: ast.expr) -> Iterator[str]:
-        """Names that a statement reads outside of one expression."""
+        """Yield the names that a statement reads outside of one expression."""
         skipped = {id(node) for node in ast.walk(but)}
         for node in ast.walk(statement):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in skipped:
                 yield node.id
 
     def _body_of(self, wanted: ast.expr) -> list[ast.stmt]:
-        """The statements of the block that holds an expression."""
+        """Return the statements of the block that holds an expression."""
         for node in ast.walk(self.tree):
             for field in ("body", "orelse", "finalbody"):
                 block = getattr(node, field, None)
-                if isinstance(block, list) and any(one is wanted for s in block for one in _of_statement(s)):
-                    return block
+                statements = block if isinstance(block, list) else ()
+                if any(inner is wanted for s in statements for inner in _of_statement(s)):
+                    return list(statements)
         return []
 
     def replaced(self, node: ast.expr, text: str) -> SourceEdit:
@@ -192,6 +208,7 @@ class _ParsedFile:
         )
 
     def text_at(self, node: ast.expr) -> str:
+        """Return the source text of a node, over several lines if it spans them."""
         line, column, end_line, end_column = self._extent(node)
         if line == end_line:
             return self.lines[line - 1][column - 1 : end_column - 1]
@@ -210,7 +227,7 @@ class _ParsedFile:
         return node.lineno, self._column(node.lineno, node.col_offset), end_line, self._column(end_line, end)
 
     def _column(self, line: int, offset: int) -> int:
-        """1-based and in characters, for an offset in UTF-8."""
+        """Return the 1-based column in characters for an offset in UTF-8 bytes."""
         return len(self.lines[line - 1].encode()[:offset].decode(errors="replace")) + 1
 
 
@@ -219,21 +236,22 @@ def _ended(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _of_statement(statement: ast.stmt) -> Iterator[ast.AST]:
-    """The expressions of a statement itself, not those of the blocks inside it."""
+    """Yield the nodes of a statement itself, not those of the blocks inside it."""
     todo: list[ast.AST] = [statement]
     while todo:
         node = todo.pop()
         yield node
-        todo += [one for one in ast.iter_child_nodes(node) if not isinstance(one, ast.stmt)]
+        todo += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt)]
 
 
 def _targets(statement: ast.stmt) -> list[str]:
-    """The plain names that an assignment binds; none where it binds anything else."""
+    """Return the name that an assignment binds, in a list; empty if it binds anything else."""
     targets = statement.targets if isinstance(statement, ast.Assign) else []
-    return [one.id for one in targets if isinstance(one, ast.Name)] if len(targets) == 1 else []
+    return [target.id for target in targets if isinstance(target, ast.Name)] if len(targets) == 1 else []
 
 
 def _read(node: ast.AST, called: set[int]) -> Iterator[str]:
+    """Yield the names and attributes that an expression reads, as source text; no called functions."""
     if isinstance(node, (ast.Name, ast.Attribute)) and id(node) not in called:
         base: ast.AST = node
         while isinstance(base, ast.Attribute):
@@ -243,9 +261,9 @@ def _read(node: ast.AST, called: set[int]) -> Iterator[str]:
                 yield ast.unparse(node)
             return
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        yield from _read(node.func.value, called)  # x of x.mean()
-        for one in (*node.args, *(keyword.value for keyword in node.keywords)):
-            yield from _read(one, called)
+        yield from _read(node.func.value, called)  # the receiver of a method is read: x of x.mean()
+        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+            yield from _read(argument, called)
         return
     for child in ast.iter_child_nodes(node):
         if id(child) not in called:

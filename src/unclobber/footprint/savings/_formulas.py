@@ -22,38 +22,40 @@ _SOFTMAX = ("_softmax", "_safe_softmax")
 
 @dataclass(frozen=True)
 class Formula:
-    """Calls at fixed places whose result another call gives."""
+    """Calls at fixed places whose result one other call gives."""
 
     sites: tuple[Site, ...]
-    """In the order of a run; the last one gives the result."""
+    """Sites in the order of a run; the last one gives the result."""
     takes: tuple[tuple[int, int], ...]
-    """For each input of the new call: at which of the sites it comes in, and as which tensor there."""
+    """Origin of each input of the new call: index of the site at which it comes in, and of the tensor
+    there.
+    """
     new: Callable[..., Tensor]
     name: str
     call: str
     parts: tuple[Part, ...]
-    """Where it was recorded, once for each run."""
+    """The recorded operations, once for each run."""
     in_pieces: bool = False
-    """On this device torch computes it in pieces, too, and keeps as much."""
+    """Whether torch computes it in pieces on this device, too, and keeps as much."""
 
     @property
     def stack(self) -> Any:
         return self.parts[0].operations[-1].stack
 
     def freed(self, trace: Trace) -> set[int]:
-        """The storages that nobody would keep any more: results of the calls between."""
-        found = {
+        """Return the storages that would no longer be kept: results of the calls between."""
+        results = {
             number
             for part in self.parts
             for operation in part.operations
             for number in operation.makes
             if number != part.result.storage
         }
-        return found & {save.storage for save in trace.saves}
+        return results & {save.storage for save in trace.saves}
 
 
 def formulas(trace: Trace) -> list[Formula]:
-    """All of them, largest first; no operation belongs to two."""
+    """Return all formulas, largest first; no operation belongs to two."""
     flow = Flow(trace)
     known: dict[tuple[object, ...], _fused.Fused | None] = {}
     by_key: dict[tuple[object, ...], list[Part]] = {}
@@ -63,40 +65,50 @@ def formulas(trace: Trace) -> list[Formula]:
     )
     kept = {save.storage for save in trace.saves}
     for part in _candidates(flow):
-        inside = {n for one in part.operations for n in one.makes if n != part.result.storage}
+        inside = {n for operation in part.operations for n in operation.makes if n != part.result.storage}
+        # Replacing a part that saves nothing spares nothing. A site that runs twice in it can't be replaced
+        # once.
         if not inside & kept or len(set(part.sites)) != len(part.sites):
             continue
         key = part.key
+        # Once for each source, because a comparison runs many candidates on small tensors.
         if key not in known:
             known[key] = _match(part)
         if known[key] is not None:
             by_key.setdefault(key, []).append(part)
-    found = []
+    matched = []
     for key, parts in by_key.items():
         match = known[key]
+        # Only if every run of the last site is a part: an edit of the line changes them all.
         if match is not None and len(parts) == runs[parts[0].sites[-1]]:
             formula = _formula(match, parts)
             if formula is not None:
-                found.append(formula)
-    found.sort(key=lambda one: -len(one.parts[0].operations))
-    return _apart(found)
+                matched.append(formula)
+    matched.sort(key=lambda formula: -len(formula.parts[0].operations))
+    return _apart(matched)
 
 
 def _candidates(flow: Flow) -> Iterator[Part]:
+    """Yield the parts of forward that could be a formula: elementwise and reduced, or two products around
+    a softmax.
+    """
     simple = POINTWISE | REDUCTIONS | VIEWS
     for at, operation in enumerate(flow.operations):
         if operation.name in simple and operation.output is not None:
             for part in flow.parts(at, allowed=simple, most_inputs=1):
-                if any(one.name in TELLING for one in part.operations):
+                if any(member.name in TELLING for member in part.operations):
                     yield part
         if operation.name in _SOFTMAX and (last := _product_after(flow, at)) is not None:
             for part in flow.parts(last, allowed=simple | PRODUCTS, most_inputs=3):
-                if sum(one.name in PRODUCTS for one in part.operations) == 2:
+                if sum(member.name in PRODUCTS for member in part.operations) == 2:
                     yield part
 
 
 def _product_after(flow: Flow, softmax: int) -> int | None:
-    """The last operation of the call that multiplies with the weights."""
+    """Return the index of the last operation in the call that multiplies with the softmax's result, or
+    None.
+    """
+    # Dropout, views and a copy may come between softmax and product.
     for at in range(softmax + 1, min(softmax + 12, len(flow.operations))):
         if flow.operations[at].name in PRODUCTS:
             outer = flow.operations[at].outer
@@ -114,6 +126,7 @@ def _match(part: Part) -> _fused.Fused | None:
 
 
 def _formula(match: _fused.Fused, parts: list[Part]) -> Formula | None:
+    """Return the formula of equal parts, or None if an input of the new call comes in at no site."""
     part = parts[0]
     takes = []
     for at in match.inputs:
@@ -129,11 +142,12 @@ def _formula(match: _fused.Fused, parts: list[Part]) -> Formula | None:
     return Formula(part.sites, tuple(takes), match.function, match.name, match.call, tuple(parts), in_pieces)
 
 
-def _apart(found: Iterable[Formula]) -> list[Formula]:
+def _apart(formulas: Iterable[Formula]) -> list[Formula]:
+    """Return the formulas that share no operation with one before them."""
     taken: set[int] = set()
     chosen = []
-    for formula in found:
-        ticks = {one.tick for part in formula.parts for one in part.operations}
+    for formula in formulas:
+        ticks = {operation.tick for part in formula.parts for operation in part.operations}
         if not ticks & taken:
             taken |= ticks
             chosen.append(formula)
@@ -142,18 +156,18 @@ def _apart(found: Iterable[Formula]) -> list[Formula]:
 
 # --- masks -------------------------------------------------------------------------------------------
 def float_masks(trace: Trace) -> list[Formula]:
-    """Calls of dropout that keep their mask as numbers, as torch does on the CPU."""
+    """Return the calls of dropout that keep their mask as numbers, as torch does on the CPU."""
     kept = {save.storage for save in trace.saves}
     flow = Flow(trace)
     groups: dict[Site, list[Part]] = {}
     for number, inside in flow.by_call.items():
         call = trace.functions[number]
         members = tuple(flow.operations[at] for at in inside)
-        drawn = {n for one in members if one.name == "bernoulli_" for n in one.writes}
+        drawn = {n for operation in members if operation.name == "bernoulli_" for n in operation.writes}
         wide = drawn & kept
         if call.name != "dropout" or not wide or not call.tensors:
             continue
-        first = members[0].operands or tuple(op for one in members for op in one.operands)
+        first = members[0].operands or tuple(op for operation in members for op in operation.operands)
         part = Part(members, first[:1], (), (call,))
         groups.setdefault(part.sites[0], []).append(part)
     return [
@@ -170,7 +184,7 @@ def float_masks(trace: Trace) -> list[Formula]:
 
 
 def _dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, **other: Any) -> Tensor:
-    """What ``F.dropout`` computes, with a mask of one byte an element."""
+    """Return what ``F.dropout`` computes, with a mask of one byte an element."""
     if not other.get("train", training) or inplace:
         return torch.nn.functional.dropout(x, p, other.get("train", training), inplace)
     result: Tensor = torch.native_dropout(x, p, True)[0]

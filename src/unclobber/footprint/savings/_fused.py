@@ -1,4 +1,4 @@
-"""What torch has in one piece, beside what programs write out: one entry a function."""
+"""Functions that torch has in one piece and programs write out."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ._replay import Replay
 
 @dataclass(frozen=True)
 class Fused:
-    """A function of torch's that computes what a part of the program computes."""
+    """A function of torch's that computes the same as a part of the program."""
 
     name: str
     call: str
-    """How to write it; ``{0}``, ``{1}`` stand for its inputs."""
+    """Source text; ``{0}``, ``{1}`` stand for its inputs."""
     function: Callable[..., Tensor]
     inputs: tuple[int, ...]
-    """Which of the part's inputs it takes, in this order."""
+    """Indices of the part's inputs that it takes, in this order."""
 
 
 _UNARY: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -44,13 +44,14 @@ _UNARY: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 
 def matching(replay: Replay) -> Fused | None:
-    """The function that computes what a part computes; None where torch has none that we know."""
+    """Return the function that computes what a part computes; None if torch has none that is known here."""
     count = len(replay.part.activations)
-    found = _of_one(replay) if count == 1 else _of_three(replay) if count in (2, 3) else ()
-    return next((one for one in found if replay.same(one.function, one.inputs)), None)
+    candidates = _of_one(replay) if count == 1 else _of_three(replay) if count in (2, 3) else ()
+    return next((fused for fused in candidates if replay.same(fused.function, fused.inputs)), None)
 
 
 def _of_one(replay: Replay) -> Iterator[Fused]:
+    """Yield functions of one activation to compare, with their options."""
     others = len(replay.part.others)
     names = {operation.name for operation in replay.part.operations}
     if not others:
@@ -69,12 +70,13 @@ def _home(name: str) -> Any:
 
 
 def _norms(replay: Replay, others: int) -> Iterator[Fused]:
-    """Layer and RMS norm over the last dimensions, with whatever weight and bias there are."""
+    """Yield layer and RMS norms over the last dimensions, with each order of weight and bias."""
     shape = replay.inputs[0].shape
     real = replay.part.activations[0].shape
-    small = [one for one in replay.constants if 0 < one < 0.1]
+    small = [constant for constant in replay.constants if 0 < constant < 0.1]
     for last in range(1, min(len(shape), 3) + 1):
         kind = f"{{0}}.shape[-{last}:]"
+        # eps may be any small number that stands in the part; it is tried and not parsed.
         for eps in (*small, 0.0):
             for order in permutations(range(1, others + 1), others):
                 ending = "".join(f", {{{at}}}" for at in range(1, others + 1))
@@ -106,10 +108,10 @@ def _rms_norm(x: Tensor, weight: Tensor | None = None, *, last: int, eps: float)
 
 @lru_cache(maxsize=8)
 def rms_norm_in_pieces(device: str) -> bool:
-    """Whether torch has no kernel of its own for it on a device: then it keeps what the pieces keep.
+    """Return whether torch computes RMS norm in pieces on a device, and then keeps what the pieces keep.
 
     ``aten::_fused_rms_norm`` has kernels for CUDA and MPS; elsewhere it is a composite of other operations
-    (native_functions.yaml). Asked of what it saves: with a kernel no tensor as large as the input but that.
+    (native_functions.yaml). A run shows it: with a kernel, the only saved tensor as large as the input is it.
     """
     kept: list[int] = []
     try:
@@ -122,20 +124,21 @@ def rms_norm_in_pieces(device: str) -> bool:
 
         with torch.autograd.graph.saved_tensors_hooks(note, lambda saved: saved):
             F.rms_norm(x, [64], weight)
-    except (RuntimeError, AssertionError):  # a device that only fake tensors are on
+    except (RuntimeError, AssertionError):  # fake tensors may be on a device that this machine lacks
         return device == "cpu"
     return bool(set(kept) - {0, x.data_ptr()})
 
 
 # --- attention ---------------------------------------------------------------------------------------
 def _of_three(replay: Replay) -> Iterator[Fused]:
-    """Scaled dot product attention of queries, keys and values, with or without a mask."""
+    """Yield scaled dot product attention of queries, keys and values, with or without a mask."""
     count = len(replay.part.activations)
     others = range(count, len(replay.inputs))
     if len(others) > 1 or replay.inputs[0].dim() < 3:
         return
     width = replay.part.activations[0].shape[-1]
     scales = dict.fromkeys((1.0, *_scales(replay)))
+    # Two activations: one of them is two of the three, as keys and values of one tensor.
     for order in permutations(range(count), 3) if count == 3 else ((0, 0, 1), (0, 1, 0), (0, 1, 1)):
         for scale in scales:
             usual = abs(scale * width**0.5 - 1) < 1e-6
@@ -161,11 +164,12 @@ def _of_three(replay: Replay) -> Iterator[Fused]:
 
 
 def _scales(replay: Replay) -> list[float]:
-    found = []
-    for one in replay.constants:
-        if 0 < abs(one) < 1e4:
-            found += [one, 1 / one, one * one]
-    return found
+    """Return scales that the part's numbers may stand for: themselves, inverse or squared."""
+    scales = []
+    for constant in replay.constants:
+        if 0 < abs(constant) < 1e4:
+            scales += [constant, 1 / constant, constant * constant]
+    return scales
 
 
 def _masked(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, negate: bool, scale: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a name, or a graph that is not freed, still holds at the peak though nothing reads it any more."""
+"""Memory that a name, or a graph that is not freed, holds at the peak though no code reads it any more."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from ._option import Option, Release, Span, died
 
 
 def held(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
-    """One change for each variable; what no variable is known for, by the line that made it."""
+    """Yield a change for each variable; for memory without a known variable, one for the line that made
+    it.
+    """
     calls = ForwardCalls(trace)
-    by_value = {one.storage: one for one in reversed(trace.names)}
-    by_graph = {number: one for one in reversed(trace.names) for number in one.keeps}
+    # Reversed, so that the first name of a storage wins.
+    by_value = {name.storage: name for name in reversed(trace.names)}
+    by_graph = {number: name for name in reversed(trace.names) for number in name.keeps}
     named: dict[tuple[str, bool], list[tuple[Storage, HeldName]]] = {}
     unnamed: dict[tuple[object, ...], list[Storage]] = {}
     for storage in _idle(trace, line):
         graph = by_graph.get(storage.number)
+        # The graph first: giving up a value would leave the saves of its graph alive.
         holder = graph or by_value.get(storage.number)
         if holder is None:
             unnamed.setdefault(_places.key(storage.stack), []).append(storage)
@@ -32,14 +36,16 @@ def held(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
         yield _by_name(trace, calls, variable, members, graph=of_graph)
     kept = kept_spans(trace)
     for storages in unnamed.values():
-        yield _by_place(trace, storages, graph=any(one.number in kept for one in storages))
+        yield _by_place(trace, storages, graph=any(storage.number in kept for storage in storages))
 
 
 def _idle(trace: Trace, line: BytesOverTime) -> Iterable[Storage]:
-    """Activations that are alive at the peak, though neither this backward nor an operation reads them."""
+    """Yield activations that are alive at the peak, though neither this backward nor an operation reads
+    them later.
+    """
     peak = line.peak()
     kept = kept_spans(trace)
-    # Kept by the graph of this backward, which didn't come to it: that is told apart.
+    # Saves that this backward's own graph holds and never unpacked are left out: `_unneeded` reports those.
     unread = {save.storage for save in trace.saves if save.node is not None and save.needed is None}
     for storage in trace.storages:
         alive = storage.born <= peak <= died(storage, trace)
@@ -58,10 +64,11 @@ def _by_name(
     *,
     graph: bool,
 ) -> Option:
+    """Return the change for one variable that holds memory, or keeps a graph that does."""
     storages = [storage for storage, _ in members]
     holders = list(dict.fromkeys(holder for _, holder in members))
     releases = [_release(trace, calls, holder.storage, graph) for holder in holders]
-    whole = tuple(one for one in releases if one is not None)
+    whole = tuple(release for release in releases if release is not None)
     several = f" ({plural(len(holders), 'tensor')})" if len(holders) > 1 else ""
     if graph:
         title = f"{variable}{several} keeps the graph that made it, which this backward doesn't free"
@@ -84,6 +91,7 @@ def _by_name(
 
 
 def _without(variable: str, *, several: bool) -> str:
+    """Return the advice for a variable that holds values."""
     if several:
         return f"keep numbers in {variable} (x.item(), x.mean().item()), or clear it before backward"
     if variable.isidentifier():
@@ -92,6 +100,7 @@ def _without(variable: str, *, several: bool) -> str:
 
 
 def _release(trace: Trace, calls: ForwardCalls, number: int, graph: bool) -> Release | None:
+    """Return how a run lets go of a tensor after its last read; None if no recorded call made it."""
     made = calls.of(calls.maker.get(number))
     reader = calls.reader.get(number)
     after = made if reader is None else calls.of(reader)
@@ -99,6 +108,7 @@ def _release(trace: Trace, calls: ForwardCalls, number: int, graph: bool) -> Rel
 
 
 def _by_place(trace: Trace, storages: list[Storage], *, graph: bool) -> Option:
+    """Return the change for memory that one line made and no known variable holds."""
     title = "held across backward, which does not read it"
     if graph:
         title = "a graph that is not freed holds it"
@@ -118,4 +128,4 @@ def _by_place(trace: Trace, storages: list[Storage], *, graph: bool) -> Option:
 
 
 def _spans(trace: Trace, storages: list[Storage]) -> tuple[Span, ...]:
-    return tuple((one.number, one.last_use + 1, died(one, trace), one.bytes) for one in storages)
+    return tuple((s.number, s.last_use + 1, died(s, trace), s.bytes) for s in storages)

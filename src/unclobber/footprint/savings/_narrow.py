@@ -1,4 +1,4 @@
-"""Run a program in which some calls get no wider numbers than they need."""
+"""Runs in which some calls compute with no wider numbers than they need."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ._sites import SitesMode
 
 
 class NarrowMode(SitesMode):
-    """Gives some calls no wider floating-point numbers than their differentiable operand has.
+    """A mode in which some calls get no wider floating-point numbers than their differentiable operand has.
 
     Args:
-        sites: Which calls.
+        sites: The calls.
     """
 
     def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if site is not None:
             tensors = [leaf for leaf in compat.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-            narrow = [one for one in tensors if one.requires_grad]
+            narrow = [tensor for tensor in tensors if tensor.requires_grad]
             if narrow:
                 return self._narrowed(func, args, kwargs, narrow[0], single=len(tensors) == 1)
         return func(*args, **kwargs)
@@ -30,7 +30,8 @@ class NarrowMode(SitesMode):
     def _narrowed(
         func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], operand: Tensor, *, single: bool
     ) -> Any:
-        if single:  # a conversion, which is left out
+        """Run a call with its operands converted to the dtype of `operand`; leave a conversion out."""
+        if single:  # a call with a single tensor is the conversion itself, which is left out
             return operand
 
         def converted(leaf: Any) -> Any:

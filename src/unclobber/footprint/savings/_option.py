@@ -1,4 +1,4 @@
-"""A change that could lower the peak, with what it takes to run it."""
+"""A change that could lower the peak, with everything that a run with it needs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Span = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Dropped:
-    """Saves that nothing is kept of: told by their place in the source and their shape."""
+    """Saves that are not kept, identified by line and shape."""
 
     place: tuple[object, ...]
     shape: tuple[int, ...]
@@ -30,46 +30,48 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Release:
-    """A tensor that its name is to give up."""
+    """A tensor whose name gives it up in a run."""
 
     made: Call
     after: Call
     """The last call that reads it."""
     graph: bool
-    """Only its graph is given up: the value stays."""
+    """Whether only its graph is given up, and the value stays."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """A change with what it takes to run it."""
+    """A change with everything that a run with it needs."""
 
     change: Change
     spans: tuple[Span, ...]
-    """Bytes that would not be alive."""
+    """Bytes that would not be alive, with their ticks."""
     formulas: tuple[Formula, ...] = ()
     modules: tuple[Named, ...] = ()
     rows: tuple[tuple[Named, ...], ...] = ()
     """Modules that are computed again as one."""
     in_place: tuple[tuple[object, ...], ...] = ()
     again: tuple[Site, ...] = ()
-    """Calls whose results are not kept but computed again from what they were given."""
+    """Calls whose results are computed again from their arguments instead of kept."""
     same: tuple[Site, ...] = ()
-    """Calls of which two with the same arguments are kept as one."""
+    """Calls whose equal results are kept once."""
     dropped: tuple[Dropped, ...] = ()
     narrow: tuple[Site, ...] = ()
-    """Calls that are to get no wider floating-point numbers than their differentiable operand has."""
+    """Calls that get no wider floating-point numbers than their differentiable operand has."""
     releases: tuple[Release, ...] = ()
     without_cache: bool = False
 
     @property
     def runs(self) -> bool:
-        """Whether there is something to try."""
+        """A run can try it, because it changes calls, modules or saves."""
         edited = self.formulas or self.modules or self.rows or self.in_place
         kept = self.again or self.same or self.dropped or self.narrow or self.releases
         return bool(edited or kept or self.without_cache)
 
     def excludes(self, other: Option) -> bool:
-        """Whether the two can't be had together: one module's checkpoint is inside of the other's."""
+        """Return whether two changes can't be made together: a module's checkpoint is inside of the
+        other's.
+        """
         return any(
             a[0] == b[0] and (a[1] == b[1] or a[1].startswith(f"{b[1]}.") or b[1].startswith(f"{a[1]}."))
             for a in self._checkpointed
@@ -78,27 +80,27 @@ class Option:
 
     @property
     def _checkpointed(self) -> tuple[Named, ...]:
-        return (*self.modules, *(one for row in self.rows for one in row))
+        return (*self.modules, *(module for row in self.rows for module in row))
 
 
 def step_bytes(line: BytesOverTime) -> list[int]:
-    """Of the step alone, tick by tick."""
+    """Return the bytes of the step alone at each tick: the total minus parameters, buffers and inputs."""
     return [total - lasting for total, lasting in zip(line.totals, line.lasting, strict=True)]
 
 
 def fall(line: BytesOverTime, spans: Sequence[Span], totals: Sequence[int] | None = None) -> int:
-    """By how much the step's peak falls without these bytes.
+    """Return the bytes by which the step's peak falls without some spans.
 
     Args:
-        line: Of the recording.
-        spans: What would not be alive.
-        totals: ``step_bytes`` of the line, where they are known already.
+        line: The live bytes of the recording.
+        spans: Memory that would not be alive.
+        totals: ``step_bytes`` of the line, if the caller has them.
     """
     totals = step_bytes(line) if totals is None else totals
     merged: list[tuple[int, int, int]] = []
     last = -1
     for storage, since, until, size in sorted(set(spans)):
-        # Two changes may do without the same memory: it is counted once.
+        # Two changes may spare the same memory, which counts once.
         if storage == last and since <= merged[-1][1] + 1 and size * merged[-1][2] > 0:
             merged[-1] = (merged[-1][0], max(merged[-1][1], until), size)
         else:
@@ -108,5 +110,5 @@ def fall(line: BytesOverTime, spans: Sequence[Span], totals: Sequence[int] | Non
 
 
 def died(storage: Storage, trace: Trace) -> int:
-    """The tick after which a storage was gone."""
+    """Return the last tick at which a storage was alive."""
     return trace.tick if storage.died is None else storage.died

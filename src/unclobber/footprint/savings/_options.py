@@ -1,4 +1,4 @@
-"""The changes that could lower the peak, each with what the recorded timeline predicts of it."""
+"""The changes that could lower the peak, each with its saving predicted on the recorded timeline."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from ._unneeded import unneeded
 from ._wide import widened
 
 _LEAST = 0.01
-"""Of the step's peak: what would save less is not told."""
+"""Share of the step's peak; changes that save less are not reported."""
 _BEST_PIECES = 3
-"""Single pieces of a row that are told, of all between any two cuts."""
+"""Single pieces of a row that are reported, of all between any two cuts."""
 
 
 def options(trace: Trace, report: MemoryReport) -> list[Option]:
-    """All of them whose predicted saving is worth a word, the most first."""
+    """Return all changes whose predicted saving exceeds `_LEAST`, largest first."""
     line = timeline(trace)
     step = max(step_bytes(line), default=0)
-    found = [
+    candidates = [
         *_of_formulas(trace, _formulas.formulas(trace)),
         *_of_masks(trace),
         *copies(trace),
@@ -46,29 +46,31 @@ def options(trace: Trace, report: MemoryReport) -> list[Option]:
         *caches(trace),
     ]
     told = []
-    for option in found:
+    for option in candidates:
+        # Pieces and in-place changes bring a prediction of their own.
         drop = option.change.predicted or fall(line, option.spans)
         if drop > _LEAST * step:
             told.append(replace(option, change=replace(option.change, predicted=drop)))
-    return sorted(told, key=lambda one: (-one.change.predicted, one.change.recomputed))
+    return sorted(told, key=lambda option: (-option.change.predicted, option.change.recomputed))
 
 
 # --- what is computed otherwise ----------------------------------------------------------------------
 def _of_formulas(trace: Trace, formulas: Iterable[Formula]) -> Iterable[Option]:
+    """Yield a change for each written-out formula that torch computes in one piece on this device."""
     for formula in formulas:
         if formula.in_pieces:
             continue
         after = {
             number: part.operations[-1].tick
             for part in formula.parts
-            for one in part.operations
-            for number in one.makes
+            for operation in part.operations
+            for number in operation.makes
         }
         spans = tuple(
             (number, after[number] + 1, died(trace.storages[number], trace), trace.storages[number].bytes)
             for number in sorted(formula.freed(trace))
         )
-        count = len({one.outer for one in formula.parts[0].operations})
+        count = len({operation.outer for operation in formula.parts[0].operations})
         change = Change(
             sort="formula",
             title=f"{formula.name} is written out as {plural(count, 'call')}, and each keeps what it needs",
@@ -83,13 +85,14 @@ def _of_formulas(trace: Trace, formulas: Iterable[Formula]) -> Iterable[Option]:
 
 
 def _of_masks(trace: Trace) -> Iterable[Option]:
+    """Yield a change for each dropout that keeps its mask as numbers; a byte mask spares three quarters."""
     for formula in _formulas.float_masks(trace):
         numbers = {
             number
             for part in formula.parts
-            for one in part.operations
-            if one.name == "bernoulli_"
-            for number in one.writes
+            for operation in part.operations
+            if operation.name == "bernoulli_"
+            for number in operation.writes
         }
         held = kept_spans(trace)
         spans = tuple(
@@ -110,6 +113,7 @@ def _of_masks(trace: Trace) -> Iterable[Option]:
 
 
 def _of_checkpoints(trace: Trace) -> Iterable[Option]:
+    """Yield a change for each group of modules that could be checkpointed."""
     recomputed = _checkpoints.SecondForward(trace)
     for group in _checkpoints.groups(trace):
         spans, again = recomputed.of(group.calls)
@@ -129,65 +133,70 @@ def _of_checkpoints(trace: Trace) -> Iterable[Option]:
 
 
 def _of_pieces(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
-    """Even cuts of each row of modules, and the single pieces that lower the peak most for their work."""
+    """Yield even cuts of each row of modules, and the single pieces that lower the peak most for their
+    work.
+    """
     recomputed = _checkpoints.SecondForward(trace)
     totals = step_bytes(line)
     single: dict[int, list[tuple[int, float, Option]]] = {}
-    for one in pieces(trace):
-        spans, again = recomputed.of(one.whole)
+    for cut in pieces(trace):
+        spans, again = recomputed.of(cut.whole)
         drop = fall(line, spans, totals) if spans else 0
         if drop <= _LEAST * max(totals):
             continue
-        option = _piece(trace, one, tuple(spans), again, drop)
-        if one.even is not None:
+        option = _piece(trace, cut, tuple(spans), again, drop)
+        if cut.even is not None:
             yield option
         else:
-            single.setdefault(one.row[0].number, []).append((drop, again, option))
+            single.setdefault(cut.row[0].number, []).append((drop, again, option))
     for members in single.values():
         yield from _front(members)
 
 
 def _front(members: list[tuple[int, float, Option]]) -> list[Option]:
-    """Those that none beats in both bytes and work; of many those that differ most."""
+    """Return the options that no other beats in both bytes and work; of many, those that differ most."""
     front: list[tuple[int, float, Option]] = []
-    for one in sorted(members, key=lambda one: (-one[0], one[1])):
-        if not front or one[1] < front[-1][1]:
-            front.append(one)
+    for member in sorted(members, key=lambda member: (-member[0], member[1])):
+        if not front or member[1] < front[-1][1]:
+            front.append(member)
+    # Of two that save nearly the same, the one with less work is the better report; the largest always stays.
     while len(front) > _BEST_PIECES:
         gaps = [a[0] - b[0] for a, b in pairwise(front)]
         del front[gaps.index(min(gaps)) + 1]
     return [option for _, _, option in front]
 
 
-def _piece(trace: Trace, one: Pieces, spans: tuple[Span, ...], again: float, drop: int) -> Option:
-    calls: list[ModuleCall] = [call for piece in one.calls for call in piece]
+def _piece(trace: Trace, cut: Pieces, spans: tuple[Span, ...], again: float, drop: int) -> Option:
+    """Return the change of checkpointing parts of one row of modules."""
+    calls: list[ModuleCall] = [call for piece in cut.calls for call in piece]
     change = Change(
         sort="checkpoint",
-        title=f"checkpoint {one.title}: compute it again in backward",
-        write=one.write,
-        place=_places.place(one.row[0].stack),
+        title=f"checkpoint {cut.title}: compute it again in backward",
+        write=cut.write,
+        place=_places.place(cut.row[0].stack),
         modules=tuple(call.label for call in calls),
-        times=len(one.calls),
+        times=len(cut.calls),
         predicted=drop,
         recomputed=again,
-        edits=_edits.of_pieces(trace, one),
+        edits=_edits.of_pieces(trace, cut),
     )
-    return Option(change, spans, rows=one.modules)
+    return Option(change, spans, rows=cut.modules)
 
 
 def _of_in_place(report: MemoryReport) -> Iterable[Option]:
-    for one in report.candidates:
-        if one.peak_drop > 0:
+    """Yield a change for each in-place candidate that lowers the peak by itself."""
+    for candidate in report.candidates:
+        if candidate.peak_drop > 0:
             change = Change(
                 sort="in-place",
-                title=f"{one.operation} in place: nobody reads the old value",
-                write=one.operation,
-                place=one.place,
-                modules=one.modules,
-                times=one.times,
-                predicted=one.peak_drop,
+                title=f"{candidate.operation} in place: nobody reads the old value",
+                write=candidate.operation,
+                place=candidate.place,
+                modules=candidate.modules,
+                times=candidate.times,
+                predicted=candidate.peak_drop,
             )
-            yield Option(change, (), in_place=one.keys)
+            yield Option(change, (), in_place=candidate.keys)
 
 
 def _spelled(formula: Formula) -> str:

@@ -1,7 +1,7 @@
 """Several modules that run one after the other, computed again in backward as one piece.
 
-Inside of a piece not even what goes from module to module is kept. All of it comes back at once when the
-backward of the piece begins, so where a long row is best cut is asked of the recorded timeline.
+Inside of a piece not even the tensors between modules are kept. All of it comes back at once when the
+backward of the piece begins, so the recorded timeline decides where a long row is best cut.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ class Pieces:
     parent: ModuleCall
     """The module that holds them."""
     even: int | None
-    """All but the last of how many pieces, as ``checkpoint_sequential`` cuts; None for a single one."""
+    """Number of pieces in all, of which the last is kept, as ``checkpoint_sequential`` cuts; None for a
+    single piece.
+    """
 
     @property
     def modules(self) -> tuple[tuple[Named, ...], ...]:
@@ -39,7 +41,7 @@ class Pieces:
 
     @property
     def whole(self) -> list[ModuleCall]:
-        """Each piece as if it were one module."""
+        """Each piece as if it were one module call."""
         return [_joined(piece) for piece in self.calls]
 
     @property
@@ -51,6 +53,7 @@ class Pieces:
 
     @property
     def write(self) -> str:
+        """Code or advice for the report."""
         name = self.row[0].path.rpartition(".")[0] or "model"
         if self.even is not None and self.sequential:
             return (
@@ -78,10 +81,10 @@ def _joined(piece: Sequence[ModuleCall]) -> ModuleCall:
 
 
 def pieces(trace: Trace) -> Iterator[Pieces]:
-    """Ways to cut the rows of modules: even ones, and single pieces from here to there."""
+    """Yield ways to cut the rows of modules: even cuts, and single pieces between any two cuts."""
     for parent, row in _rows(trace):
         count = len(row)
-        # A loop has a call to put a checkpoint around: pieces of one module are that change.
+        # In a loop, pieces of one module are the checkpoint of each module, which is a change of its own.
         most = count if parent.kind == "Sequential" else count // 2
         for even in range(2, min(most, _MOST_PIECES) + 1):
             size = count // even
@@ -95,7 +98,7 @@ def pieces(trace: Trace) -> Iterator[Pieces]:
 
 
 def _rows(trace: Trace) -> Iterator[tuple[ModuleCall, tuple[ModuleCall, ...]]]:
-    """Three modules or more that are called one after the other, each on what the one before returned."""
+    """Yield rows of three modules or more, each called on the result of the one before, with their parent."""
     times: dict[Named, int] = {}
     children: dict[int, list[ModuleCall]] = {}
     for call in trace.calls:
@@ -110,7 +113,7 @@ def _rows(trace: Trace) -> Iterator[tuple[ModuleCall, tuple[ModuleCall, ...]]]:
             holder = row[0].path.rpartition(".")[0]
             above = trace.calls[row[0].parent] if row[0].parent is not None else row[0]
             if holder and above.path != holder:
-                # A ModuleList has no call of its own; what loops over it has.
+                # A ModuleList is never called; the module that loops over it is.
                 above = ModuleCall(-1, holder, "ModuleList", above.tree, above.parent, above.begin)
             yield above, row
 
@@ -118,8 +121,10 @@ def _rows(trace: Trace) -> Iterator[tuple[ModuleCall, tuple[ModuleCall, ...]]]:
 def _runs(
     calls: Sequence[ModuleCall], flow: _Handover, times: dict[Named, int]
 ) -> Iterator[tuple[ModuleCall, ...]]:
+    """Yield the longest runs of calls in which each goes on from the one before, three or more."""
     run: list[ModuleCall] = []
     for call in calls:
+        # A module that runs twice has no single place in a row.
         once = times[call.tree, call.path] == 1 and "*" in pattern(call.path)
         if run and once and _of_one_row(run[-1], call) and flow.goes_on(run[-1], call):
             run.append(call)
@@ -136,27 +141,24 @@ def _of_one_row(a: ModuleCall, b: ModuleCall) -> bool:
 
 
 class _Handover:
-    """Which module reads what another one made."""
+    """Data flow between the modules of a recording."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        self._last_read: dict[int, int] = {}
-        for one in trace.operations:
-            if not one.backward:
-                self._last_read.update((number, one.tick) for number in one.reads)
+        self._last_read = trace.last_reads()
 
     def goes_on(self, before: ModuleCall, call: ModuleCall) -> bool:
-        """Whether a module runs right after another, on its result, which nobody else reads."""
+        """Return whether a module runs right after another, on its result, which no other code reads."""
         if before.end != call.begin or call.end is None:
             return False
         first, second = self._inside(before), self._inside(call)
-        given = {number for one in first for number in (*one.makes, *one.writes)}
-        made = {number for one in second for number in one.makes}
-        read = {number for one in second for number in one.reads} - made
-        seen = {number for one in first for number in one.reads}
+        given = {number for operation in first for number in (*operation.makes, *operation.writes)}
+        made = {number for operation in second for number in operation.makes}
+        read = {number for operation in second for number in operation.reads} - made
+        seen = {number for operation in first for number in operation.reads}
         others = {n for n in read - given - seen if self._trace.storages[n].kind not in LASTING}
         later = [number for number in given if self._last_read.get(number, 0) > call.end]
-        # What both of them read is given to both: a mask, the rotation of positions.
+        # Tensors that both modules read don't break a row: a mask, the rotation of positions.
         return bool(read & given) and not others and not [n for n in later if n not in seen]
 
     def _inside(self, call: ModuleCall) -> list[Operation]:

@@ -1,8 +1,8 @@
-"""Parts of the recorded forward that compute one tensor from few: where a written-out formula can hide.
+"""Parts of the recorded forward that compute one tensor from few: candidates for a written-out formula.
 
-From each operation the search goes back against the flow. An operation is taken in while its results
-are read by nothing outside of the part, so what lies inside could be replaced as a whole. Each cut at
-which few activations come in is a part to compare with what torch has in one piece.
+From each operation the search goes back against the flow. An operation joins the part if its results are
+read by nothing outside of the part, so that the part can be replaced as a whole. Each cut at which few
+activations come in is a part to compare with torch's fused functions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .. import _places
 from .._trace import FunctionCall, Operand, Operation, Trace, Value
 
 _MOST = 30
-"""Operations of a part."""
+"""Operations of a part at most."""
 
 POINTWISE = frozenset(
     [
@@ -139,7 +139,7 @@ TELLING = frozenset(
         "var_mean",
     ]
 )
-"""At least one of these is in every formula that torch has in one piece."""
+"""Operations of which every function in one piece has at least one."""
 
 
 @dataclass(frozen=True)
@@ -147,11 +147,11 @@ class Part:
     """Operations from a few values to one."""
 
     operations: tuple[Operation, ...]
-    """In the order in which they ran; the last one gives the result."""
+    """Operations in the order in which they ran; the last one gives the result."""
     activations: tuple[Operand, ...]
-    """What comes in and was computed."""
+    """Inputs that the program computed."""
     others: tuple[Operand, ...]
-    """What comes in else: parameters, masks."""
+    """Other inputs: parameters, masks."""
     calls: tuple[FunctionCall, ...]
     """The torch functions that the program called, in order."""
 
@@ -167,7 +167,7 @@ class Part:
 
     @property
     def sites(self) -> tuple[tuple[tuple[object, ...], str], ...]:
-        """Where each call stands in the source, with the function's name."""
+        """Line and function name of each call."""
         first: dict[int, Operation] = {}
         for operation in self.operations:
             assert operation.outer is not None
@@ -177,58 +177,57 @@ class Part:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """The same for every run of the same source on operands of the same sort."""
+        """Key that is equal for every run of the same source on operands of the same rank."""
         return (
             self.sites,
             tuple(operation.name for operation in self.operations),
-            tuple(len(one.shape) for one in self.inputs),
+            tuple(len(operand.shape) for operand in self.inputs),
         )
 
 
 class Flow:
-    """Who made and who reads each value of the recorded forward."""
+    """Makers and readers of each value in the recorded forward."""
 
     def __init__(self, trace: Trace) -> None:
+        """Index the operations of forward by call, maker, reader and writer."""
         self.trace = trace
-        self.operations = [
-            one
-            for one in trace.operations
-            if not one.backward and one.tick > trace.start and one.outer is not None
-        ]
-        self.position = {one.tick: at for at, one in enumerate(self.operations)}
+        forward = trace.forward()
+        self.operations = [operation for operation in forward if operation.outer is not None]
+        self.position = {operation.tick: at for at, operation in enumerate(self.operations)}
         self.by_call: dict[int, list[int]] = {}
         self._maker: dict[tuple[int, Value], int] = {}
-        """By reading position and value: the operation that made it."""
+        """Index of the operation that made a value, by the index of its reader and the value."""
         self._readers: dict[int, list[int]] = {}
         self._writers: dict[int, list[int]] = {}
         latest: dict[Value, int] = {}
-        for at, one in enumerate(self.operations):
-            assert one.outer is not None
-            self.by_call.setdefault(one.outer, []).append(at)
-            for operand in operands(one):
+        for at, operation in enumerate(self.operations):
+            assert operation.outer is not None
+            self.by_call.setdefault(operation.outer, []).append(at)
+            for operand in operands(operation):
                 if operand.value in latest:
                     self._maker[at, operand.value] = latest[operand.value]
-            for number in one.reads:
+            for number in operation.reads:
                 self._readers.setdefault(number, []).append(at)
-            for number in one.writes:
+            for number in operation.writes:
                 self._writers.setdefault(number, []).append(at)
-            for result in one.results:
+            for result in operation.results:
                 latest[result.value] = at
-        forward = [one for one in trace.operations if not one.backward and one.tick > trace.start]
-        self._uncalled = {number for one in forward if one.outer is None for number in one.reads}
+        self._uncalled = {number for op in forward if op.outer is None for number in op.reads}
 
     def maker(self, at: int, operand: Operand) -> int | None:
-        """The operation that made what another one reads."""
+        """Return the index of the operation that made an operand of another one, or None."""
         return self._maker.get((at, operand.value))
 
     def read_only_by(self, at: int, region: set[int]) -> bool:
-        """Whether only the region reads in forward what an operation made, or else after its end."""
+        """Return whether only the region reads an operation's results in forward, or other operations
+        after its end.
+        """
         last = max(region)
         result = self.operations[last].output
         for number in self.operations[at].makes:
             if number in self._uncalled:
                 return False
-            # The result may be another view of what an operation before it made.
+            # The result may be a view of an earlier operation's storage, which may be read after the region.
             end = last if result is not None and result.storage == number else len(self.operations)
             others = [reader for reader in self._readers.get(number, ()) if reader not in region]
             if any(reader != at and reader < end for reader in others):
@@ -236,7 +235,7 @@ class Flow:
         return True
 
     def parts(self, last: int, *, allowed: frozenset[str], most_inputs: int) -> Iterator[Part]:
-        """Every cut behind an operation with at most so many activations coming in, smallest first."""
+        """Yield every cut before an operation with at most so many activations coming in, smallest first."""
         region = {last}
         while len(region) <= _MOST:
             incoming = self._incoming(region)
@@ -250,28 +249,31 @@ class Flow:
             ]
             if not makers:
                 return
+            # The newest maker first, so that a region never skips an operation between two of its own.
             region.add(max(makers))
 
     def _may_join(self, at: int, region: set[int], allowed: frozenset[str]) -> bool:
-        one = self.operations[at]
-        return one.name in allowed and not one.writes and self.read_only_by(at, region)
+        operation = self.operations[at]
+        return operation.name in allowed and not operation.writes and self.read_only_by(at, region)
 
     def _incoming(self, region: set[int]) -> list[tuple[int, Operand]]:
-        found = []
+        incoming = []
         for at in sorted(region):
             for operand in operands(self.operations[at]):
                 if self.maker(at, operand) not in region:
-                    found.append((at, operand))
-        return found
+                    incoming.append((at, operand))
+        return incoming
 
     def _part(self, region: set[int], incoming: list[tuple[int, Operand]], most: int) -> Part | None:
+        """Return the part of a region, or None if it is no whole set of calls with one result."""
         values: dict[Value, Operand] = {}
         for _, operand in incoming:
             values.setdefault(operand.value, operand)
-        activations = tuple(one for one in values.values() if self._computed(one))
-        others = tuple(one for one in values.values() if not self._computed(one))
+        activations = tuple(operand for operand in values.values() if self._computed(operand))
+        others = tuple(operand for operand in values.values() if not self._computed(operand))
         inside = [self.operations[at] for at in sorted(region)]
-        numbers = list(dict.fromkeys(one.outer for one in inside if one.outer is not None))
+        numbers = list(dict.fromkeys(operation.outer for operation in inside if operation.outer is not None))
+        # A call is replaced as a whole or not at all.
         whole = all(set(self.by_call[number]) <= region for number in numbers)
         last = inside[-1]
         if not (0 < len(activations) <= most and whole and len(inside) > 1 and last.output is not None):
@@ -279,18 +281,21 @@ class Flow:
         if not self._steady(region):
             return None
         calls = tuple(self.trace.functions[number] for number in numbers)
+        # The last call must return the part's result, because its caller gets the replacement's.
         if calls[-1].result != last.output.storage:
             return None
         return Part(tuple(inside), activations, others, calls)
 
     def _steady(self, region: set[int]) -> bool:
-        """Whether each value that is read stays the same: nobody writes it, none is detached."""
+        """Return whether each value that the region reads stays the same: it is neither written nor
+        detached.
+        """
         differentiable: dict[Value, bool] = {}
         first, last = min(region), max(region)
         for at in region:
             for operand in operands(self.operations[at]):
                 known = differentiable.setdefault(operand.value, operand.requires_grad)
-                written = any(first < one < last for one in self._writers.get(operand.storage, ()))
+                written = any(first < writer < last for writer in self._writers.get(operand.storage, ()))
                 if known != operand.requires_grad or written:
                     return False
         return True
@@ -301,5 +306,5 @@ class Flow:
 
 
 def operands(operation: Operation) -> list[Operand]:
-    """The tensors that an operation reads, in the order of its arguments."""
+    """Return the tensors that an operation reads, in the order of its arguments."""
     return [leaf for leaf in compat.tree_leaves(operation.arguments) if isinstance(leaf, Operand)]

@@ -1,4 +1,4 @@
-"""Run a program in which some names give up what they hold, once it was read for the last time."""
+"""Runs in which some names give up their tensors after the last read."""
 
 from __future__ import annotations
 
@@ -17,28 +17,30 @@ from ._sites import SitesMode
 
 
 class ReleaseMode(SitesMode):
-    """Takes their memory, or their graphs, from tensors as if their names were gone.
+    """A mode that takes memory or graphs from tensors as if their names were gone.
 
     The tensors stay where they are, with nothing in them: a program that reads one after all computes
     something else or fails, and the change is not proved.
 
     Args:
-        releases: Which tensors, told by the calls that made them.
-        recorder: Is not to see what is made for it; None where nothing is recorded.
+        releases: The tensors, identified by the calls that made them.
+        recorder: The recorder that must ignore this mode's operations; None if nothing is recorded.
     """
 
     def __init__(self, releases: Iterable[Release], recorder: MemoryRecorder | None = None) -> None:
+        """Index the releases by the call that makes and the call that last reads the tensor."""
         self._made: dict[Call, list[Release]] = {}
         self._after: dict[Call, list[Release]] = {}
-        for one in releases:
-            self._made.setdefault(one.made, []).append(one)
-            self._after.setdefault(one.after, []).append(one)
+        for release in releases:
+            self._made.setdefault(release.made, []).append(release)
+            self._after.setdefault(release.after, []).append(release)
         super().__init__((site for site, _ in (*self._made, *self._after)), recorder)
         self._counts: dict[Site, int] = {}
         self._tensors: dict[int, tuple[Release, list[weakref.ref[Tensor]]]] = {}
-        """By storage."""
+        """The tensors that share a released storage, by its key."""
 
     def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call, collect tensors to release, and release those for which it is the last reader."""
         call = None if site is None else self._counted(site)
         out = func(*args, **kwargs)
         results = [leaf for leaf in compat.tree_leaves(out) if isinstance(leaf, Tensor)]
@@ -51,6 +53,7 @@ class ReleaseMode(SitesMode):
             for tensor in results:
                 entry = self._tensors.get(compat.storage_key_or_none(tensor) or 0)
                 if entry is not None:
+                    # Views, too, because each of them keeps the memory.
                     entry[1].append(weakref.ref(tensor))
         if call is not None and call in self._after:
             self._give_up(self._after[call])
@@ -62,9 +65,9 @@ class ReleaseMode(SitesMode):
 
     def _give_up(self, releases: Sequence[Release]) -> None:
         with self.unseen(), torch.no_grad():
-            for key in [key for key, (one, _) in self._tensors.items() if one in releases]:
+            for key in [key for key, (entry, _) in self._tensors.items() if entry in releases]:
                 release, tensors = self._tensors.pop(key)
-                for tensor in [alive for one in tensors if (alive := one()) is not None]:
+                for tensor in [alive for reference in tensors if (alive := reference()) is not None]:
                     _emptied(tensor, graph=release.graph)
 
 

@@ -1,13 +1,14 @@
-"""Compute a recorded part again, in double precision on numbers of our own, and compare functions with it.
+"""Replays of a recorded part in double precision on random numbers, to compare functions with it.
 
-What two functions compute is told from what they return and from their gradients on random numbers: no
-shape of the source, no name of a class is looked at.
+Two functions count as equal if their results and gradients on random numbers are; neither the source's shape
+nor a class's name is looked at.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -18,27 +19,32 @@ from .._trace import Operand
 from ._regions import Part
 
 _TOLERANCE = 1e-8
-"""Relative; what double precision leaves of thirty operations is far below."""
+"""Relative tolerance; the error of thirty operations in double precision is far below."""
 _LARGEST = 2**21
-"""Elements of an input that is still computed with as it is."""
+"""Elements of an input that is still computed with at its own size."""
 
 
 class Replay:
-    """One part, ready to be computed on small tensors.
+    """A part, ready to be computed on small tensors.
 
     Args:
-        part: What was recorded.
+        part: The recorded part.
     Raises:
-        ValueError: it can't be computed again on numbers of our own.
+        ValueError: It can't be computed again on random numbers.
     """
 
     def __init__(self, part: Part) -> None:
+        """Compute the part and its gradients on small inputs, or on inputs of their own size if small ones
+        fail.
+        """
         self.part = part
+        # A generator of its own: the program's must not be advanced.
         generator = torch.Generator().manual_seed(7)
+        # Small sizes fail if the program gives sizes as numbers, such as `view(4, 8)`.
         for small in (True, False):
             sizes = _sizes(part, small=small)
             try:
-                self.inputs = [_numbers(one, sizes, generator) for one in part.inputs]
+                self.inputs = [_numbers(operand, sizes, generator) for operand in part.inputs]
                 self.value = self(*self.inputs)
                 self.seed = torch.randn(self.value.shape, generator=generator, dtype=torch.float64)
                 self.gradients = gradients(self.value, self.inputs, self.seed)
@@ -48,6 +54,7 @@ class Replay:
         raise ValueError("the part has sizes that can't be made small")
 
     def __call__(self, *inputs: Tensor) -> Tensor:
+        """Compute the part on other inputs."""
         known: dict[Any, Tensor] = {
             operand.value: tensor for operand, tensor in zip(self.part.inputs, inputs, strict=True)
         }
@@ -62,30 +69,30 @@ class Replay:
         return out
 
     def same(self, function: Callable[..., Tensor], chosen: Sequence[int]) -> bool:
-        """Whether a function of some of the inputs gives the same value and the same gradients for all."""
+        """Return whether a function of the chosen inputs gives the same value and gradients as the part."""
         with contextlib.suppress(RuntimeError, TypeError, ValueError, IndexError):
             value = function(*(self.inputs[at] for at in chosen))
             if not _close(value, self.value):
                 return False
-            found = gradients(value, self.inputs, self.seed)
-            return all(_close(a, b) for a, b in zip(found, self.gradients, strict=True))
+            own_gradients = gradients(value, self.inputs, self.seed)
+            return all(_close(a, b) for a, b in zip(own_gradients, self.gradients, strict=True))
         return False
 
     @property
     def constants(self) -> list[float]:
-        """The numbers that stand in the part."""
-        found = []
+        """Numbers in the part's arguments, each once."""
+        numbers = []
         for operation in self.part.operations:
             leaves = compat.tree_leaves(operation.arguments)
-            found += [float(leaf) for leaf in leaves if type(leaf) in (int, float)]
-        return list(dict.fromkeys(found))
+            numbers += [float(leaf) for leaf in leaves if type(leaf) in (int, float)]
+        return list(dict.fromkeys(numbers))
 
 
 def gradients(value: Tensor, inputs: Sequence[Tensor], seed: Tensor) -> list[Tensor]:
-    """Of each input that is a floating-point tensor; zeros where none flows."""
-    wanted = [one for one in inputs if one.requires_grad]
-    found = torch.autograd.grad(value, wanted, seed, allow_unused=True)
-    return [torch.zeros_like(a) if b is None else b for a, b in zip(wanted, found, strict=True)]
+    """Return the gradient of each input that needs one; zeros if none flows to it."""
+    wanted = [tensor for tensor in inputs if tensor.requires_grad]
+    flowing = torch.autograd.grad(value, wanted, seed, allow_unused=True)
+    return [torch.zeros_like(a) if b is None else b for a, b in zip(wanted, flowing, strict=True)]
 
 
 def _close(a: Tensor, b: Tensor) -> bool:
@@ -96,6 +103,9 @@ def _close(a: Tensor, b: Tensor) -> bool:
 
 
 def _given(leaf: Any, known: dict[Any, Tensor]) -> Any:
+    """Return the value for a recorded argument: the known tensor, and float64 on the CPU for dtypes and
+    devices.
+    """
     if isinstance(leaf, Operand):
         if leaf.value not in known:
             raise ValueError("the part reads what it doesn't know")
@@ -106,29 +116,24 @@ def _given(leaf: Any, known: dict[Any, Tensor]) -> Any:
 
 
 def _sizes(part: Part, *, small: bool) -> dict[int, int]:
-    """For each size of an input a smaller one; other sizes stay others."""
-    sizes = sorted({size for one in part.inputs for size in one.shape})
-    largest = max(_elements(one.shape) for one in part.inputs)
+    """Return a smaller size for each size of an input; different sizes stay different."""
+    sizes = sorted({size for operand in part.inputs for size in operand.shape})
+    largest = max(prod(operand.shape) for operand in part.inputs)
     if not small and largest > _LARGEST:
         raise ValueError("too large to be computed with")
     if not small:
         return {size: size for size in sizes}
+    # Odd and different, so that no two dimensions fit by chance.
     fresh = iter(range(5, 5 + 2 * len(sizes), 2))
     return {size: size if size < 5 else next(fresh) for size in sizes}
 
 
-def _elements(shape: Sequence[int]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
-
-
-def _numbers(one: Operand, sizes: dict[int, int], generator: torch.Generator) -> Tensor:
-    shape = [sizes[size] for size in one.shape]
-    if one.dtype == "torch.bool":
+def _numbers(operand: Operand, sizes: dict[int, int], generator: torch.Generator) -> Tensor:
+    """Return random values for an operand; in a mask, at least one element of each row is False."""
+    shape = [sizes[size] for size in operand.shape]
+    if operand.dtype == "torch.bool":
         mask = torch.rand(shape, generator=generator) < 0.3
         return mask & mask.cumsum(-1).ne(shape[-1]) if shape else mask
-    if not one.dtype.startswith(("torch.float", "torch.bfloat", "torch.double", "torch.half")):
+    if not operand.dtype.startswith(("torch.float", "torch.bfloat", "torch.double", "torch.half")):
         raise ValueError("integers have no gradient")
     return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()

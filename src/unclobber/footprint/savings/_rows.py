@@ -1,4 +1,4 @@
-"""Run several modules as one, where the program calls them one after the other."""
+"""Runs of several modules as one, though the program calls them one after the other."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ Named = tuple[int, str]
 
 
 class RowRunner:
-    """Runs the modules of one row when the first of them is called; the others give on what they get.
+    """Runs the modules of a row when the first of them is called; calls of the other modules return the
+    result.
 
     Args:
-        modules: Of the row, in order.
+        modules: The modules of the row, in order.
         checkpoint: Called with a function and its arguments; backward computes that again.
     """
 
     def __init__(self, modules: Sequence[torch.nn.Module], checkpoint: Callable[..., Any]) -> None:
+        """Replace the modules' ``forward``."""
         self._modules = tuple(modules)
         self._checkpoint = checkpoint
         self._inside = False
@@ -37,6 +39,7 @@ class RowRunner:
             module.forward = run
 
     def _first(self, *args: Any, **kwargs: Any) -> Any:
+        # Inside of `_all`, which calls the modules itself, each runs as usual.
         if self._inside or not torch.is_grad_enabled() or not args:
             return self._forward(*args, **kwargs)
         result = self._checkpoint(self._all, *args, **kwargs)
@@ -45,7 +48,7 @@ class RowRunner:
         return result
 
     def _all(self, *args: Any, **kwargs: Any) -> Any:
-        """The whole row; in backward once more."""
+        """Run the whole row; backward runs it once more."""
         with self._all_run():
             result = self._forward(*args, **kwargs)
             for module in self._modules[1:]:
@@ -70,15 +73,15 @@ class RowRunner:
 
 
 def _given_on(result: Any) -> Any:
-    """What the next module gets: a block may return a tuple whose first element it is."""
+    """Return the next module's input: a block may return a tuple whose first element it is."""
     return result if isinstance(result, Tensor) else result[0]
 
 
 def rows_below(
     root: torch.nn.Module, tree: int, wanted: Iterable[tuple[Named, ...]]
 ) -> Iterator[list[torch.nn.Module]]:
-    """The modules of those rows that are below a module."""
+    """Yield the modules of those rows that are below a module."""
     known = dict(root.named_modules())
     for row in wanted:
-        if all(one[0] == tree and one[1] in known for one in row):
+        if all(module[0] == tree and module[1] in known for module in row):
             yield [known[path] for _, path in row]

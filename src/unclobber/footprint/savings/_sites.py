@@ -1,4 +1,4 @@
-"""See the calls at some places of a program that runs again."""
+"""A function mode that changes calls at some places of a program that runs again."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ._calls import Site
 
 
 class SitesMode(TorchFunctionMode):
-    """Runs the program again, and calls otherwise what it calls at some sites.
+    """A mode for a second run that passes the calls at some sites to `called`.
 
     Args:
-        sites: Which.
-        recorder: Is not to see what is computed for the sake of the change; None where nothing is recorded.
+        sites: The sites to change.
+        recorder: The recorder that must ignore the change's own operations; None if nothing is recorded.
     """
 
     def __init__(self, sites: Iterable[Site], recorder: MemoryRecorder | None = None) -> None:
@@ -37,8 +37,9 @@ class SitesMode(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
+        """Pass a call to `called`, with its site if it is one of those to change."""
         site, name = None, name_of(func)
-        # A place is dear to find, a name is not.
+        # Compare the name first: walking the stack for the site costs far more than a set lookup.
         if name in self._names:
             here = (_places.key(frames.of_program()), name)
             site = here if here in self._sites else None
@@ -46,8 +47,8 @@ class SitesMode(TorchFunctionMode):
 
     @abstractmethod
     def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of a call; the site is None where it is none of these."""
+        """Return the result of a call; its site is None if it is not to be changed."""
 
     def unseen(self) -> AbstractContextManager[None]:
-        """Round what the recorder is not to see."""
+        """Return a context in which the recorder ignores operations; a no-op without a recorder."""
         return nullcontext() if self._recorder is None else self._recorder.unseen()

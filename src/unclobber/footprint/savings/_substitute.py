@@ -1,7 +1,7 @@
-"""Run a program with other calls in the place of its own, above autograd.
+"""Runs with torch's own functions in the place of written-out formulas, above autograd.
 
-At the places of a formula the calls between give tensors without memory; the last one gives the result
-of torch's own function on what came in. The graph is then that of the changed program.
+At the places of a formula the calls between return tensors without memory; the last one returns the result
+of torch's own function on the formula's inputs. The graph is then that of the changed program.
 """
 
 from __future__ import annotations
@@ -20,25 +20,27 @@ from ._sites import SitesMode
 
 
 class FormulaMode(SitesMode):
-    """Puts torch's own functions for written-out formulas.
+    """A mode that calls torch's own functions for written-out formulas.
 
     Args:
-        formulas: Which.
-        recorder: Is not to see what is made without memory; None where nothing is recorded.
+        formulas: The formulas to replace.
+        recorder: The recorder that must ignore the tensors without memory; None if nothing is recorded.
     """
 
     def __init__(self, formulas: Iterable[Formula], recorder: MemoryRecorder | None = None) -> None:
+        """Index the formulas by their sites."""
         self._steps: dict[Site, tuple[Formula, int]] = {
             site: (formula, at) for formula in formulas for at, site in enumerate(formula.sites)
         }
         super().__init__(self._steps, recorder)
         self._inputs: dict[int, dict[int, Tensor]] = {}
-        """By the formula's identity: what has come in so far."""
+        """Inputs of each formula that have come in so far, by its identity."""
         self._busy = False
-        """While it calls itself what it puts in: entered twice, it must not see that."""
+        """Whether it runs a replaced call: entered twice, it must not see that."""
         self.replaced = 0
 
     def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call, replaced if it belongs to a formula."""
         if site is None or self._busy:
             return func(*args, **kwargs)
         self._busy = True
@@ -50,6 +52,7 @@ class FormulaMode(SitesMode):
     def _replaced(
         self, formula: Formula, at: int, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
+        """Return the stand-in for a call of a formula; at the last one, the result of torch's function."""
         if len(formula.sites) == 1:
             self.replaced += 1
             return formula.new(*args, **kwargs)
@@ -70,7 +73,7 @@ class FormulaMode(SitesMode):
         return result if result.dtype == expected.dtype else result.to(expected.dtype)
 
     def _without_memory(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What a call returns, as tensors that have shapes and no memory."""
+        """Return the result of a call as tensors that have shapes and no memory."""
         with self.unseen(), torch.no_grad():
             bare = compat.tree_map(_meta, (args, kwargs))
             return func(*bare[0], **bare[1])

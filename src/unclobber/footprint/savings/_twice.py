@@ -1,4 +1,4 @@
-"""What is computed twice of the same tensors, and kept twice."""
+"""Results that are computed twice from the same tensors, and kept twice."""
 
 from __future__ import annotations
 
@@ -15,28 +15,29 @@ from ._option import Option, Span
 from ._regions import POINTWISE, PRODUCTS, REDUCTIONS
 
 _SURE = POINTWISE | REDUCTIONS | PRODUCTS | {"addmm", "convolution", "native_layer_norm"}
-"""Operations that give the same for the same tensors: nothing is drawn, nothing is counted."""
+"""Operations that give the same for the same tensors: none draws random numbers or counts."""
 
 
 def computed_twice(trace: Trace) -> Iterable[Option]:
-    """One change for each place that computes what another one, or itself, has computed already."""
+    """Yield a change for each place that computes a result a second time, from the same tensors."""
     calls = ForwardCalls(trace)
     kept = kept_spans(trace)
-    written = {number for one in trace.operations for number in one.writes}
+    written = {number for operation in trace.operations for number in operation.writes}
     first: dict[Any, Operation] = {}
     groups: dict[tuple[Site, Site], list[tuple[Operation, tuple[Span, ...]]]] = {}
-    for one in trace.operations:
-        if one.backward or one.tick <= trace.start or one.name not in _SURE or not one.makes:
+    for second in trace.forward():
+        if second.name not in _SURE or not second.makes:
             continue
-        if written & {*one.reads, *one.makes}:
+        # A write between the two computations could make them differ, so any write excludes the storage.
+        if written & {*second.reads, *second.makes}:
             continue
-        known = first.setdefault(_computation(one), one)
-        here, there = calls.of(one), calls.of(known)
-        if known is one or here is None or there is None:
+        known = first.setdefault(_computation(second), second)
+        here, there = calls.of(second), calls.of(known)
+        if known is second or here is None or there is None:
             continue
-        spans = tuple(_spans(trace, kept, one, known))
+        spans = tuple(_spans(trace, kept, second, known))
         if spans:
-            groups.setdefault((here[0], there[0]), []).append((one, spans))
+            groups.setdefault((here[0], there[0]), []).append((second, spans))
     for (here_, there_), members in groups.items():
         operation = members[0][0]
         name = operation.name.strip("_")
@@ -45,7 +46,7 @@ def computed_twice(trace: Trace) -> Iterable[Option]:
             title=f"{name} of the same tensors is computed a second time, and kept twice",
             write="compute it once, and use the result in both places",
             place=_places.place(operation.stack),
-            modules=modules_of(one for one, _ in members),
+            modules=modules_of(second for second, _ in members),
             times=len(members),
             predicted=0,
         )
@@ -53,6 +54,7 @@ def computed_twice(trace: Trace) -> Iterable[Option]:
 
 
 def _computation(operation: Operation) -> tuple[Any, ...]:
+    """Return a key that is equal for two operations with the same operands and options."""
     leaves = [
         leaf.value if isinstance(leaf, Operand) else repr(leaf)
         for leaf in compat.tree_leaves(operation.arguments)
@@ -63,7 +65,7 @@ def _computation(operation: Operation) -> tuple[Any, ...]:
 def _spans(
     trace: Trace, kept: dict[int, list[tuple[int, int]]], operation: Operation, known: Operation
 ) -> Iterable[Span]:
-    """The second one's, while the first one is kept."""
+    """Yield the spans of the second result while the first one is kept."""
     for number, other in zip(operation.makes, known.makes, strict=False):
         storage = trace.storages[number]
         for since, until in kept.get(number, ()):

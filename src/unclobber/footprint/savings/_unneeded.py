@@ -1,4 +1,4 @@
-"""What is saved for gradients that nobody asked for."""
+"""Saves for gradients that the program doesn't request."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ._option import Dropped, Option
 
 
 def unneeded(trace: Trace) -> Iterable[Option]:
-    """One change for each line that keeps what this backward doesn't read."""
+    """Yield a change for each line that keeps tensors which this backward doesn't read."""
     if not trace.backwards:
         return
     by_storage: dict[int, list[PackedSave]] = {}
     for save in trace.saves:
-        # What another graph keeps is none of this backward's.
+        # Saves of another graph are not this backward's to read.
         here = save.node is not None and save.tick > trace.start
         if here and trace.storages[save.storage].kind == "activation":
             by_storage.setdefault(save.storage, []).append(save)
@@ -28,6 +28,7 @@ def unneeded(trace: Trace) -> Iterable[Option]:
             groups.setdefault(_places.key(saves[0].stack), []).append(saves)
     for members in groups.values():
         every = {_line_and_shape(save) for saves in members for save in saves}
+        # A run drops saves by line and shape, so none of them may be one that backward reads.
         alone = not every & read
         change = Change(
             sort="unneeded",
@@ -48,7 +49,7 @@ def unneeded(trace: Trace) -> Iterable[Option]:
             )
             for saves in members
         )
-        yield Option(change, spans, dropped=tuple(Dropped(*one) for one in every) if alone else ())
+        yield Option(change, spans, dropped=tuple(Dropped(*save) for save in every) if alone else ())
 
 
 def _line_and_shape(save: PackedSave) -> tuple[tuple[object, ...], tuple[int, ...]]:

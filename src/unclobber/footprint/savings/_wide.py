@@ -1,4 +1,4 @@
-"""Where numbers become wider than the parameters are, and all that follows is kept so."""
+"""Places where numbers become wider than the parameters are, so that all results after them are kept wide."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _CONVERSIONS = frozenset({"to", "double", "type", "type_as"})
 
 
 def widened(trace: Trace) -> Iterable[Option]:
-    """One change for each place at which float64 begins; tried one by one, each with all that follows."""
+    """Yield a change for each place at which float64 begins; each is tried alone, with all that follows."""
     calls = ForwardCalls(trace)
     groups: dict[Site, list[tuple[Operation, Operand]]] = {}
-    for one in trace.operations:
-        if one.backward or one.tick <= trace.start or not one.results or one.outer is None:
+    for operation in trace.forward():
+        if not operation.results or operation.outer is None:
             continue
-        call, narrow = calls.of(one), _narrow(one)
-        if call is not None and narrow is not None and one.results[0].dtype == _WIDE:
-            groups.setdefault(call[0], []).append((one, narrow))
+        call, narrow = calls.of(operation), _narrow(operation)
+        if call is not None and narrow is not None and operation.results[0].dtype == _WIDE:
+            groups.setdefault(call[0], []).append((operation, narrow))
     spans = tuple(_spans(trace)) if groups else ()
     for site, members in groups.items():
         first, operand = members[0]
@@ -38,7 +38,7 @@ def widened(trace: Trace) -> Iterable[Option]:
             title=f"{dtype} becomes float64 here, and what follows is kept as float64",
             write=instead,
             place=_places.place(first.stack),
-            modules=modules_of(one for one, _ in members),
+            modules=modules_of(operation for operation, _ in members),
             times=len(members),
             predicted=0,
         )
@@ -46,21 +46,21 @@ def widened(trace: Trace) -> Iterable[Option]:
 
 
 def _narrow(operation: Operation) -> Operand | None:
-    """The narrower operand that needs a gradient, where the result is wider."""
+    """Return the float32 operand that needs a gradient if no float64 one does, else None."""
     tensors = operands(operation)
-    narrow = [one for one in tensors if one.requires_grad and one.dtype == "torch.float32"]
-    wide = [one for one in tensors if one.dtype == _WIDE and one.requires_grad]
+    narrow = [operand for operand in tensors if operand.requires_grad and operand.dtype == "torch.float32"]
+    wide = [operand for operand in tensors if operand.dtype == _WIDE and operand.requires_grad]
     return narrow[0] if narrow and not wide else None
 
 
 def _spans(trace: Trace) -> Iterable[Span]:
-    """Half of each activation of float64."""
+    """Yield half the bytes of each activation of float64."""
     wide = {
-        one.storage
+        result.storage
         for operation in trace.operations
         if not operation.backward
-        for one in operation.results
-        if one.dtype == _WIDE
+        for result in operation.results
+        if result.dtype == _WIDE
     }
     kept = kept_spans(trace)
     for number in sorted(wide):

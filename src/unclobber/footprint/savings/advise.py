@@ -17,13 +17,14 @@ MOST_TOLD = 12
 MOST_TRIED = 12
 """Changes that are run; each takes three runs of the program."""
 _STEPS = 5
-"""Of the curve."""
+"""Points of the curve at most, and checkpoints in the report."""
 
 
 def predicted(trace: Trace, report: MemoryReport) -> MemoryReport:
-    """The report with what the timeline says of each change."""
-    found = _worth_telling(options(trace, report))
-    return replace(report, changes=tuple(one.change for one in found), curve=_curve(trace, found, None))
+    """Return the report with the changes and their predicted savings."""
+    chosen = _worth_telling(options(trace, report))
+    changes = tuple(option.change for option in chosen)
+    return replace(report, changes=changes, curve=_curve(trace, chosen, None))
 
 
 def tried(
@@ -33,32 +34,33 @@ def tried(
     restore: Callable[[], None],
     step: int,
 ) -> MemoryReport:
-    """The report with each change run."""
-    found = _worth_telling(options(trace, report))
-    if not any(one.runs for one in found):
-        return replace(report, changes=tuple(one.change for one in found))
+    """Return the report with the changes that could be run, and their measured savings."""
+    chosen = _worth_telling(options(trace, report))
+    if not any(option.runs for option in chosen):
+        return replace(report, changes=tuple(option.change for option in chosen))
     attempts = Attempts(run, restore, trace, step)
     known: dict[tuple[int, ...], Tried] = {}
     ran = 0
-    for at, option in enumerate(found):
+    for at, option in enumerate(chosen):
         if option.runs and ran < MOST_TRIED:
             ran += 1
             known[at,] = attempts.run([option])
-            found[at] = replace(option, change=replace(option.change, tried=known[at,]))
+            chosen[at] = replace(option, change=replace(option.change, tried=known[at,]))
         elif option.runs:
             late = f"{MOST_TRIED} others come first"
-            found[at] = replace(option, change=replace(option.change, why_untried=late))
-    order = sorted(range(len(found)), key=lambda at: -found[at].change.saved)
-    found = [found[at] for at in order]
+            chosen[at] = replace(option, change=replace(option.change, why_untried=late))
+    order = sorted(range(len(chosen)), key=lambda at: -chosen[at].change.saved)
+    chosen = [chosen[at] for at in order]
+    # Results are kept by position, and sorting moved the positions.
     known = {(order.index(at),): result for (at,), result in known.items()}
-    curve = _curve(trace, found, attempts, known)
-    return replace(report, changes=tuple(one.change for one in found), curve=curve)
+    curve = _curve(trace, chosen, attempts, known)
+    return replace(report, changes=tuple(option.change for option in chosen), curve=curve)
 
 
-def _worth_telling(found: Sequence[Option]) -> list[Option]:
-    """The largest, of checkpoints those alone that no other beats in both bytes and work."""
+def _worth_telling(candidates: Sequence[Option]) -> list[Option]:
+    """Return the largest changes; of checkpoints only those that no other beats in both bytes and work."""
     chosen: list[Option] = []
-    for option in found:
+    for option in candidates:
         change = option.change
         beaten = change.sort == "checkpoint" and any(
             other.change.sort == "checkpoint"
@@ -68,38 +70,40 @@ def _worth_telling(found: Sequence[Option]) -> list[Option]:
         )
         if not beaten:
             chosen.append(option)
-    cheap = [one for one in chosen if one.change.sort != "checkpoint"]
-    again = [one for one in chosen if one.change.sort == "checkpoint"]
+    cheap = [option for option in chosen if option.change.sort != "checkpoint"]
+    again = [option for option in chosen if option.change.sort == "checkpoint"]
     while len(again) > _STEPS:
-        # The one whose neighbour saves nearly as much tells least.
+        # The checkpoint whose neighbour saves nearly as much adds least to the report.
         gaps = [a.change.predicted - b.change.predicted for a, b in pairwise(again)]
         again.pop(gaps.index(min(gaps)) + 1)
-    return sorted(cheap[:MOST_TOLD] + again, key=lambda one: -one.change.predicted)
+    return sorted(cheap[:MOST_TOLD] + again, key=lambda option: -option.change.predicted)
 
 
 def _curve(
     trace: Trace,
-    found: Sequence[Option],
+    chosen: Sequence[Option],
     attempts: Attempts | None,
     known: dict[tuple[int, ...], Tried] | None = None,
 ) -> tuple[CurvePoint, ...]:
-    """From what costs no time to what costs some: up to five steps, each with a lower peak."""
+    """Return up to five points, from changes that cost no time to those that cost some, each with a lower
+    peak.
+    """
     known = dict(known or {})
     line = timeline(trace)
     peak = step_peak(trace)
     points = []
     free = tuple(
         at
-        for at, one in enumerate(found)
-        if one.runs and one.change.sort != "checkpoint" and _good(one.change)
+        for at, option in enumerate(chosen)
+        if option.runs and option.change.sort != "checkpoint" and _good(option.change)
     )
     if attempts is not None and len(free) > 1:
-        free = _compatible(free, found, attempts, known)
-    for members in _steps(line, found, free):
-        drop = fall(line, [span for at in members for span in found[at].spans])
+        free = _compatible(free, chosen, attempts, known)
+    for members in _steps(line, chosen, free):
+        drop = fall(line, [span for at in members for span in chosen[at].spans])
         measured = None
         if attempts is not None:
-            measured = known.get(members) or attempts.run([found[at] for at in members])
+            measured = known.get(members) or attempts.run([chosen[at] for at in members])
             if not measured.proved or measured.saved <= 0:
                 continue
         points.append(CurvePoint(members, peak - drop, measured))
@@ -108,40 +112,41 @@ def _curve(
 
 def _compatible(
     free: tuple[int, ...],
-    found: Sequence[Option],
+    chosen: Sequence[Option],
     attempts: Attempts,
     known: dict[tuple[int, ...], Tried],
 ) -> tuple[int, ...]:
-    """Without those changes that are in the way of the ones before them."""
-    known[free] = attempts.run([found[at] for at in free])
+    """Return the changes of `free` without those that spoil the ones before them."""
+    known[free] = attempts.run([chosen[at] for at in free])
     if known[free].proved:
         return free
     together = free[:1]
     for at in free[1:]:
         more = (*together, at)
-        known[more] = attempts.run([found[one] for one in more])
-        best = max((known[together].saved, *(known[one,].saved for one in more)))
+        known[more] = attempts.run([chosen[index] for index in more])
+        best = max((known[together].saved, *(known[index,].saved for index in more)))
         if known[more].proved and known[more].saved >= best:
             together = more
     return together
 
 
-def _steps(line: BytesOverTime, found: Sequence[Option], free: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Up to five sets of changes, from what costs no time to the lowest peak."""
-    again = [at for at, one in enumerate(found) if one.change.sort == "checkpoint" and _good(one.change)]
+def _steps(line: BytesOverTime, chosen: Sequence[Option], free: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return up to five sets of changes, from those that cost no time to the lowest peak."""
+    changes = [option.change for option in chosen]
+    again = [at for at, change in enumerate(changes) if change.sort == "checkpoint" and _good(change)]
     sets = {free} | {(*free, at) for at in again}
-    # As many as can be had at once: those first that save most for their work, or most at all.
-    for order in (lambda at: -_worth(found[at]), lambda at: -found[at].change.predicted):
+    # As many as can be made at once: those first that save most for their work, or most at all.
+    for order in (lambda at: -_worth(chosen[at]), lambda at: -chosen[at].change.predicted):
         members = free
         for at in sorted(again, key=order):
-            if not any(found[at].excludes(found[other]) for other in members):
+            if not any(chosen[at].excludes(chosen[other]) for other in members):
                 members = (*members, at)
                 sets.add(members)
     sets.discard(())
     known = {
         members: (
-            sum(found[at].change.recomputed for at in members),
-            -fall(line, [span for at in members for span in found[at].spans]),
+            sum(chosen[at].change.recomputed for at in members),
+            -fall(line, [span for at in members for span in chosen[at].spans]),
         )
         for members in sets
     }
@@ -151,13 +156,13 @@ def _steps(line: BytesOverTime, found: Sequence[Option], free: tuple[int, ...]) 
             front.append(members)
     while len(front) > _STEPS:
         gaps = [known[a][1] - known[b][1] for a, b in pairwise(front)]
-        # The first and the last one stay.
+        # The first and the last one stay, because they are the ends of the curve.
         del front[min(range(1, len(gaps)), key=lambda at: gaps[at - 1])]
     return front
 
 
 def _worth(option: Option) -> float:
-    """Bytes for each part of forward that is computed twice."""
+    """Return the bytes for each part of forward that is computed twice."""
     return option.change.predicted / max(option.change.recomputed, 1e-3)
 
 
@@ -166,13 +171,9 @@ def _good(change: Change) -> bool:
 
 
 def _falling(points: Sequence[CurvePoint]) -> list[CurvePoint]:
-    """Those with a lower peak than each before."""
-    found: list[CurvePoint] = []
+    """Return the curve points whose peak is below every earlier one, keeping their order."""
+    falling: list[CurvePoint] = []
     for point in points:
-        if not found or _peak(point) < _peak(found[-1]):
-            found.append(point)
-    return found
-
-
-def _peak(point: CurvePoint) -> int:
-    return point.predicted if point.tried is None else point.tried.peak_after
+        if not falling or point.peak < falling[-1].peak:
+            falling.append(point)
+    return falling

@@ -1,8 +1,8 @@
 """The table of cures: one file each, in the order in which equally good ones are preferred.
 
 A cure is a function ``propose(finding, project)`` that yields candidate edits at the places a
-finding names. It need not be sure: whatever it yields is run and compared before anybody sees it.
-It must be certain of one thing only, that the text it yields is Python and differs where it says.
+finding names. It need not be sure, because each edit is run and compared before a user sees it.
+It must be certain of one thing only: that the text it yields is Python and differs where it says.
 """
 
 from __future__ import annotations
@@ -59,6 +59,6 @@ CURES: dict[str, Cure] = {
 }
 
 ALWAYS_IN_DOUBT = frozenset({"detach-hidden", "detach-state", "move-step", "recompute"})
-"""Cures of which each proposal is in doubt (`Proposal.in_doubt`), so that no report shows one."""
+"""Cures whose every proposal is in doubt (`Proposal.in_doubt`), so that no report shows one."""
 
 __all__ = ["ALWAYS_IN_DOUBT", "CURES", "Cure"]

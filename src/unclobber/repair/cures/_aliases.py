@@ -1,5 +1,5 @@
-"""Whether somebody else may hold the tensor that a name stands for: then binding the name anew hides the
-write from them, and no comparison of losses and gradients need show it.
+"""Names and other holders of their tensors. If another holder exists, binding the name to a new tensor
+hides the write from it, and no comparison of losses and gradients need show that.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _BLOCKS = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module)
 
 
 def held_elsewhere(source: Source, statement: cst.CSTNode, place: cst.BaseExpression) -> bool:
-    """Whether ``place`` may share its tensor with anything but itself when ``statement`` runs.
+    """Return whether ``place`` may share its tensor with another holder when ``statement`` runs.
 
-    False only where it is plain to see: a local name that is only ever bound to what one of torch's own
+    False only in plain cases: a local name that is only ever bound to a value that one of torch's own
     operations has just computed, and of which nothing before the statement reads more than its values.
     """
     if not isinstance(place, cst.Name):
-        return True  # an attribute's or a container's
+        return True  # an attribute or an element: its object may be known anywhere
     name = place.value
     function = _function_round(source, statement)
     scope: cst.CSTNode = source.module if function is None else function
@@ -42,12 +42,12 @@ def held_elsewhere(source: Source, statement: cst.CSTNode, place: cst.BaseExpres
         where for where, value in bindings if is_fresh(value, source) and _leads_to(source, where, statement)
     ]
     if not sure:
-        return True  # a parameter, a loop's or a global's tensor is the caller's, too
+        return True  # a parameter, a loop variable or a global: other code has the tensor, too
     since = max(sure, key=lambda where: _start(source, where))
     if any(
         not is_fresh(value, source) and _between(source, since, where, statement) for where, value in bindings
     ):
-        return True  # another name's tensor, a part of one, or what somebody else may keep
+        return True  # bound in between to another name's tensor, a part of one, or a call's result
     if isinstance(since, cst.NamedExpr) and not _values_only(source, since):
         return True
     for node in uses:
@@ -62,16 +62,20 @@ def held_elsewhere(source: Source, statement: cst.CSTNode, place: cst.BaseExpres
 
 
 def _between(source: Source, since: cst.CSTNode, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
-    """Whether ``node`` may run after ``since``, which surely runs before ``statement``, and before that."""
+    """Return whether ``node`` may run after ``since``, which surely runs before ``statement``, and before
+    that.
+    """
     round_it = list(source.all_above(node))
     if any(above is statement or above is since for above in round_it):
         return False
     at = _start(source, node)
     if _start(source, since) < at < _start(source, statement):
         return True
-    loops = [one for one in source.all_above(statement) if isinstance(one, (cst.For, cst.While))]
-    again = [one for one in loops if not any(above is one for above in source.all_above(since))]
-    return any(above is one for above in round_it for one in again)
+    # A loop round the statement, but not round `since`, runs what stands below the statement before its next
+    # turn.
+    loops = [loop for loop in source.all_above(statement) if isinstance(loop, (cst.For, cst.While))]
+    again = [loop for loop in loops if not any(above is loop for above in source.all_above(since))]
+    return any(above is loop for above in round_it for loop in again)
 
 
 def _start(source: Source, node: cst.CSTNode) -> tuple[int, int]:
@@ -80,7 +84,9 @@ def _start(source: Source, node: cst.CSTNode) -> tuple[int, int]:
 
 
 def _function_round(source: Source, node: cst.CSTNode) -> cst.CSTNode | None:
-    """The function in whose scope a node is evaluated: a default value belongs to the one round it."""
+    """Return the function in whose scope a node is evaluated; a default value belongs to the enclosing
+    one.
+    """
     at = node
     for above in source.all_above(node):
         if isinstance(above, (cst.FunctionDef, cst.Lambda)):
@@ -97,7 +103,7 @@ def _is_parameters_name(source: Source, node: cst.CSTNode) -> bool:
 
 
 def _is_local_to(source: Source, function: cst.CSTNode | None, node: cst.Name) -> bool:
-    """Whether an inner function has a variable of its own by that name."""
+    """Return whether an inner function binds a variable of this name itself."""
     return function is not None and any(
         isinstance(other, cst.Name)
         and other.value == node.value
@@ -108,7 +114,7 @@ def _is_local_to(source: Source, function: cst.CSTNode | None, node: cst.Name) -
 
 
 def _is_label(source: Source, node: cst.Name) -> bool:
-    """Whether a name is only an attribute's or a keyword's."""
+    """Return whether a name is only an attribute's or a keyword's."""
     parent = source.parents[node]
     return (isinstance(parent, cst.Attribute) and parent.attr is node) or (
         isinstance(parent, cst.Arg) and parent.keyword is node
@@ -116,9 +122,10 @@ def _is_label(source: Source, node: cst.Name) -> bool:
 
 
 def _binding(source: Source, node: cst.Name) -> tuple[cst.CSTNode, cst.BaseExpression | None] | None:
-    """The node that binds a name, with the value bound; an unknown one where that is a part of a value.
+    """Return the node that binds a name, with the value bound; `_UNKNOWN` if that is a part of a value.
 
-    None where the name is not bound there.
+    Returns:
+        None if the name is not bound there.
     """
     parent = source.parents[node]
     if isinstance(parent, cst.AssignTarget):
@@ -139,6 +146,7 @@ _UNKNOWN = cst.Name("unknown")
 
 
 def _unpacking(source: Source, node: cst.Name) -> tuple[cst.CSTNode, cst.BaseExpression | None] | None:
+    """Return the statement that binds a name by unpacking, with its value if both sides are written out."""
     at: cst.CSTNode = node
     while isinstance(source.parents[at], (cst.Element, cst.StarredElement, cst.Tuple, cst.List)):
         at = source.parents[at]
@@ -160,7 +168,7 @@ def _unpacking(source: Source, node: cst.Name) -> tuple[cst.CSTNode, cst.BaseExp
 
 
 def _values_only(source: Source, node: cst.CSTNode) -> bool:
-    """Whether an expression is read for its values alone: nothing keeps its tensor or a view of it."""
+    """Return whether an expression is read for its values alone: no code keeps its tensor or a view of it."""
     while True:
         parent = source.parents[node]
         answer = _reads_node(source, node, parent)
@@ -170,7 +178,9 @@ def _values_only(source: Source, node: cst.CSTNode) -> bool:
 
 
 def _reads_node(source: Source, node: cst.CSTNode, parent: cst.CSTNode) -> bool | None:
-    """The same as far as what is round a node tells; None where it is to be asked of ``parent``."""
+    """Return whether ``parent`` uses only the values of ``node``; None if that depends on what uses
+    ``parent``.
+    """
     match parent:
         case (
             cst.BinaryOperation() | cst.Comparison() | cst.FormattedStringExpression()
@@ -190,7 +200,7 @@ def _reads_node(source: Source, node: cst.CSTNode, parent: cst.CSTNode) -> bool 
         case cst.AssignTarget() | cst.Del():
             return True
         case cst.Element() | cst.Tuple():
-            # `return a, b` and `x = a, b` hand them on; an index's tuple is read for its values
+            # `return a, b` and `x = a, b` pass the tensors on; an index's tuple is read for its values
             inside = isinstance(source.parents[parent], (cst.Element, cst.Tuple, cst.Index))
             return None if inside else False
         case cst.Subscript():
@@ -209,7 +219,9 @@ def _reads_attribute(source: Source, attribute: cst.Attribute) -> bool | None:
 
 
 def _reads_values(source: Source, call: cst.Call) -> bool:
-    """Whether a call only computes with an argument; one whose value is dropped does something else."""
+    """Return whether a call only computes with an argument. A call whose value is dropped does something
+    else.
+    """
     func = call.func
     if isinstance(source.parents[call], cst.Expr) and isinstance(func, cst.Attribute):
         return func.attr.value.endswith("_")  # `x.add_(h)` writes x; `bag.add(h)` keeps h
@@ -219,7 +231,7 @@ def _reads_values(source: Source, call: cst.Call) -> bool:
 
 
 def _is_dropped_write(source: Source, method: str, call: cst.Call) -> bool:
-    """``h.mul_(2)`` or ``hs.append(x)`` as a statement: it writes, and nobody takes what it gives back."""
+    """Return whether ``h.mul_(2)`` or ``hs.append(x)`` is a statement, so that no code takes its value."""
     return (method.endswith("_") or method in FILLS) and isinstance(source.parents[call], cst.Expr)
 
 
@@ -228,8 +240,10 @@ FILLS = frozenset({"append", "insert", "extend", "update", "setdefault"})
 
 
 def _leads_to(source: Source, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
-    """Whether the binding surely ran before ``statement``: above it, in the same block or one round it."""
-    block = next((one for one in source.all_above(node) if isinstance(one, _BLOCKS)), None)
+    """Return whether a binding surely ran before ``statement``: above it, in its block or an enclosing
+    one.
+    """
+    block = next((holder for holder in source.all_above(node) if isinstance(holder, _BLOCKS)), None)
     return _start(source, node) < _start(source, statement) and any(
-        one is block for one in source.all_above(statement)
+        holder is block for holder in source.all_above(statement)
     )

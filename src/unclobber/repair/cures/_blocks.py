@@ -1,4 +1,4 @@
-"""Statements of one block: moving, repeating, and what depends on what."""
+"""Statements of one block: moving, repeating, and dependencies."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ Line = cst.SimpleStatementLine | cst.BaseCompoundStatement
 
 
 def body_of(source: Source, node: cst.CSTNode) -> Sequence[cst.CSTNode] | None:
-    """The statements beside a line or compound statement; None for a body on its header's line."""
+    """Return the block of a line or compound statement; None for a body on its header's line."""
     parent = source.parents.get(node)
     return parent.body if isinstance(parent, (cst.IndentedBlock, cst.Module)) else None
 
 
 def line_in(source: Source, node: cst.CSTNode, body: Sequence[cst.CSTNode]) -> int | None:
-    """The index of the statement of ``body`` that holds ``node``."""
+    """Return the index of the statement in ``body`` that holds ``node``, or None."""
     holders = [node, *source.all_above(node)]
     return next((i for i, line in enumerate(body) if any(line is holder for holder in holders)), None)
 
 
 def reads(node: cst.CSTNode) -> set[str]:
-    """Names that a statement may read: all but plain targets of its assignment."""
-    found: set[str] = set()
+    """Return the names that a statement may read: all but plain targets of its assignment."""
+    names: set[str] = set()
     for small in getattr(node, "body", [node]) if isinstance(node, cst.SimpleStatementLine) else [node]:
         if isinstance(small, cst.Assign):
-            found |= names_in(small.value)
+            names |= names_in(small.value)
             for target in small.targets:
                 if not isinstance(target.target, (cst.Name, cst.Tuple)):
-                    found |= names_in(target.target)
+                    names |= names_in(target.target)
         else:
-            found |= names_in(small)
-    return found
+            names |= names_in(small)
+    return names
 
 
 def binds(node: cst.CSTNode) -> set[str]:
-    """Names that a statement assigns."""
-    found: set[str] = set()
+    """Return the names that a statement assigns."""
+    names: set[str] = set()
     for inner in walk(node):
         if isinstance(inner, (cst.AssignTarget, cst.AugAssign)):
-            found |= names_in(inner.target)
-    return found
+            names |= names_in(inner.target)
+    return names
 
 
 def calls_method(node: cst.CSTNode, names: set[str]) -> bool:
-    """Whether a method or function of one of these names is called anywhere in ``node``."""
+    """Return whether a method or function of one of these names is called anywhere in ``node``."""
     for inner in walk(node):
         if isinstance(inner, cst.Call):
             func = inner.func.attr if isinstance(inner.func, cst.Attribute) else inner.func
@@ -57,16 +57,16 @@ def calls_method(node: cst.CSTNode, names: set[str]) -> bool:
 
 
 def forward_slice(body: Sequence[cst.CSTNode], first: int, stop: int) -> list[cst.SimpleStatementLine] | None:
-    """The assignment at ``first`` and those before ``stop`` that depend on it.
+    """Return the assignment at ``first`` and those before ``stop`` that depend on it.
 
     Returns:
-        None where one of them does more than compute: a backward, a step, or a compound statement.
+        None if one of them does more than compute: a backward, a step, or a compound statement.
     """
     start = body[first]
     if not isinstance(start, cst.SimpleStatementLine) or not binds(start):
         return None
     tainted = binds(start)
-    found = [start]
+    lines = [start]
     for line in body[first + 1 : stop]:
         if not reads(line) & tainted:
             continue
@@ -76,14 +76,14 @@ def forward_slice(body: Sequence[cst.CSTNode], first: int, stop: int) -> list[cs
             return None
         if binds(line):
             tainted |= binds(line)
-            found.append(line)
-    return _used(found, body[stop:])
+            lines.append(line)
+    return _used(lines, body[stop:])
 
 
 def _used(
     lines: list[cst.SimpleStatementLine], later: Sequence[cst.CSTNode]
 ) -> list[cst.SimpleStatementLine]:
-    """Those of some assignments whose values are read later, directly or through the others."""
+    """Return the assignments whose values are read later, directly or through another one of them."""
     wanted = set().union(*(reads(line) for line in later))
     kept: list[cst.SimpleStatementLine] = []
     for line in reversed(lines):

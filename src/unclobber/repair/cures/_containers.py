@@ -1,5 +1,4 @@
-"""Whether somebody else may hold the tensor that is an element of a list or dict; ``_aliases`` says it of
-names."""
+"""Elements of lists and dicts and other holders of their tensors; ``_aliases`` answers for names."""
 
 from __future__ import annotations
 
@@ -13,10 +12,10 @@ from ._fresh import is_fresh
 
 
 def element_held_elsewhere(source: Source, statement: cst.CSTNode, element: cst.Subscript) -> bool:
-    """Whether an element may share its tensor with anything but itself when ``statement`` runs.
+    """Return whether an element may share its tensor with another holder when ``statement`` runs.
 
-    False only where it is plain to see: a local list or dict that was written out in its function, that
-    nobody else was given, and that was only ever filled with what an expression has just computed.
+    False only in plain cases: a local list or dict that was written out in its function, that no other code
+    received, and that was only ever filled with newly computed values.
     """
     container = element.value
     if not isinstance(container, cst.Name) or held_elsewhere(source, statement, container):
@@ -29,7 +28,7 @@ def element_held_elsewhere(source: Source, statement: cst.CSTNode, element: cst.
 
 
 def _filled_with(scope: cst.CSTNode, name: str) -> Iterator[cst.BaseExpression | None]:
-    """Every value that becomes an element of ``name``; None for those that can't be told."""
+    """Yield every value that becomes an element of ``name``; None for an unknown value."""
     for node in walk(scope):
         if isinstance(node, cst.Assign):
             for target in node.targets:
@@ -43,7 +42,7 @@ def _filled_with(scope: cst.CSTNode, name: str) -> Iterator[cst.BaseExpression |
 
 
 def _method_of(call: cst.Call, name: str) -> str:
-    """``append`` of ``name.append(…)``."""
+    """Return ``append`` of ``name.append(…)``; empty for other calls."""
     func = call.func
     return func.attr.value if isinstance(func, cst.Attribute) and _is_name(func.value, name) else ""
 
@@ -51,6 +50,7 @@ def _method_of(call: cst.Call, name: str) -> str:
 def _put(
     target: cst.BaseExpression, value: cst.BaseExpression | None, name: str
 ) -> Iterator[cst.BaseExpression | None]:
+    """Yield the elements that an assignment puts into ``name``; None for an unknown one."""
     if _is_name(target, name):
         yield from _content(value)
     elif isinstance(target, cst.Subscript) and _is_name(target.value, name):
@@ -60,7 +60,7 @@ def _put(
 
 
 def _content(value: cst.BaseExpression | None) -> Iterator[cst.BaseExpression | None]:
-    """The elements of a container that is written out."""
+    """Yield the elements of a container that is written out; None for an unknown one."""
     if isinstance(value, cst.List):
         yield from (None if isinstance(e, cst.StarredElement) else e.value for e in value.elements)
     elif isinstance(value, cst.Dict):
@@ -76,7 +76,7 @@ def _content(value: cst.BaseExpression | None) -> Iterator[cst.BaseExpression | 
 
 
 def _repeated(element: cst.BaseExpression | None) -> cst.BaseExpression | None:
-    # `[None] * n` is a list to be filled; `[zeros] * n` holds one tensor n times
+    # `[None] * n` is a list to be filled, but `[zeros] * n` holds one tensor n times
     return element if element is not None and _is_constant(element) else None
 
 

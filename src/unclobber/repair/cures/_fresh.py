@@ -1,8 +1,7 @@
-"""Which expressions surely give a tensor of their own: new memory that nothing else holds.
+"""Expressions that surely give a tensor of their own: new memory that nothing else holds.
 
-What is not known here counts as shared. A module or a function of the user's may keep what it returns, a
-forward hook may; ``reshape``, ``to`` and ``dropout`` give back what they were given, or a view of it, as it
-happens.
+An expression that isn't known here counts as shared. A module or a function of the user's may keep its
+result, and so may a forward hook; ``reshape``, ``to`` and ``dropout`` may return their argument or a view.
 """
 
 from __future__ import annotations
@@ -53,23 +52,24 @@ _TELLS = frozenset(
     {"backward", "data_ptr", "dim", "element_size", "is_contiguous", "item", "nelement", "numel", "size",
      "storage_offset", "stride", "tolist"}
 )  # fmt: skip
-"""Methods that give back no tensor."""
+"""Methods that return no tensor."""
 
 _PLAIN = frozenset(
     {"abs", "bool", "float", "id", "int", "isinstance", "len", "print", "repr", "round", "str"}
 )
-"""Python's own functions that keep nothing and give back no tensor that they were given."""
+"""Python's own functions that keep none of their arguments and return no tensor that they got."""
 
 
 _CALLED_SO_BY_MODULES = frozenset({"relu", "sigmoid", "tanh", "softmax", "log_softmax", "norm", "prelu"})
-"""Methods of tensors that take no tensor: `net.relu(x)` is a module that is kept under the name."""
+"""Methods of tensors that take no tensor: `net.relu(x)` calls a module stored under the name."""
 
 
 def is_fresh(value: cst.BaseExpression | None, source: Source) -> bool:
-    """Whether a value is one that an expression has just computed, and that nobody else holds.
+    """Return whether an expression has just computed its value, so that no other code holds it.
 
     Args:
-        source: Tells by its imports that ``torch.exp(x)`` is torch's, and ``mine.exp(x)`` is not.
+        value: The expression.
+        source: Its file, whose imports decide that ``torch.exp(x)`` is torch's, and ``mine.exp(x)`` is not.
     """
     if value is None or isinstance(value, (cst.BaseNumber, cst.BaseString)):
         return True
@@ -89,9 +89,9 @@ def is_fresh(value: cst.BaseExpression | None, source: Source) -> bool:
 
 
 def computes(call: cst.Call, source: Source) -> bool:
-    """Whether a call is one of torch's that gives something new and keeps nothing.
+    """Return whether a call is one of torch's that returns a new tensor and keeps no argument.
 
-    Not with ``out=`` or ``inplace=True``: those give back what they were given.
+    Not with ``out=`` or ``inplace=True``: those return an argument.
     """
     if any(argument.keyword is not None and argument.keyword.value == "out" for argument in call.args):
         return False
@@ -108,11 +108,11 @@ def computes(call: cst.Call, source: Source) -> bool:
         return root in of_torch
     if func.attr.value in _CALLED_SO_BY_MODULES and not all(map(_is_no_tensor, call.args)):
         return False
-    return not _is_name(func.value, {"self", "cls"})  # a method of the user's own
+    return not _is_name(func.value, {"self", "cls"})  # `self.exp(x)` is a method of the user's own
 
 
 def keeps_nothing(call: cst.Call, source: Source) -> bool:
-    """Whether a call surely keeps none of its arguments, nor gives one of them back."""
+    """Return whether a call surely keeps none of its arguments, nor returns one of them."""
     func = call.func
     if isinstance(func, cst.Name) and func.value in _PLAIN:
         return True
@@ -122,7 +122,7 @@ def keeps_nothing(call: cst.Call, source: Source) -> bool:
 
 
 def _is_about_dims(argument: cst.Arg) -> bool:
-    """``keepdim=True`` and the like; a bare ``True`` may be `inplace`."""
+    """Return whether an argument is ``keepdim=True`` or the like; a bare ``True`` may be `inplace`."""
     return argument.keyword is not None and argument.keyword.value != "inplace"
 
 

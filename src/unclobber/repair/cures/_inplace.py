@@ -1,4 +1,4 @@
-"""Which calls write in place, and the same calls out of place."""
+"""In-place calls, and the same calls out of place."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import libcst as cst
 from ...static import torch_table
 from .._syntax import expression, root_name
 
-# Names that end in an underscore and are no in-place form of a function without it.
+# Names that end in an underscore but have no out-of-place form.
 _NOT_OURS = frozenset(
     {"requires_grad_", "resize_", "resize_as_", "set_", "share_memory_", "apply_", "map_", "rename_",
      "sparse_resize_", "sparse_resize_and_clear_", "retain_grad_", "load_state_dict_"}
 )  # fmt: skip
 
-# They fill a tensor without reading it: the out-of-place form needs a new tensor, not the old one.
+# They fill a tensor without reading it, so the out-of-place form starts from a new tensor.
 _FILLERS = frozenset(
     {"normal_", "uniform_", "bernoulli_", "random_", "exponential_", "cauchy_", "log_normal_", "geometric_",
      "copy_", "fill_"}
@@ -24,14 +24,16 @@ _FILLERS = frozenset(
 
 
 def is_inplace_name(name: str) -> bool:
-    """Whether a method or function of this name writes to its tensor; ``import_`` only avoids a keyword."""
+    """Return whether a method or function of this name writes to its tensor; ``import_`` only avoids a
+    keyword.
+    """
     if not name.endswith("_") or name.startswith("_") or name.endswith("__"):
         return False
     return name not in _NOT_OURS and not keyword.iskeyword(name[:-1])
 
 
 def method_call(node: cst.CSTNode, imported: frozenset[str]) -> tuple[cst.Call, cst.Attribute] | None:
-    """``x.op_(…)`` with its attribute; None for anything else, such as ``torch.relu_(x)``."""
+    """Return ``x.op_(…)`` with its attribute; None for anything else, such as ``torch.relu_(x)``."""
     if (
         isinstance(node, cst.Call)
         and isinstance(node.func, cst.Attribute)
@@ -44,7 +46,9 @@ def method_call(node: cst.CSTNode, imported: frozenset[str]) -> tuple[cst.Call, 
 
 
 def function_call(node: cst.CSTNode, imported: frozenset[str]) -> cst.Call | None:
-    """``torch.relu_(x)`` or ``F.relu_(x)``; initialisers of ``torch.nn.init`` have no other form."""
+    """Return ``torch.relu_(x)`` or ``F.relu_(x)``, else None; initialisers of ``torch.nn.init`` have no
+    other form.
+    """
     if not isinstance(node, cst.Call) or not node.args:
         return None
     func = node.func
@@ -57,20 +61,20 @@ def function_call(node: cst.CSTNode, imported: frozenset[str]) -> cst.Call | Non
 def out_of_place(
     node: cst.BaseExpression, imported: frozenset[str], torch: str | None
 ) -> cst.BaseExpression | None:
-    """The value that an in-place call leaves in its tensor, as an expression that writes nothing.
+    """Return the value that an in-place call leaves in its tensor, as an expression that writes nothing.
 
     A chain of such calls is taken as a whole: ``x.sub_(a).div_(b)`` gives ``x.sub(a).div(b)``.
 
     Returns:
-        None where ``node`` is no such call.
+        None if ``node`` is no such call.
     """
     if function_call(node, imported) is not None:
         assert isinstance(node, cst.Call)
         return node.with_changes(func=_renamed(node.func))
-    found = method_call(node, imported)
-    if found is None:
+    method = method_call(node, imported)
+    if method is None:
         return None
-    call, attribute = found
+    call, attribute = method
     receiver = attribute.value
     inner = out_of_place(receiver, imported, torch)
     name = attribute.attr.value
@@ -91,16 +95,16 @@ def out_of_place(
 
 
 def innermost_receiver(node: cst.BaseExpression, imported: frozenset[str]) -> cst.BaseExpression:
-    """The tensor that a chain of in-place calls starts from."""
+    """Return the tensor that a chain of in-place calls starts from."""
     while True:
-        found = method_call(node, imported)
-        if found is None:
+        method = method_call(node, imported)
+        if method is None:
             return node
-        node = found[1].value
+        node = method[1].value
 
 
 def without_inplace(call: cst.Call) -> cst.Call | None:
-    """The call without its ``inplace=True``; None where it has none."""
+    """Return the call without its ``inplace=True``; None if it has none."""
     position = _position(call)
     for index, argument in enumerate(call.args):
         named = argument.keyword is not None and argument.keyword.value == "inplace"
@@ -116,7 +120,7 @@ def without_inplace(call: cst.Call) -> cst.Call | None:
 
 
 def without_out(call: cst.Call) -> tuple[cst.Call, cst.BaseExpression] | None:
-    """The call without its ``out=``, and what that was; None where it has none."""
+    """Return the call without its ``out=``, and the value of that; None if it has none."""
     for index, argument in enumerate(call.args):
         if argument.keyword is not None and argument.keyword.value == "out":
             return _without(call, index), argument.value
@@ -124,10 +128,11 @@ def without_out(call: cst.Call) -> tuple[cst.Call, cst.BaseExpression] | None:
 
 
 def _without(call: cst.Call, index: int) -> cst.Call:
+    """Return the call without one argument, with its layout and comments."""
     arguments = list(call.args)
     removed = arguments.pop(index)
     if index == len(arguments) and arguments:
-        # the last argument's comma and the blanks before the bracket belong to the call's layout
+        # the last argument's comma and blanks belong to the call's layout, not to the argument
         commented = _with_own_comment(arguments[-1], removed)
         arguments[-1] = commented or arguments[-1].with_changes(
             comma=removed.comma, whitespace_after_arg=removed.whitespace_after_arg
@@ -139,7 +144,9 @@ def _without(call: cst.Call, index: int) -> cst.Call:
 
 
 def _with_own_comment(last: cst.Arg, removed: cst.Arg) -> cst.Arg | None:
-    """The argument that is last now, if a comment stands behind its own comma, which then stays."""
+    """Return the last argument with its own comma if a comment stands behind that; None if there is no
+    comment.
+    """
     comma = last.comma
     if not isinstance(comma, cst.Comma) or not isinstance(
         comma.whitespace_after, cst.ParenthesizedWhitespace
@@ -152,7 +159,7 @@ def _with_own_comment(last: cst.Arg, removed: cst.Arg) -> cst.Arg | None:
 
 
 def _closing(blank: cst.ParenthesizedWhitespace, removed: cst.Arg) -> cst.ParenthesizedWhitespace:
-    """The blank as one before the bracket, which stands where it stood after the removed argument."""
+    """Return blanks that end where those after the removed argument ended, before the bracket."""
     after = removed.comma.whitespace_after if isinstance(removed.comma, cst.Comma) else None
     after = after or removed.whitespace_after_arg
     if not isinstance(after, cst.ParenthesizedWhitespace):
@@ -161,6 +168,9 @@ def _closing(blank: cst.ParenthesizedWhitespace, removed: cst.Arg) -> cst.Parent
 
 
 def _position(call: cst.Call) -> int | None:
+    """Return the position of ``inplace`` in a function of torch's, by its name; None if it has no such
+    parameter.
+    """
     func = call.func
     name = (
         func.attr.value
@@ -179,6 +189,7 @@ def _called_name(func: cst.BaseExpression) -> str:
 
 
 def _words(func: cst.BaseExpression) -> set[str]:
+    """Return the names in a dotted name."""
     words: set[str] = set()
     while isinstance(func, cst.Attribute):
         words.add(func.attr.value)

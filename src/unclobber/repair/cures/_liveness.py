@@ -1,5 +1,6 @@
-"""Whether a name that is bound anew is read afterwards: if nobody reads it, an in-place write was meant
-for somebody else, and binding the name would lose it."""
+"""Reads of a name after it was bound. If there are none, an in-place write was meant for another holder of
+the tensor, and binding the name would lose it.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +10,10 @@ from .._syntax import Source, names_in, walk
 
 
 def read_later(source: Source, statement: cst.CSTNode, place: cst.BaseExpression) -> bool:
-    """Whether ``place`` may be read after ``statement`` has bound it.
+    """Return whether ``place`` may be read after ``statement`` has bound it.
 
-    An attribute may be read by anybody. A name counts as read where it occurs later in its function,
-    anywhere in a loop round the statement that does not bind it anew itself, or, at module level,
-    in any function.
+    Any code may read an attribute. A name counts as read if it occurs later in its function, anywhere in a
+    loop round the statement that doesn't bind it itself, or, at module level, in any function.
     """
     if not isinstance(place, cst.Name):
         return True
@@ -24,9 +24,9 @@ def read_later(source: Source, statement: cst.CSTNode, place: cst.BaseExpression
         if above is scope:
             break
         if isinstance(above, cst.While) and above.test is statement:
-            return True  # the next turn reads it again
+            return True  # the condition itself is evaluated in each turn
         if isinstance(above, cst.For) and name in names_in(above.target):
-            reach = above  # each turn gets another one
+            reach = above  # the loop binds the name in each turn
             break
         if isinstance(above, (cst.For, cst.While)) and any(
             node is not statement and _reads(source, node, name) for node in _outside(above.body, statement)
@@ -50,6 +50,7 @@ def _outside(node: cst.CSTNode, statement: cst.CSTNode) -> list[cst.CSTNode]:
 
 
 def _reads(source: Source, node: cst.CSTNode, name: str) -> bool:
+    """Return whether a node reads a name; binding it, or a keyword or attribute of that name, is no read."""
     if not isinstance(node, cst.Name) or node.value != name:
         return False
     parent = source.parents.get(node)

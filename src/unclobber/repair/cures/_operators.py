@@ -19,7 +19,7 @@ _BINARY: dict[type[cst.BaseAugOp], tuple[type[cst.BaseBinaryOp], int]] = {
     cst.BitXorAssign: (cst.BitXor, 1),
     cst.BitOrAssign: (cst.BitOr, 0),
 }
-"""Each augmented operator with its binary one and how tightly that binds."""
+"""Binary operator of each augmented one, and how tightly it binds."""
 _TIGHTNESS = dict(_BINARY.values())
 _ATOMS = (
     cst.Name, cst.Attribute, cst.Subscript, cst.Call, cst.Integer, cst.Float, cst.Imaginary,
@@ -29,7 +29,9 @@ _ATOMS = (
 
 
 def binary(statement: cst.AugAssign) -> cst.BaseExpression | None:
-    """``x + y`` for ``x += y``, the right side in brackets where it needs them."""
+    """Return ``x + y`` for ``x += y``, the right side in brackets if it needs them; None for an unknown
+    operator.
+    """
     known = _BINARY.get(type(statement.operator))
     if known is None:
         return None

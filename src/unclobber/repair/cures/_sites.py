@@ -1,4 +1,4 @@
-"""From a finding to the statements of the user's files that it names."""
+"""The statements of the user's files that a finding names."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .._syntax import Source, walk
 from ..project import Project
 
 Spot = tuple[str, Source, cst.CSTNode]
-"""A file's path, its tree, and one simple statement in it, or what the header of a compound one computes."""
+"""Path of a file, its tree, and one simple statement in it, or the expression in a compound one's header."""
 
 
 def write_spots(finding: Finding, project: Project) -> Iterator[tuple[Site, Spot]]:
-    """The statements that wrote, the last one first: it is the one nearest to the need."""
+    """Yield the statements that wrote, the last one first, because it is nearest to the need."""
     seen: set[int] = set()
     for write in reversed(finding.writes):
         if write.site is None:
@@ -27,7 +27,7 @@ def write_spots(finding: Finding, project: Project) -> Iterator[tuple[Site, Spot
 
 
 def saved_spots(finding: Finding, project: Project) -> Iterator[tuple[Site, Spot]]:
-    """The statement that saved, if it is the user's."""
+    """Yield the statement that saved, if it is the user's."""
     site = finding.saved.site if finding.saved is not None else None
     if site is not None:
         for spot in _spot(site, project):
@@ -35,7 +35,7 @@ def saved_spots(finding: Finding, project: Project) -> Iterator[tuple[Site, Spot
 
 
 def callers(site: Site, project: Project, *, most: int = 5) -> Iterator[tuple[Spot, int]]:
-    """The statements of the user's that led to a site, innermost first, each with its line.
+    """Yield the user's statements that led to a site, innermost first, each with its line.
 
     The site's own statement is the first.
     """
@@ -52,11 +52,12 @@ def callers(site: Site, project: Project, *, most: int = 5) -> Iterator[tuple[Sp
 
 
 def steps_along_gradient(statement: cst.CSTNode) -> bool:
-    """Whether a statement reads a ``.grad``: a hand-made step, which changes the parameter itself."""
+    """Return whether a statement reads a ``.grad``: a hand-made step, which changes the parameter itself."""
     return any(isinstance(node, cst.Attribute) and node.attr.value == "grad" for node in walk(statement))
 
 
 def _spot(site: Site, project: Project) -> Iterator[Spot]:
+    """Yield the statement at a site, if the site is in a file of the project."""
     source = project.source(site.path)
     if source is None:
         return

@@ -1,4 +1,4 @@
-"""Run one call of a module with copies of its parameters, so that an optimizer may update the originals
+"""Cure: run one call of a module with copies of its parameters, so that an optimizer may update the originals
 before backward.
 
 Gradients arrive at the originals through the copies: the meaning of the program stays what it was. It
@@ -21,11 +21,11 @@ _NOTE = "this keeps the gradient of the parameters as the forward read them"
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """The calls that led to the save, the outermost first, if what was overwritten is a parameter."""
+    """Yield the calls that led to the save, the outermost first, if a parameter was overwritten."""
     if finding.code not in ("UC101", "UC102") or finding.saved is None or finding.saved.site is None:
         return
     by_optimizer = any(write.optimizer is not None for write in finding.writes)
-    # A write that torch doesn't see mostly comes without a name: `p.data = other` below a module's call.
+    # A silent write mostly comes without a name: `p.data = other` below a module's call.
     unseen = finding.code == "UC102" and bool(finding.saved.site.below)
     if finding.saved.name is None and not by_optimizer and not unseen:
         return
@@ -46,11 +46,11 @@ _FROZEN = (
 
 
 def rewrites(source: Source, statement: cst.CSTNode, *, buffers: bool = False) -> Iterator[tuple[str, str]]:
-    """``module(x)`` as ``torch.func.functional_call(module, {copies}, (x,))``, for each call in turn.
+    """Yield ``module(x)`` as ``torch.func.functional_call(module, {copies}, (x,))``, for each call in turn.
 
     Args:
-        buffers: Copy the statistics of the layers in evaluation mode instead. Those in training are to go on
-            counting: a copy of theirs would be thrown away.
+        buffers: Whether to copy the statistics of the layers in evaluation mode instead. Layers in training
+            must go on counting: copies of their statistics would be thrown away.
     """
     torch = source.torch_name
     if torch is None:

@@ -1,6 +1,6 @@
-"""Let the operation save a copy: clone the operand that is overwritten later, where it is used.
+"""Cure: let the operation save a copy, by cloning the operand that is overwritten later, where it is used.
 
-The saved copy is nobody else's, so no write can reach it. It costs the operand's bytes.
+Only the operation has the copy, so no write can reach it. It costs the operand's bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST = 6
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """The saving expression with a clone of what it saves."""
+    """Yield the saving expression with a clone of the tensor that it saves."""
     if finding.saved is None or not (finding.entry.stage == "backward" or finding.code == "UC206"):
         return
     for site, (path, source, statement) in saved_spots(finding, project):
@@ -37,7 +37,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
                 title,
                 {path: text},
                 hides=hides,
-                # What a checkpoint runs again clones what is there then.
+                # A checkpoint's second run clones the value at that time, which may be overwritten already.
                 guess=finding.code == "UC105" or not _is_meant(source, node, inside, finding.saved),
             )
 
@@ -45,8 +45,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
 def _is_meant(
     source: Source, node: cst.BaseExpression, inside: list[cst.BaseExpression], saved: Save
 ) -> bool:
-    """Whether an expression, of all those of the operation, is for certain what was saved."""
-    alike = [one for one in inside if _is_named(source, one, saved)]
+    """Return whether an expression, of all those of the operation, is certainly the saved tensor."""
+    alike = [part for part in inside if _is_named(source, part, saved)]
     return _is_result(saved) or (len(alike) == 1 and alike[0] is node)
 
 
@@ -57,7 +57,7 @@ def _is_named(source: Source, node: cst.BaseExpression, saved: Save) -> bool:
 
 
 def operands(source: Source, inside: list[cst.BaseExpression], saved: Save) -> list[cst.BaseExpression]:
-    """The expressions that may be what was saved, the likeliest first."""
+    """Return the expressions that may be the saved tensor, the likeliest first."""
     reads = [node for node in inside if _is_read(source, node)]
     named = [node for node in reads if _is_named(source, node, saved)]
     if _is_result(saved):
@@ -67,9 +67,9 @@ def operands(source: Source, inside: list[cst.BaseExpression], saved: Save) -> l
 
 
 def _kept_uncopied(source: Source, node: cst.BaseExpression) -> str:
-    """What somebody else may hold of a result that is copied: the uncopied one stays theirs.
+    """Return the code of a result that other code may hold uncopied; empty if none may.
 
-    A module's or a user's function may keep what it returns, an in-place call returns what has a name.
+    A module or a user's function may keep its result; an in-place call returns a tensor that has a name.
     """
     imported = source.imported_names
     if isinstance(node, cst.Call):
@@ -86,7 +86,7 @@ _PLAIN = (cst.Integer, cst.Float, cst.SimpleString, cst.Tuple, cst.List, cst.Com
 
 
 def cloned(node: cst.BaseExpression) -> cst.BaseExpression:
-    """``node.clone()``, with brackets where ``node`` needs them."""
+    """Return ``node.clone()``, with brackets if ``node`` needs them."""
     return cst.Call(cst.Attribute(in_brackets(node), cst.Name("clone")))
 
 
@@ -95,8 +95,9 @@ def _is_result(saved: Save) -> bool:
 
 
 def _is_read(source: Source, node: cst.BaseExpression) -> bool:
-    """Whether a node is a value that is read here: no assignment's target, no name of an argument or
-    attribute, no function that is called, no index."""
+    """Return whether a node is a value that is read here: no target, no argument's or attribute's name, no
+    called function, no index.
+    """
     if isinstance(node, _NO_TENSORS) or root_name(node) in source.imported_names:
         return False
     parent = source.parents.get(node)
@@ -108,7 +109,7 @@ def _is_read(source: Source, node: cst.BaseExpression) -> bool:
         if parent.attr is node:
             return False
         call = source.parents.get(parent)
-        # in `torch.exp(x)` and `self.fc(x)` what stands before the dot is no tensor; in `x.exp()` it is
+        # before the dot stands no tensor in `torch.exp(x)` and `self.fc(x)`, but one in `x.exp()`
         if isinstance(call, cst.Call) and call.func is parent:
             return not (isinstance(node, cst.Name) and node.value in ({"self"} | source.imported_names))
         return False

@@ -1,7 +1,8 @@
-"""Write to a copy: ``x = x.clone()`` before the writing statement, or a copy handed to the call that writes.
+"""Cure: write to a copy, by ``x = x.clone()`` before the writing statement, or a copy for the call that
+writes.
 
-The narrowest such place is the statement itself; where a helper writes to what it was given, it is
-the caller that owns the name.
+The narrowest such place is the statement itself; if a helper writes to its argument, the caller owns the
+name.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .clone_saved import cloned
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """A clone before each writing statement, then copies for the calls that led to it."""
+    """Yield a clone before each writing statement, then copies for the calls that led to it."""
     if finding.code == "UC301":
         return
     for site, (path, source, statement) in write_spots(finding, project):
@@ -41,35 +42,36 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
 
 
 def targets(source: Source, statement: cst.CSTNode) -> list[cst.BaseExpression]:
-    """The names that hold the tensors which a statement writes to."""
+    """Return the names that hold the tensors which a statement writes to."""
     imported = source.imported_names
-    found: list[cst.BaseExpression | None] = []
+    places: list[cst.BaseExpression | None] = []
     if isinstance(statement, cst.AugAssign):
-        found.append(root_place(statement.target))
+        places.append(root_place(statement.target))
     if isinstance(statement, cst.Assign):
-        found += [root_place(t.target) for t in statement.targets if isinstance(t.target, cst.Subscript)]
+        places += [root_place(t.target) for t in statement.targets if isinstance(t.target, cst.Subscript)]
     for node in walk(statement):
         if _inplace.method_call(node, imported) is not None:
             assert isinstance(node, cst.Call)
-            found.append(root_place(_inplace.innermost_receiver(node, imported)))
+            places.append(root_place(_inplace.innermost_receiver(node, imported)))
         elif isinstance(node, cst.Call) and node.args:
             if (
                 _inplace.function_call(node, imported) is not None
                 or _inplace.without_inplace(node) is not None
             ):
-                found.append(root_place(node.args[0].value))
+                places.append(root_place(node.args[0].value))
             elif (output := _inplace.without_out(node)) is not None:
-                found.append(root_place(output[1]))
+                places.append(root_place(output[1]))
     unique: dict[str, cst.BaseExpression] = {}
-    for place in found:
+    for place in places:
         if place is not None:
             unique.setdefault(source.code(place), place)
     return list(unique.values())
 
 
 def _copies_for_calls(spot: Spot) -> Iterator[Proposal]:
-    """``f(x.clone())`` for ``y = f(x)``. Not where the call's value is dropped: then the write is all
-    that the call is for, and it would be lost."""
+    """Yield ``f(x.clone())`` for ``y = f(x)``. A call whose value is dropped is left out, because it
+    exists for the write alone.
+    """
     path, source, statement = spot
     if isinstance(statement, cst.Expr):
         return

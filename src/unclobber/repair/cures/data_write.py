@@ -1,4 +1,4 @@
-"""Write where torch can see it: ``x.data[i] = v`` becomes a write under ``no_grad``.
+"""Cure: write where torch can see it, ``x.data[i] = v`` as a write under ``no_grad``.
 
 On its own this only turns a silently wrong gradient into an error; with a copy at the right place,
 which another cure adds, it turns into a right one.
@@ -19,7 +19,7 @@ from ._sites import write_spots
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """The writing statements without ``.data``, under ``no_grad``."""
+    """Yield the writing statements without ``.data``, under ``no_grad``."""
     if finding.code != "UC102":
         return
     for _, (path, source, statement) in write_spots(finding, project):
@@ -30,11 +30,10 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
 
 
 def rewritten(source: Source, statement: cst.CSTNode, torch: str) -> str | None:
-    """The text with the statement in a ``no_grad`` block and without ``.data``.
+    """Return the text with the statement in a ``no_grad`` block and without ``.data``.
 
     Returns:
-        None where there is no ``.data``, where it is itself what is assigned, or where the statement
-        shares its line.
+        None if there is no ``.data``, if it is itself what is assigned, or if the statement shares its line.
     """
     line = source.own_line(statement)
     uses = [n for n in walk(statement) if isinstance(n, cst.Attribute) and n.attr.value == "data"]

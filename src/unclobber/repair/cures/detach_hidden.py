@@ -1,7 +1,8 @@
-"""Cut a hidden state that an object keeps off the graph of the step before: ``self.h = self.h.detach()``.
+"""Cure: cut a hidden state that an object keeps off the graph of the step before, by ``self.h =
+self.h.detach()``.
 
 A module that reads ``self.h`` and sets it again makes one graph of all its calls, and the second
-backward comes to what the first has freed. The state is detached where it is stored, where it is read,
+backward comes to nodes that the first has freed. The state is detached where it is stored, where it is read,
 at the start of the method that reads it, or, if several calls belong to one step, after the backward.
 """
 
@@ -30,10 +31,10 @@ _MOST = 40
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """Detached states of the classes of the program that set an attribute outside of ``__init__``.
+    """Yield detached states of the program's classes that set an attribute outside of ``__init__``.
 
-    Which of them ties one graph to the next can't be read from the source: each is tried, those in the
-    files where it ran first.
+    The source doesn't show which of them ties one graph to the next, so each is tried: first those in the
+    files where it ran.
     """
     if finding.code != "UC301" or two_losses(finding, project):
         return
@@ -53,10 +54,10 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
 def _cuts(
     near: list[str], project: Project, names: dict[str, HiddenState]
 ) -> Iterator[tuple[str, Source, Changes, str]]:
-    """The edits of the classes themselves, with their titles, before any text is made of them.
+    """Yield the edits of the classes themselves, with their titles, before any text is made of them.
 
     Args:
-        names: Is filled with the states that are read, by their names.
+        names: Filled with the states that are read, by their names.
     """
     for path, source in project.sources(near, "class "):
         for state in states(source):
@@ -72,14 +73,14 @@ class HiddenState:
     """An attribute that the methods of one class set after the object was made."""
 
     owner: str
-    """``self``."""
+    """Name of the object in the methods: ``self``."""
     name: str
     stores: list[cst.Assign] = field(default_factory=list)
-    """Assignments to it alone, outside of ``__init__``."""
+    """Assignments to this attribute alone, outside of ``__init__``."""
     reads: dict[cst.FunctionDef, list[cst.Attribute]] = field(default_factory=dict)
     """Methods that read it before they set it."""
     forms: set[str] = field(default_factory=set)
-    """What it is seen to hold: ``tuple``, ``list``, ``dict``, ``none``."""
+    """Kinds of values that it is seen to hold: ``tuple``, ``list``, ``dict``, ``none``."""
     elements: set[str] = field(default_factory=set)
     """The parts of it that are set one by one, as code: ``["h"]``."""
 
@@ -89,37 +90,37 @@ class HiddenState:
 
 
 def states(source: Source) -> Iterator[HiddenState]:
-    """The attributes of each class that keep something from call to call."""
+    """Yield the attributes of each class that keep a value from call to call."""
     for owner in source.positions:
         if isinstance(owner, cst.ClassDef):
-            found: dict[str, HiddenState] = {}
+            by_name: dict[str, HiddenState] = {}
             set_again: set[str] = set()
             methods = [n for n in owner.body.body if isinstance(n, cst.FunctionDef) and n.params.params]
             for method in methods:
-                set_again |= _note_stores(source, method, found)
+                set_again |= _note_stores(source, method, by_name)
             for method in methods:
-                _note_reads(source, method, found)
-            yield from (found[name] for name in found if name in set_again)
+                _note_reads(source, method, by_name)
+            yield from (by_name[name] for name in by_name if name in set_again)
 
 
-def _note_stores(source: Source, method: cst.FunctionDef, found: dict[str, HiddenState]) -> set[str]:
-    """Note what a method stores in attributes; the names of those that it sets after the object was made."""
+def _note_stores(source: Source, method: cst.FunctionDef, by_name: dict[str, HiddenState]) -> set[str]:
+    """Note what a method stores in attributes; return the names that it sets after the object was made."""
     owner = method.params.params[0].name.value
     making = method.name.value == "__init__"
     names: set[str] = set()
     for node in walk(method.body):
         filled = appended_to(node)
         if filled is not None and _is_of(filled, owner):
-            state = found.setdefault(filled.attr.value, HiddenState(owner, filled.attr.value))
+            state = by_name.setdefault(filled.attr.value, HiddenState(owner, filled.attr.value))
             names.add(state.name)
             state.elements.add("[-1]")
         if not isinstance(node, cst.Assign):
             continue
-        for target in (one for each in node.targets for one in targets(each.target)):
+        for target in (part for each in node.targets for part in targets(each.target)):
             place = target.value if isinstance(target, cst.Subscript) else target
             if not _is_of(place, owner):
                 continue
-            state = found.setdefault(place.attr.value, HiddenState(owner, place.attr.value))
+            state = by_name.setdefault(place.attr.value, HiddenState(owner, place.attr.value))
             names.add(state.name)
             if isinstance(target, cst.Subscript):
                 index = source.code(target).removeprefix(source.code(place))
@@ -136,12 +137,12 @@ def _is_constant(target: cst.Subscript) -> bool:
     return not any(isinstance(node, cst.Name) for element in target.slice for node in walk(element))
 
 
-def _note_reads(source: Source, method: cst.FunctionDef, found: dict[str, HiddenState]) -> None:
+def _note_reads(source: Source, method: cst.FunctionDef, by_name: dict[str, HiddenState]) -> None:
     """Note which attributes a method reads up to the statement that first sets them."""
     if method.name.value == "__init__":
         return
     owner = method.params.params[0].name.value
-    seen = [node for node in walk(method.body) if _is_of(node, owner) and node.attr.value in found]
+    seen = [node for node in walk(method.body) if _is_of(node, owner) and node.attr.value in by_name]
     first: dict[str, cst.CSTNode | None] = {}
     for node in seen:
         if _is_target(source, node):
@@ -149,7 +150,7 @@ def _note_reads(source: Source, method: cst.FunctionDef, found: dict[str, Hidden
     for node in seen:
         stop = first.get(node.attr.value)
         if not _is_target(source, node) and (stop is None or _begins(source, node) <= _ends(source, stop)):
-            found[node.attr.value].reads.setdefault(method, []).append(node)
+            by_name[node.attr.value].reads.setdefault(method, []).append(node)
 
 
 def _begins(source: Source, node: cst.CSTNode) -> tuple[int, int]:
@@ -163,7 +164,7 @@ def _ends(source: Source, node: cst.CSTNode) -> tuple[int, int]:
 
 
 def rewrites(source: Source, state: HiddenState) -> Iterator[tuple[Changes, str]]:
-    """Edits by which a class keeps a state without its graph, with where that is cut."""
+    """Yield edits by which a class keeps a state without its graph, with the place of the cut in words."""
     for store in state.stores:
         value = store.value
         parts = [e.value for e in value.elements] if isinstance(value, (cst.Tuple, cst.List)) else [value]
@@ -182,22 +183,24 @@ def rewrites(source: Source, state: HiddenState) -> Iterator[tuple[Changes, str]
 
 
 def after_backward(
-    source: Source, statement: cst.CSTNode, found: Iterable[HiddenState]
+    source: Source, statement: cst.CSTNode, hidden: Iterable[HiddenState]
 ) -> Iterator[tuple[str, str]]:
-    """New texts that detach the states of the objects called in a backward's loop, or else in its function,
-    directly after the backward."""
+    """Yield new texts that detach, directly after a backward, the states of the objects called in its loop
+    or function.
+    """
     loop = source.above(statement, cst.For) or source.above(statement, cst.While)
     home = loop or source.above(statement, cst.FunctionDef)
     if home is None:
         return
     called = [n.func for n in walk(home.body) if isinstance(n, cst.Call)]
     objects = [func.value if isinstance(func, cst.Attribute) else func for func in called]
-    names = [source.code(one) for func in zip(called, objects, strict=True) for one in func if is_place(one)]
+    parts = [part for pair in zip(called, objects, strict=True) for part in pair]
+    names = [source.code(part) for part in parts if is_place(part)]
     imported = source.imported_names
     for name in dict.fromkeys(names):
         if name.split(".")[0] in imported:
             continue
-        for state in found:
+        for state in hidden:
             place = f"{name}.{state.name}"
             codes = list(cuts(place, state.forms - {"none"}))
             codes += [f"{place}{part} = {place}{part}.detach()" for part in sorted(state.elements)]
@@ -208,7 +211,7 @@ def after_backward(
 
 
 def _at_the_start(source: Source, method: cst.FunctionDef, code: str) -> New:
-    """The body of a method with a statement before all others but its docstring."""
+    """Return the body of a method with a statement before all others but its docstring."""
 
     def put(block: cst.IndentedBlock) -> cst.IndentedBlock:
         documented = method.get_docstring(clean=False) is not None
@@ -224,7 +227,7 @@ def _is_of(node: cst.CSTNode, owner: str) -> TypeGuard[cst.Attribute]:
 
 
 def _is_target(source: Source, node: cst.CSTNode) -> bool:
-    """Whether an attribute is what an assignment sets; in ``self.h[i] = v`` it is read."""
+    """Return whether an assignment sets an attribute; in ``self.h[i] = v`` it is read."""
     parent = source.parents.get(node)
     while isinstance(parent, (cst.Element, cst.Tuple, cst.List)):
         parent = source.parents.get(parent)

@@ -1,8 +1,8 @@
-"""Cut a state that a loop carries off the graph of the turn before: ``state.detach()``.
+"""Cure: cut a state that a loop carries off the graph of the turn before, by ``state.detach()``.
 
 Truncated back-propagation through time: each backward reaches as far as its own step. A detach behind the
-backward cuts where that has been; one where the state is read cuts there each time, which is the same only
-where each turn has a backward of its own. States that objects keep are for ``detach_hidden``.
+backward cuts where that has been; one at a read cuts there each time, which is the same only if each turn
+has a backward of its own. States that objects keep are for ``detach_hidden``.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ NOTE = "each backward then reaches back to the start of its own step (truncated 
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """What a loop carries from turn to turn, detached after the backward, then where it is read.
+    """Yield states that a loop carries from turn to turn, detached after the backward, then where they are
+    read.
 
-    Which of them ties one graph to the next can't be read from the source: each is tried.
+    The source doesn't show which of them ties one graph to the next, so each is tried.
     """
     if finding.code != "UC301" or two_losses(finding, project):
         return
@@ -48,15 +49,17 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
                 yield from _proposals(path, carried_on(source, nearest))
 
 
-def _proposals(path: str, found: Iterator[tuple[str, str]]) -> Iterator[Proposal]:
-    for text, names in found:
+def _proposals(path: str, texts: Iterator[tuple[str, str]]) -> Iterator[Proposal]:
+    """Yield proposals for new texts and the names that they detach."""
+    for text, names in texts:
         title = f"detach the carried state {names} from the step before"
         yield Proposal("detach-state", title, {path: text}, note=NOTE, late=True)
 
 
 def after(source: Source, backward: cst.CSTNode, loop: cst.For | cst.While) -> Iterator[tuple[str, str]]:
-    """New texts that detach what a loop carries directly after a backward in it: each place, then those of
-    one statement together."""
+    """Yield new texts that detach what a loop carries directly after a backward in it: each place, then
+    those of one statement together.
+    """
     together: dict[int, list[str]] = {}
     for node in _carried_reads(source, loop):
         places = together.setdefault(id(source.above(node, cst.SimpleStatementLine)), [])
@@ -77,10 +80,10 @@ def after(source: Source, backward: cst.CSTNode, loop: cst.For | cst.While) -> I
 
 
 def cuts(place: str, forms: set[str]) -> Iterator[str]:
-    """Statements that detach what a place holds: a tensor, or each of several.
+    """Yield statements that detach what a place holds: a tensor, or each of several.
 
     Args:
-        forms: What it is seen to hold: ``tuple``, ``list``, ``dict``, ``none``.
+        forms: Kinds of values that it is seen to hold: ``tuple``, ``list``, ``dict``, ``none``.
     """
     made = {
         "tuple": f"tuple(one.detach() for one in {place})",
@@ -94,7 +97,7 @@ def cuts(place: str, forms: set[str]) -> Iterator[str]:
 
 
 def form(value: cst.BaseExpression) -> set[str]:
-    """What kind of thing a value is seen to be, for ``cuts``; nothing where it can't be told."""
+    """Return the kind of a value, for ``cuts``; empty if the source doesn't show it."""
     if is_none(value):
         return {"none"}
     if isinstance(value, cst.Tuple):
@@ -105,16 +108,20 @@ def form(value: cst.BaseExpression) -> set[str]:
 
 
 def _forms(source: Source, place: str) -> set[str]:
-    """The forms of all that a text assigns to a place, but for ``None``: by the backward it is set."""
-    found: set[str] = set()
+    """Return the kinds of all values that a text assigns to a place, but for ``None``: by the backward it
+    is set.
+    """
+    forms: set[str] = set()
     for node in source.smalls:
-        if isinstance(node, cst.Assign) and any(source.code(one.target) == place for one in node.targets):
-            found |= form(node.value)
-    return found - {"none"}
+        if isinstance(node, cst.Assign) and any(
+            source.code(target.target) == place for target in node.targets
+        ):
+            forms |= form(node.value)
+    return forms - {"none"}
 
 
 def carried(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str, str]]:
-    """New texts in which a loop detaches what it reads of the turn before, with the names it is kept in.
+    """Yield new texts in which a loop detaches a read of the turn before, with the names it is kept in.
 
     One read at a time, then all of a statement together: the two states of an LSTM's cell are of no use
     one without the other.
@@ -132,8 +139,9 @@ def carried(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str, st
 
 
 def carried_on(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str, str]]:
-    """New texts in which a loop ends by detaching all tensors of a tuple that it carries: an LSTM's state;
-    or the one tensor, where there is none yet in the first turn."""
+    """Yield new texts in which a loop ends by detaching all tensors of a tuple that it carries, as an
+    LSTM's state; or one tensor, if the first turn has none.
+    """
     lines = getattr(loop.body, "body", ())
     last = lines[-1] if lines else None
     if not isinstance(last, cst.SimpleStatementLine):
@@ -149,7 +157,7 @@ def carried_on(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str,
 
 
 def _carried_reads(source: Source, loop: cst.For | cst.While) -> Iterator[cst.BaseExpression]:
-    """Where a loop reads what the turn before left, or an element of it, or takes it apart.
+    """Yield a loop's reads of a place that the turn before left, or of an element, or where it is unpacked.
 
     A place is carried if the loop's body assigns it and reads it before, and if it isn't the loop's own.
     """
@@ -166,17 +174,17 @@ def _carried_reads(source: Source, loop: cst.For | cst.While) -> Iterator[cst.Ba
 
 
 def _is_read(source: Source, place: cst.BaseExpression) -> bool:
-    """Whether tensors are taken from a place: ``rec(h)``, ``rec(state[0])``, ``h, c = state``."""
+    """Return whether tensors are taken from a place: ``rec(h)``, ``rec(state[0])``, ``h, c = state``."""
     parent = source.parents.get(place)
     if isinstance(parent, cst.Assign):
-        return any(isinstance(one.target, (cst.Tuple, cst.List)) for one in parent.targets)
+        return any(isinstance(target.target, (cst.Tuple, cst.List)) for target in parent.targets)
     if isinstance(parent, (cst.For, cst.CompFor)):
         return parent.iter is place
     return is_operand(source, _element(source, place))
 
 
 def _element(source: Source, place: cst.BaseExpression) -> cst.BaseExpression:
-    """The innermost part of a place that an expression reads: ``state[0]`` for the ``state`` in it."""
+    """Return the innermost part of a place that an expression reads: ``state[0]`` for the ``state`` in it."""
     parent = source.parents.get(place)
     while isinstance(parent, cst.Subscript) and parent.value is place:
         place, parent = parent, source.parents.get(parent)
@@ -184,24 +192,26 @@ def _element(source: Source, place: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def _bound(source: Source, block: cst.CSTNode) -> set[str]:
-    """The code of every place and element that a block assigns; the last one of a list that it appends to."""
-    found: set[str] = set()
+    """Return the code of every place and element that a block assigns, and of the last element of a list
+    that it appends to.
+    """
+    codes: set[str] = set()
     for node in walk(block):
         if isinstance(node, (cst.AssignTarget, cst.AugAssign)):
-            found.update(source.code(target) for target in targets(node.target))
+            codes.update(source.code(target) for target in targets(node.target))
         elif (filled := appended_to(node)) is not None:
-            found.add(f"{source.code(filled)}[-1]")
-    return found
+            codes.add(f"{source.code(filled)}[-1]")
+    return codes
 
 
 def appended_to(node: cst.CSTNode) -> cst.BaseExpression | None:
-    """The list of ``list.append(…)``."""
+    """Return the list of ``list.append(…)``, or None."""
     func = node.func if isinstance(node, cst.Call) else None
     return func.value if isinstance(func, cst.Attribute) and func.attr.value == "append" else None
 
 
 def targets(target: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    """The single targets of an assignment: ``h`` and ``c`` of ``out, (h, c) = …``."""
+    """Yield the single targets of an assignment: ``h`` and ``c`` of ``out, (h, c) = …``."""
     if isinstance(target, (cst.Tuple, cst.List)):
         for element in target.elements:
             yield from targets(element.value)
@@ -210,7 +220,7 @@ def targets(target: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
 
 
 def _may_be_none(source: Source, code: str) -> bool:
-    """Whether a place is set to ``None`` anywhere: then it has nothing to detach in the first turn."""
+    """Return whether a place is set to ``None`` anywhere: then it has nothing to detach in the first turn."""
     return any(
         isinstance(node, cst.Assign)
         and is_none(node.value)
@@ -224,8 +234,9 @@ def is_none(node: cst.CSTNode) -> bool:
 
 
 def is_operand(source: Source, node: cst.BaseExpression) -> bool:
-    """Whether a place is read as a value by itself: an argument, perhaps in a tuple or list, an operand, or
-    the tensor whose method is called."""
+    """Return whether a place is read as a value by itself: an argument, perhaps in a tuple or list, an
+    operand, or the tensor whose method is called.
+    """
     at: cst.CSTNode = node
     parent = source.parents.get(at)
     while isinstance(parent, (cst.Element, cst.Tuple, cst.List)):
@@ -240,5 +251,5 @@ def is_operand(source: Source, node: cst.BaseExpression) -> bool:
 
 
 def detached(node: cst.BaseExpression) -> cst.BaseExpression:
-    """``node.detach()``."""
+    """Return ``node.detach()``."""
     return cst.Call(cst.Attribute(node, cst.Name("detach")))

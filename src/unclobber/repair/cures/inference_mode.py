@@ -1,4 +1,4 @@
-"""``no_grad`` for ``inference_mode``, or neither.
+"""Cure: ``no_grad`` instead of ``inference_mode``, or neither.
 
 A tensor made in inference mode stays outside autograd for ever, and so does a view made there.
 """
@@ -19,7 +19,9 @@ from ._comments import without_decorator
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """For UC206 each use of ``inference_mode``; for UC204 the mode round the view's creation."""
+    """Yield each use of ``inference_mode`` replaced (UC206), or the view taken outside of its mode
+    (UC204).
+    """
     if finding.code == "UC206":
         for path, user in project.sources(_files(finding), "inference_mode"):
             for node in uses(user):
@@ -44,7 +46,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
 
 
 def uses(source: Source) -> list[cst.Name]:
-    """The names ``inference_mode`` in ``torch.inference_mode``."""
+    """Return the names ``inference_mode`` in ``torch.inference_mode``."""
     return [
         node.attr
         for node in source.positions
@@ -56,7 +58,7 @@ def uses(source: Source) -> list[cst.Name]:
 
 
 def renamed(source: Source, name: cst.Name) -> str:
-    """The text with ``no_grad`` there; ``inference_mode`` as a bare decorator works for both."""
+    """Return the text with ``no_grad`` there; both work as a bare decorator."""
     return source.replaced({name: name.with_changes(value="no_grad")})
 
 
@@ -64,10 +66,11 @@ _MODES = frozenset({"no_grad", "inference_mode"})
 
 
 def without_mode(source: Source, function: cst.FunctionDef, statement: cst.CSTNode) -> str | None:
-    """The text with the function's mode decorator gone, and all but one statement in blocks of that mode.
+    """Return the text without the function's mode decorator, and all but one statement in blocks of that
+    mode.
 
     Returns:
-        None where the function has no such decorator, or where the statement is not directly in its body.
+        None if the function has no such decorator, or if the statement is not directly in its body.
     """
     block = function.body
     at = line_in(source, statement, block.body) if isinstance(block, cst.IndentedBlock) else None
@@ -86,7 +89,7 @@ def without_mode(source: Source, function: cst.FunctionDef, statement: cst.CSTNo
 
 
 def recorded(source: Source, function: cst.FunctionDef, statement: cst.CSTNode) -> Iterator[str]:
-    """The text with one statement of a function under ``no_grad`` in a block that records; the rest stays."""
+    """Yield the text with one statement of a ``no_grad`` function in a block that records gradients."""
     torch = source.torch_name
     modes = set().union(*(_names(decorator.decorator) & _MODES for decorator in function.decorators))
     if torch is None or modes != {"no_grad"}:
@@ -101,7 +104,9 @@ def recorded(source: Source, function: cst.FunctionDef, statement: cst.CSTNode) 
 
 
 def out_of_block(source: Source, statement: cst.CSTNode) -> str | None:
-    """The text with one statement taken out of the ``with torch.no_grad():`` that it is directly in."""
+    """Return the text with one statement taken out of the ``with torch.no_grad():`` that it is directly
+    in, or None.
+    """
     block = source.above(statement, cst.With)
     if block is None or len(block.items) != 1 or not isinstance(block.body, cst.IndentedBlock):
         return None
@@ -120,12 +125,12 @@ def _names(mode: cst.CSTNode) -> set[str]:
 
 
 def _all_but(item: cst.WithItem, lines: Sequence[cst.CSTNode], at: int) -> list[Any]:
-    """Statements in blocks of a mode, but for the one at an index."""
+    """Return statements in blocks of a mode, but for the one at an index."""
     return [*_under(item, lines[:at]), lines[at], *_under(item, lines[at + 1 :])]
 
 
 def _under(item: cst.WithItem, lines: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
-    """Statements in one ``with`` block; as they are where none of them computes anything."""
+    """Return statements in one ``with`` block, or as they are if none of them computes anything."""
     if all(_is_idle(line) for line in lines):
         return list(lines)
     first: Any = lines[0]
@@ -134,7 +139,7 @@ def _under(item: cst.WithItem, lines: Sequence[cst.CSTNode]) -> list[cst.CSTNode
 
 
 def _is_idle(line: cst.CSTNode) -> bool:
-    """Whether a line computes nothing, so that it may stand in any mode."""
+    """Return whether a line computes nothing, so that it may run in any mode."""
     if not isinstance(line, cst.SimpleStatementLine):
         return False
     for small in line.body:

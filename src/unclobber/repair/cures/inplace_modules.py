@@ -1,4 +1,4 @@
-"""Drop ``inplace=True`` where a module is constructed: ``nn.ReLU(inplace=True)`` becomes ``nn.ReLU()``."""
+"""Cure: drop ``inplace=True`` where a module is constructed, ``nn.ReLU(inplace=True)`` as ``nn.ReLU()``."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from ._inplace import without_inplace
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """Constructors of the class that wrote, one by one, then all of them together."""
+    """Yield constructors of the class that wrote, one by one, then all of them together."""
     for write in reversed(finding.writes):
         kind = _class_of(write)
         if kind is None:
             continue
-        found = [
+        calls = [
             (path, source, call, plain)
             for path, source in project.sources(_files(finding), "inplace")
             for call, plain in constructors(source, kind)
         ]
-        for path, source, call, plain in found[:8]:
+        for path, source, call, plain in calls[:8]:
             title = f"construct {source.code(call)} without `inplace`"
             yield Proposal(
                 "inplace-modules", title, {path: source.replaced({call: plain})}, hides=_INPUT, drops=True
             )
-        if len(found) > 1:
+        if len(calls) > 1:
             texts = {
-                path: source.replaced({call: plain for other, _, call, plain in found if other == path})
-                for path, source, _, _ in found
+                path: source.replaced({call: plain for other, _, call, plain in calls if other == path})
+                for path, source, _, _ in calls
             }
             title = f"construct every {kind} without `inplace`"
             yield Proposal("inplace-modules", title, texts, hides=_INPUT, drops=True)
 
 
 _INPUT = "input of the module"
-"""A hook, or whoever has made it, may hold what such a module writes to."""
+"""Holder that may keep the tensor which such a module writes to: a hook, or the code that made it."""
 
 _INHERIT_FORWARD = {"Hardtanh": ("ReLU6",)}
-"""torch's classes with ``inplace`` whose ``forward`` is another one's (torch/nn/modules/activation.py)."""
+"""Classes of torch with ``inplace`` whose ``forward`` is another one's (torch/nn/modules/activation.py)."""
 
 
 def constructors(source: Source, kind: str) -> Iterator[tuple[cst.Call, cst.Call]]:
-    """Calls of a class by its last name that say ``inplace=True``, each with its plain form."""
+    """Yield calls of a class by its last name that say ``inplace=True``, each with its plain form."""
     for node in source.positions:
         if isinstance(node, cst.Call) and _last_name(node.func) in (kind, *_INHERIT_FORWARD.get(kind, ())):
             plain = without_inplace(node)
@@ -56,15 +56,16 @@ def constructors(source: Source, kind: str) -> Iterator[tuple[cst.Call, cst.Call
 
 
 def _class_of(write: Write) -> str | None:
-    """The class of the module that wrote: from its label ``trunk.2 (Dropout)``, else from the frames below
-    the user's line, ``Dropout.forward``."""
+    """Return the class of the module that wrote: by its label ``trunk.2 (Dropout)``, else by the frames
+    below the user's line, ``Dropout.forward``. None if neither names it.
+    """
     if write.module is not None and (match := re.search(r"\((\w+)\)$", write.module)):
         return match[1]
     frames = [] if write.site is None else [*write.site.below, *write.site.stack]
     for frame in frames:
         if frame.library and frame.function.endswith(".forward"):
             name = frame.function.split(".")[-2]
-            # `_DropoutNd`, `Sequential` and the like hold or inherit; they are not what is constructed
+            # containers only call the module that wrote; they take no `inplace`
             if name not in ("Sequential", "ModuleList"):
                 return name
     return None

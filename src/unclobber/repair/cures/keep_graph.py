@@ -1,9 +1,9 @@
-"""Let two losses go through one graph: ``retain_graph=True`` in the backward that frees it, or one backward
-on their sum.
+"""Cure: let two losses go through one graph, by ``retain_graph=True`` in the first backward, or by one
+backward on their sum.
 
-Only where the two follow each other in one pass of the program. Where each turn of a loop comes back to what
-the turn before has freed, keeping all graphs would make each turn slower than the last: there the state is
-detached (``detach_state``, ``detach_hidden``).
+Only if the two follow each other in one pass of the program. If each turn of a loop comes back to a graph
+that the turn before has freed, keeping all graphs would make each turn slower than the last: there the state
+is detached (``detach_state``, ``detach_hidden``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BETWEEN = {"backward", "step", "zero_grad", "grad", "clip_grad_norm_", "clip_gr
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """The freeing backward with ``retain_graph=True``, and one backward on the sum of both losses."""
+    """Yield the freeing backward with ``retain_graph=True``, and one backward on the sum of both losses."""
     if not two_losses(finding, project):
         return
     assert finding.freed is not None
@@ -45,13 +45,15 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
 
 
 def two_losses(finding: Finding, project: Project) -> bool:
-    """Whether the backward that freed the graph and the one that needs it belong together: two statements
-    of one block that ran one after the other, or one statement in a loop that runs no forward of its own."""
+    """Return whether the backward that freed the graph and the one that needs it belong together: two
+    statements of one block that ran one after the other, or one statement in a loop that runs no forward
+    of its own.
+    """
     freed, needed = finding.freed, finding.needed
     if finding.code != "UC301" or freed is None or needed is None or needed.nth != freed.nth + 1:
         return False
     earlier, later = _spots(freed.site, project), _spots(needed.site, project)
-    # from the outermost call inwards, to where the two part
+    # from the outermost call inwards, because the callers are equal down to where the two part
     for (path, source, first), (other, _, second) in zip(reversed(earlier), reversed(later), strict=False):
         if first is not second:
             return path == other and _follows(source, first, second)
@@ -66,7 +68,7 @@ def _spots(site: Site | None, project: Project) -> list[Spot]:
 
 
 def _follows(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> bool:
-    """Whether ``second`` stands behind ``first`` in the innermost block that holds both."""
+    """Return whether ``second`` stands behind ``first`` in the innermost block that holds both."""
     for above in source.all_above(first):
         if isinstance(above, (cst.IndentedBlock, cst.Module)):
             at, then = line_in(source, first, above.body), line_in(source, second, above.body)
@@ -82,7 +84,9 @@ def _is_before(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> bool:
 
 
 def _only_backward(source: Source, statement: cst.CSTNode) -> bool:
-    """``for loss in losses: loss.backward()``: all the losses were computed before."""
+    """Return whether a loop only calls backward, ``for loss in losses: loss.backward()``, on losses from
+    before.
+    """
     loop = source.above(statement, cst.For)
     if loop is None or calls_method(loop.body, {"step", "zero_grad"}):
         return False
@@ -103,7 +107,7 @@ def _name(func: cst.BaseExpression) -> str:
 
 
 def retained(source: Source, statement: cst.CSTNode) -> Iterator[str]:
-    """The text with ``retain_graph=True`` in a statement's backward; nothing where it says so already."""
+    """Yield the text with ``retain_graph=True`` in a statement's backward, unless it has that already."""
     for call in _backwards(statement):
         said = [a for a in call.args if a.keyword is not None and a.keyword.value == "retain_graph"]
         if said:
@@ -122,23 +126,23 @@ def retained(source: Source, statement: cst.CSTNode) -> Iterator[str]:
 
 
 def summed(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> str | None:
-    """The text with one backward on the sum of two losses, in the second's place.
+    """Return the text with one backward on the sum of two losses, in the second's place.
 
     Returns:
         None unless both are plain ``loss.backward()`` lines of one block with nothing between them that
-        looks at gradients or binds the first loss anew.
+        reads gradients or binds the first loss again.
     """
-    one, other = _loss(first), _loss(second)
+    loss, other = _loss(first), _loss(second)
     line, last = source.own_line(first), source.own_line(second)
     body = body_of(source, line) if line is not None else None
-    if one is None or other is None or line is None or last is None or body is None:
+    if loss is None or other is None or line is None or last is None or body is None:
         return None
     start, stop = line_in(source, line, body), line_in(source, last, body)
     if start is None or stop is None or body[stop] is not last or stop <= start:
         return None
-    if not _quiet(body[start + 1 : stop], names_in(one)):
+    if not _quiet(body[start + 1 : stop], names_in(loss)):
         return None
-    both = cst.parse_expression(f"({source.code(one)} + {source.code(other)}).backward()")
+    both = cst.parse_expression(f"({source.code(loss)} + {source.code(other)}).backward()")
     return source.replaced({line: cst.RemoveFromParent(), second: cst.Expr(both)})
 
 
@@ -151,6 +155,7 @@ def _loss(statement: cst.CSTNode) -> cst.BaseExpression | None:
 
 
 def _quiet(lines: Sequence[cst.CSTNode], names: set[str]) -> bool:
+    """Return whether lines neither use gradients nor bind one of the names."""
     for line in lines:
         if calls_method(line, _BETWEEN):
             return False

@@ -1,8 +1,8 @@
-"""Let a custom Function say that it writes to its input.
+"""Cure: let a custom Function declare that it writes to its input.
 
-Where ``forward`` returns the input that it overwrites, ``ctx.mark_dirty`` makes the Function part of the
-input's history. Where it returns something else, torch would refuse that, and what the derivative
-of the overwritten input should be is nowhere said: then a copy is offered, and the choice left to the user.
+If ``forward`` returns the input that it overwrites, ``ctx.mark_dirty`` makes the Function part of the
+input's history. If it returns something else, torch would refuse that, and the program doesn't say what the
+derivative of the overwritten input should be: then a copy is offered, and the user decides.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .save_for_backward import after_docstring
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """The forward that wrote, with its input marked or copied."""
+    """Yield the forward that wrote, with its input marked or copied."""
     if finding.variant != "unmarked":
         return
     for _, (path, source, statement) in write_spots(finding, project):
         if not isinstance(statement, cst.BaseSmallStatement):
-            continue  # the head of an `if` or a loop has no room before it
+            continue  # in the head of an `if` or a loop nothing can be put before the write
         forward, owner = source.above(statement, cst.FunctionDef), source.above(statement, cst.ClassDef)
         if forward is None or owner is None or forward.name.value != "forward":
             continue
@@ -51,10 +51,10 @@ def marked(
     owner: cst.ClassDef,
     name: str,
 ) -> str | None:
-    """The text with ``ctx.mark_dirty(name)`` before the writing statement, or in ``setup_context``.
+    """Return the text with ``ctx.mark_dirty(name)`` before the writing statement, or in ``setup_context``.
 
     Returns:
-        None where there is no room for it.
+        None if there is no room for it.
     """
     setup = next(
         (n for n in owner.body.body if isinstance(n, cst.FunctionDef) and n.name.value == "setup_context"),
@@ -71,7 +71,7 @@ def marked(
         return None
     for node in walk(function):
         if isinstance(node, cst.Call) and source.code(node.func) == f"{ctx}.mark_dirty":
-            # a second call would take back what the first one marked
+            # a second call of mark_dirty would replace the tensors that the first one marked
             return source.replaced({node: _with_argument(node, tensor)})
     call = f"{ctx}.mark_dirty({tensor})"
     if setup is None:
@@ -98,7 +98,7 @@ def _written_parameters(
 
 
 def _returns(forward: cst.FunctionDef, name: str) -> bool:
-    """Whether a ``return`` hands back the tensor itself: ``x``, ``x.mul_(2)``, ``x, y``."""
+    """Return whether a ``return`` hands back the tensor itself: ``x``, ``x.mul_(2)``, ``x, y``."""
     for node in walk(forward):
         if isinstance(node, cst.Return) and node.value is not None:
             values = (
@@ -112,6 +112,7 @@ def _returns(forward: cst.FunctionDef, name: str) -> bool:
 
 
 def _is_itself(value: cst.BaseExpression, name: str) -> bool:
+    """Return whether an expression is the name itself, perhaps through in-place methods."""
     while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
         method = value.func.attr.value
         if not method.endswith("_") or method.endswith("__"):

@@ -1,4 +1,4 @@
-"""Move an optimizer's step behind the backward that still needs its weights.
+"""Cure: move an optimizer's step behind the backward that still needs its weights.
 
 This changes the program: that backward then also adds to the gradients which the step uses. It is
 offered, never applied.
@@ -19,7 +19,7 @@ from ._sites import callers, write_spots
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """The step's line after the backward's, where both are in one block."""
+    """Yield the step's line after the backward's, if both are in one block."""
     if finding.needed is None or finding.needed.site is None:
         return
     if not any(write.optimizer is not None for write in finding.writes):
@@ -36,7 +36,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
 
 
 def moved(source: Source, step: cst.CSTNode, backward: cst.CSTNode) -> str | None:
-    """The text with ``step``'s line directly after ``backward``'s; None where they share no block."""
+    """Return the text with ``step``'s line directly after ``backward``'s; None if they share no block."""
     line = source.own_line(step)
     if line is None or not calls_method(step, {"step"}):
         return None

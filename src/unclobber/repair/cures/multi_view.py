@@ -1,4 +1,4 @@
-"""Take the views one by one.
+"""Cure: take views one by one.
 
 ``a, b = x.chunk(2)`` gives views that torch ties together, and so it refuses writes to them.
 """
@@ -24,7 +24,7 @@ _ITERATORS = ("enumerate", "zip", "reversed")
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """Copies or single views where the views were made, or where a loop over a tensor makes them."""
+    """Yield copies or single views where the views were made, or where a loop over a tensor makes them."""
     if finding.code != "UC203":
         return
     for _, (path, source, statement) in saved_spots(finding, project):
@@ -42,7 +42,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
 
 
 def _iterated(source: Source, statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
-    """What the loops round a statement, and the comprehensions in it, take the elements of."""
+    """Yield the expressions that the loops round a statement, and the comprehensions in it, iterate over."""
     for loop in source.all_above(statement):
         if isinstance(loop, cst.For):
             yield from _sequences(loop.iter)
@@ -52,7 +52,9 @@ def _iterated(source: Source, statement: cst.CSTNode) -> Iterator[cst.BaseExpres
 
 
 def _sequences(iterable: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    """The tensors that a loop may be over: ``h`` of ``h``, ``enumerate(h)`` and ``zip(h, g.unbind())``."""
+    """Yield the tensors that a loop may be over: ``h`` of ``h``, ``enumerate(h)`` and ``zip(h,
+    g.unbind())``.
+    """
     if is_place(iterable) or _unbound(iterable) is not None:
         yield iterable
     elif isinstance(iterable, cst.Call) and getattr(iterable.func, "value", "") in _ITERATORS:
@@ -61,26 +63,27 @@ def _sequences(iterable: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
 
 
 def _unbound(node: cst.BaseExpression) -> cst.BaseExpression | None:
-    """``h`` of ``h.unbind()``."""
+    """Return ``h`` of ``h.unbind()``, or None."""
     if not isinstance(node, cst.Call) or node.args or not isinstance(node.func, cst.Attribute):
         return None
     return node.func.value if node.func.attr.value == "unbind" and is_place(node.func.value) else None
 
 
 def indexed(source: Source, tensor: cst.BaseExpression) -> str:
-    """The text with a list of single views in a tensor's place."""
+    """Return the text with a list of single views in a tensor's place."""
     name = source.code(_unbound(tensor) or tensor)
     return source.replaced({tensor: cst.parse_expression(f"[{name}[n] for n in range(len({name}))]")})
 
 
 def single(source: Source, call: cst.Call, count: int) -> str | None:
-    """The parts that a call gives, each as a view of its own: ``h.narrow(1, 0, 2), h.narrow(1, 2, 2)``.
+    """Return the parts that a call gives, each as a view of its own: ``h.narrow(1, 0, 2), h.narrow(1, 2,
+    2)``.
 
     Args:
-        count: How many names they are unpacked into.
+        count: Number of names that they are unpacked into.
 
     Returns:
-        None where the sizes are not written out, or where it is not a name's tensor that is taken apart.
+        None if the sizes are not written out, or if the tensor taken apart has no name.
     """
     assert isinstance(call.func, cst.Attribute)
     kind, of, arguments = call.func.attr.value, call.func.value, list(call.args)
@@ -113,20 +116,22 @@ def single(source: Source, call: cst.Call, count: int) -> str | None:
 
 
 def _numbers(value: cst.BaseExpression) -> int | list[int] | None:
-    """A number that is written out, or a list of such."""
+    """Return a number that is written out, or a list of such, or None."""
     try:
-        found = ast.literal_eval(cst.Module([]).code_for_node(value))
+        number = ast.literal_eval(cst.Module([]).code_for_node(value))
     except (ValueError, SyntaxError):
         return None
-    if isinstance(found, int):
-        return found
-    if isinstance(found, (list, tuple)) and all(isinstance(one, int) for one in found):
-        return list(found)
+    if isinstance(number, int):
+        return number
+    if isinstance(number, (list, tuple)) and all(isinstance(part, int) for part in number):
+        return list(number)
     return None
 
 
 def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str, str]]:
-    """New texts for one statement that makes several views, with what no longer sees writes to them."""
+    """Yield new texts for one statement that makes several views, a title, and the code that no longer
+    sees writes to them.
+    """
     for node in walk(statement):
         if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)):
             continue
@@ -156,7 +161,7 @@ def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str,
 
 
 def _unpacked(statement: cst.CSTNode, call: cst.Call) -> int:
-    """How many names the call's value is unpacked into, 0 where it isn't."""
+    """Return the number of names that the call's value is unpacked into, 0 if it isn't."""
     if isinstance(statement, cst.Assign) and statement.value is call and len(statement.targets) == 1:
         target = statement.targets[0].target
         if isinstance(target, (cst.Tuple, cst.List)) and not any(

@@ -1,7 +1,7 @@
-"""Write to a leaf without recording it: put the statement under ``torch.no_grad()``.
+"""Cure: write to a leaf without recording it, by putting the statement under ``torch.no_grad()``.
 
-Right for initialisation and for hand-made optimizer steps, where the write is not part of what is
-differentiated. Where it is, ``out_of_place`` and ``clone_target`` keep it in the graph.
+Right for initialisation and for hand-made optimizer steps, because their write is no part of the
+differentiated function. If it is part of it, ``out_of_place`` and ``clone_target`` keep it in the graph.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NOTE = "this takes the write for a change of the value itself, which no gradien
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """The writing statement, or the whole function if it does nothing but write, under ``no_grad``."""
+    """Yield the writing statement, or the whole function if it does nothing but write, under ``no_grad``."""
     if finding.code not in ("UC201", "UC202", "UC203"):
         return
     for _, (path, source, statement) in write_spots(finding, project):
@@ -48,16 +48,17 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
 
 
 def _is_update(source: Source, statement: cst.CSTNode) -> bool:
-    """Whether a write looks meant for the parameter itself: ``layer.weight``, or a step along ``.grad``.
+    """Return whether a write looks meant for the parameter itself: ``layer.weight``, or a step along
+    ``.grad``.
 
-    A bare name is as likely somebody else's tensor that should be left alone.
+    A bare name is as likely the caller's tensor, which should stay unchanged.
     """
     named = any(isinstance(place, cst.Attribute) for place in targets(source, statement))
     return named or steps_along_gradient(statement)
 
 
 def wrapped(source: Source, statement: cst.CSTNode, torch: str) -> Iterator[str]:
-    """The text with the statement in a ``with`` block, in two ways where it shares its line."""
+    """Yield the text with the statement in a ``with`` block, in two ways if it shares its line."""
     yield from source.put_round(
         statement,
         lambda line: cst.With(
@@ -67,7 +68,7 @@ def wrapped(source: Source, statement: cst.CSTNode, torch: str) -> Iterator[str]
 
 
 def decorated(source: Source, function: cst.FunctionDef, torch: str) -> str:
-    """The text with ``@torch.no_grad()`` directly above the function."""
+    """Return the text with ``@torch.no_grad()`` directly above the function."""
     decorator = cst.Decorator(cst.parse_expression(f"{torch}.no_grad()"))
     return source.replaced(
         {function: after(lambda new: new.with_changes(decorators=[*new.decorators, decorator]))}
@@ -75,7 +76,7 @@ def decorated(source: Source, function: cst.FunctionDef, torch: str) -> str:
 
 
 def only_writes(function: cst.FunctionDef) -> bool:
-    """Whether a function only writes in place and computes what it needs for that.
+    """Return whether a function only writes in place and computes what it needs for that.
 
     Anything else, such as an attribute that it sets, would be cut off the graph together with the writes.
     """
@@ -88,10 +89,11 @@ _ROUND = (cst.For, cst.While, cst.If, cst.Else, cst.With)
 
 
 def _only_writes(line: cst.CSTNode) -> bool:
+    """Return whether a statement only writes in place, binds plain names or controls the flow."""
     if isinstance(line, _ROUND):
         rest = getattr(line, "orelse", None)
         lines = getattr(line.body, "body", ())
-        return all(_only_writes(one) for one in (*lines, *([] if rest is None else [rest])))
+        return all(_only_writes(inner) for inner in (*lines, *([] if rest is None else [rest])))
     if isinstance(line, cst.SimpleStatementLine):
         return all(_only_writes(small) for small in line.body)
     if isinstance(line, cst.Assign):
@@ -107,7 +109,7 @@ def _only_writes(line: cst.CSTNode) -> bool:
 
 
 def _writes(value: cst.BaseExpression) -> bool:
-    """Whether a call writes to a tensor, as torch's initialisers do, too."""
+    """Return whether a call writes to a tensor, as torch's initialisers do, too."""
     func = value.func if isinstance(value, cst.Call) else None
     name = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
     return isinstance(name, str) and is_inplace_name(name)

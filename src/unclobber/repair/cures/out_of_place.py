@@ -1,7 +1,7 @@
-"""Write the result into a new tensor: ``x += y`` becomes ``x = x + y``.
+"""Cure: write the result into a new tensor, ``x += y`` as ``x = x + y``.
 
-Right wherever nobody relies on the old tensor being changed through another name; whether somebody
-does is what the proof finds out.
+Right if no other code relies on the old tensor being changed through another name; the proof finds out
+whether any does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ._sites import steps_along_gradient, write_spots
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """The writing statements in their out-of-place forms."""
+    """Yield the writing statements in their out-of-place forms."""
     for _, (path, source, statement) in write_spots(finding, project):
         if finding.code == "UC201" and steps_along_gradient(statement):
             continue  # a new tensor is no leaf: its `.grad` would stay empty from the next step on
@@ -38,24 +38,24 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
 
 
 _NARROW = frozenset({"bfloat16", "float16"})
-"""What an in-place operation keeps, and its out-of-place form with a float32 tensor does not."""
+"""Dtypes that an in-place operation keeps, but its out-of-place form with a float32 tensor does not."""
 
 
 def rewrites(
     source: Source, statement: cst.CSTNode, *, keep_dtype: bool = False
 ) -> Iterator[tuple[str, str, bool]]:
-    """New texts of the file with the name that is bound anew, empty where none is, and whether others may
-    hold its tensor.
+    """Yield new texts of the file, the name that is bound to the result (empty if none is), and whether other
+    holders of its tensor may exist.
 
     Args:
-        keep_dtype: Also with the result converted to what the old tensor was.
+        keep_dtype: Whether to also yield the result converted to the old tensor's dtype.
     """
     if isinstance(statement, cst.AugAssign):
         if is_place(statement.target) and read_later(source, statement, statement.target):
             value = binary(statement)
             hides = held_elsewhere(source, statement, statement.target)
-            for one in _of_same_dtype(value, statement.target, keep_dtype):
-                new = assignment(statement.target, one)
+            for new_value in _of_same_dtype(value, statement.target, keep_dtype):
+                new = assignment(statement.target, new_value)
                 yield source.with_statement(statement, new), source.code(statement.target), hides
         return
     imported = source.imported_names
@@ -67,7 +67,7 @@ def rewrites(
 
 
 def _writes_itself(value: cst.BaseExpression, imported: frozenset[str]) -> bool:
-    """Whether a value is an in-place call, rather than something that has one among its arguments."""
+    """Return whether a value is an in-place call, rather than something that has one among its arguments."""
     return isinstance(value, cst.Call) and (
         _inplace.method_call(value, imported) is not None
         or _inplace.function_call(value, imported) is not None
@@ -79,6 +79,7 @@ def _writes_itself(value: cst.BaseExpression, imported: frozenset[str]) -> bool:
 def _as_statement(
     source: Source, statement: cst.Expr, imported: frozenset[str], torch: str | None, keep_dtype: bool
 ) -> Iterator[tuple[str, str, bool]]:
+    """Yield an in-place call that is a statement as an assignment of its out-of-place form."""
     call = statement.value
     if not isinstance(call, cst.Call):
         return
@@ -89,8 +90,8 @@ def _as_statement(
         target = call.args[0].value if by_function else _inplace.innermost_receiver(call, imported)
     elif (plain := _inplace.without_inplace(call)) is not None and call.args:
         value, target = plain, call.args[0].value
-    elif (found := _inplace.without_out(call)) is not None:
-        value, target = found
+    elif (output := _inplace.without_out(call)) is not None:
+        value, target = output
     if (
         value is None
         or target is None
@@ -99,14 +100,14 @@ def _as_statement(
     ):
         return
     hides = held_elsewhere(source, statement, target)
-    for one in _of_same_dtype(value, target, keep_dtype):
-        yield source.with_statement(statement, assignment(target, one)), source.code(target), hides
+    for new_value in _of_same_dtype(value, target, keep_dtype):
+        yield source.with_statement(statement, assignment(target, new_value)), source.code(target), hides
 
 
 def _of_same_dtype(
     value: cst.BaseExpression | None, target: cst.BaseExpression, keep_dtype: bool
 ) -> Iterator[cst.BaseExpression]:
-    """The value, and ``(value).to(target.dtype)``."""
+    """Yield the value, and ``(value).to(target.dtype)``."""
     if value is None:
         return
     yield value
@@ -129,7 +130,9 @@ def _read_later(source: Source, statement: cst.Expr, target: cst.BaseExpression)
 def _inside(
     source: Source, statement: cst.CSTNode, imported: frozenset[str], torch: str | None
 ) -> Iterator[tuple[str, str, bool]]:
-    """In-place calls inside a statement: each chain, ``inplace=True`` and ``out=`` on its own."""
+    """Yield in-place calls inside a statement out of place: each chain, ``inplace=True`` and ``out=`` on
+    its own.
+    """
     done: set[int] = set()
     for node in walk(statement):
         if id(node) in done or not isinstance(node, cst.Call):
@@ -138,9 +141,9 @@ def _inside(
         written: cst.BaseExpression | None = None
         if value is not None:
             inner: cst.BaseExpression = node
-            while (found := _inplace.method_call(inner, imported)) is not None:
+            while (method := _inplace.method_call(inner, imported)) is not None:
                 done.add(id(inner))
-                inner = found[1].value
+                inner = method[1].value
             by_function = _inplace.function_call(node, imported) is not None
             written = node.args[0].value if by_function else inner
         elif (value := _inplace.without_inplace(node)) is not None:
@@ -158,8 +161,9 @@ def _with_its_name(
     value: cst.BaseExpression,
     written: cst.BaseExpression,
 ) -> Iterator[tuple[str, str, bool]]:
-    """A call inside a statement out of place, and the name of what it wrote bound to the result where that is
-    read later: ``y = h.relu_()`` gives ``y = h = h.relu()``."""
+    """Yield a call inside a statement out of place. If the written name is read later, it is bound to the
+    result: ``y = h.relu_()`` gives ``y = h = h.relu()``.
+    """
     if not is_place(written):
         hides = not is_fresh(written, source) and not _is_walrus_of_fresh(source, written)
         yield source.replaced({call: _walrus_round(value, written)}), "", hides
@@ -186,7 +190,7 @@ def _walrus(name: cst.Name, value: cst.BaseExpression) -> cst.NamedExpr:
 
 
 def _walrus_round(value: cst.BaseExpression, written: cst.BaseExpression) -> cst.BaseExpression:
-    """``(g := x.exp().mul(2))`` for ``(g := x.exp()).mul_(2)``."""
+    """Return ``(g := x.exp().mul(2))`` for ``(g := x.exp()).mul_(2)``."""
     if not isinstance(written, cst.NamedExpr) or not isinstance(written.target, cst.Name):
         return value
     plain = in_brackets(written.value)
@@ -199,7 +203,7 @@ def _is_walrus_of_fresh(source: Source, written: cst.BaseExpression) -> bool:
 
 
 def _is_read_beside(source: Source, statement: cst.CSTNode, call: cst.Call, name: str) -> bool:
-    """Whether the statement reads a place outside of the call, too: ``h.relu_() + h``."""
+    """Return whether the statement reads a place outside of the call, too: ``h.relu_() + h``."""
     own = {id(node) for node in walk(call)}
     return any(
         id(node) not in own
@@ -211,7 +215,9 @@ def _is_read_beside(source: Source, statement: cst.CSTNode, call: cst.Call, name
 
 
 def _in_own_scope(source: Source, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
-    """Whether a node lies in a lambda or comprehension of the statement, or the statement in a class body."""
+    """Return whether a lambda or comprehension of the statement holds a node, or a class body the
+    statement.
+    """
     for above in source.all_above(node):
         if isinstance(above, (cst.Lambda, cst.BaseComp)):
             return True

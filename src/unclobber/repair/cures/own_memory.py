@@ -1,7 +1,7 @@
-"""Give a tensor memory of its own before it is written: a copy of an expanded view, or of what is read while
-memory that overlaps it is written.
+"""Cure: give a tensor memory of its own before it is written, by copying an expanded view, or the value that
+is read while memory that overlaps it is written.
 
-The copy is made where the view is made, so everybody who holds it sees the write.
+The copy is made where the view is made, so all its holders see the write.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .clone_saved import cloned
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """Copies of the expanded view where it is made; copies of what the writing statement reads."""
+    """Yield copies of the expanded view where it is made, then copies of the writing statement's operands."""
     if finding.code != "UC207":
         return
     for _, (path, source, statement) in saved_spots(finding, project):
@@ -34,7 +34,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
 
 
 def expansions(statement: cst.CSTNode) -> Iterator[cst.Call]:
-    """The calls that show an element in several places; those that give one tensor."""
+    """Yield the calls that show an element in several places and give one tensor."""
     for node in walk(statement):
         func = node.func if isinstance(node, cst.Call) else None
         if isinstance(node, cst.Call) and isinstance(func, cst.Attribute) and func.attr.value in EXPANDING:
@@ -42,7 +42,7 @@ def expansions(statement: cst.CSTNode) -> Iterator[cst.Call]:
 
 
 def operands(source: Source, statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
-    """What a writing statement reads: the right side, or the arguments of an in-place call."""
+    """Yield the operands of a writing statement: the right side, or the arguments of an in-place call."""
     values: list[cst.BaseExpression] = []
     if isinstance(statement, (cst.AugAssign, cst.Assign)):
         values.append(statement.value)

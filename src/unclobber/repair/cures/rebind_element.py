@@ -1,7 +1,7 @@
-"""Write the element of a list or dict into a new tensor: ``outs[i] += x`` becomes ``outs[i] = outs[i] + x``.
+"""Cure: write the element of a list or dict into a new tensor, ``outs[i] += x`` as ``outs[i] = outs[i] + x``.
 
-What is bound anew is the container's entry, so a tensor in the container's place gains nothing: there
-the assignment is a write, too. Which of the two it is can't be read from the text, and the proof tells.
+The edit assigns the container's entry, so a tensor in the container's place gains nothing: there the
+assignment is a write, too. The text doesn't show which of the two it is; the proof does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from ._sites import write_spots
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """The writing statements with their element bound anew, or copied before a part of it is written."""
+    """Yield the writing statements with a new tensor in the element, or a copy before a part of it is
+    written.
+    """
     if finding.code == "UC301":
         return
     for _, (path, source, statement) in write_spots(finding, project):
@@ -32,7 +34,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
 
 
 def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, cst.Subscript, str]]:
-    """New texts with the element that is bound anew and a title to be filled with its code."""
+    """Yield new texts with the element that gets a new tensor, and a title to be filled with its code."""
     target, value = _written(source, statement)
     if target is None:
         return
@@ -49,7 +51,7 @@ def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, cst.
 def _written(
     source: Source, statement: cst.CSTNode
 ) -> tuple[cst.BaseExpression | None, cst.BaseExpression | None]:
-    """What a statement writes to, and the value that this gives where one expression says it."""
+    """Return the expression that a statement writes to, and the value written if one expression gives it."""
     if isinstance(statement, cst.AugAssign):
         return statement.target, binary(statement)
     if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
@@ -69,7 +71,7 @@ def _written(
 
 
 def _elements_below(target: cst.BaseExpression) -> Iterator[cst.Subscript]:
-    """The elements of containers that ``target`` is a part of: ``d["h"]`` of ``d["h"][0].data[1]``."""
+    """Yield the elements of containers that ``target`` is a part of: ``d["h"]`` of ``d["h"][0].data[1]``."""
     below = target
     while isinstance(below, (cst.Subscript, cst.Attribute)):
         below = below.value
@@ -78,7 +80,9 @@ def _elements_below(target: cst.BaseExpression) -> Iterator[cst.Subscript]:
 
 
 def _is_element(node: cst.BaseExpression) -> bool:
-    """Whether ``node`` is ``place[index]``, perhaps nested, and reading it twice has no effect of its own."""
+    """Return whether ``node`` is ``place[index]``, perhaps nested, and reading it twice has no effect of
+    its own.
+    """
     if not isinstance(node, cst.Subscript):
         return False
     inner = node.value
@@ -93,5 +97,5 @@ _EFFECTS = (
 
 
 def _is_plain(index: cst.BaseExpression) -> bool:
-    # a comparison gives a mask, and that is a tensor's index
+    # only a tensor has a mask as an index, and a comparison gives one
     return not any(isinstance(node, _EFFECTS) for node in walk(index))

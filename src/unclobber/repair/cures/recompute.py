@@ -1,4 +1,4 @@
-"""Compute the forward again: after the step that changed its weights, or in each turn of the loop.
+"""Cure: compute the forward again, after the step that changed its weights, or in each turn of the loop.
 
 This changes the program: the loss is then that of the new weights, which is mostly what is meant. It
 is offered, never applied.
@@ -19,7 +19,9 @@ from ._sites import Spot, callers, write_spots
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """The statements that computed what was overwritten or freed, once more where that is new."""
+    """Yield the statements that computed the overwritten or freed tensors once more, where they would be
+    new.
+    """
     saved = finding.saved.site if finding.saved is not None else None
     forwards = [spot for spot, _ in callers(saved, project)] if saved is not None else []
     if finding.code == "UC301" and finding.needed is not None and finding.needed.site is not None:
@@ -33,14 +35,14 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             yield from _first(_after(path, source, step, forwards))
 
 
-def _first(found: Iterator[Proposal]) -> Iterator[Proposal]:
-    for proposal in found:
+def _first(proposals: Iterator[Proposal]) -> Iterator[Proposal]:
+    for proposal in proposals:
         yield proposal
         return
 
 
 def _makers(source: Source, backward: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The last assignments before the loop of the names that a backward's statement reads."""
+    """Yield the last assignments before the loop of the names that a backward's statement reads."""
     loop = source.above(backward, cst.For) or source.above(backward, cst.While)
     body = body_of(source, loop) if loop is not None else None
     stop = line_in(source, loop, body) if loop is not None and body is not None else None
@@ -71,7 +73,9 @@ def _into_loop(path: str, source: Source, backward: cst.CSTNode, forwards: list[
 
 
 def repeated_after(source: Source, forward: cst.CSTNode, step: cst.CSTNode) -> str | None:
-    """The text with the forward's statements repeated after the step's; None where they share no block."""
+    """Return the text with the forward's statements repeated after the step's; None if they share no
+    block.
+    """
     line = source.own_line(step)
     body = body_of(source, line) if line is not None else None
     if line is None or body is None:
@@ -87,7 +91,9 @@ def repeated_after(source: Source, forward: cst.CSTNode, step: cst.CSTNode) -> s
 
 
 def moved_into_loop(source: Source, forward: cst.CSTNode, backward: cst.CSTNode) -> str | None:
-    """The text with the forward's statements at the start of the loop that the backward is in."""
+    """Return the text with the forward's statements at the start of the loop that the backward is in, or
+    None.
+    """
     loop = source.above(backward, cst.For) or source.above(backward, cst.While)
     body = body_of(source, loop) if loop is not None else None
     if loop is None or body is None or not isinstance(loop.body, cst.IndentedBlock):

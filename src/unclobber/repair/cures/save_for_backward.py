@@ -1,6 +1,7 @@
-"""Let autograd keep what a custom Function keeps on ``ctx``, or let the Function keep a copy.
+"""Cure: let autograd keep what a custom Function keeps on ``ctx``, or let the Function keep a copy.
 
-What went through ``save_for_backward`` is checked for overwriting; ``ctx.x`` is not. A copy is nobody else's.
+Tensors passed to ``save_for_backward`` are checked for overwriting; ``ctx.x`` is not. Only the Function has
+a copy.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .clone_saved import cloned
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """The custom Function round a finding's places, rewritten."""
+    """Yield the custom Function round a finding's places, rewritten."""
     if finding.code != "UC103":
         return
     sites = [
@@ -46,16 +47,17 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
 
 
 def _may_be_read_outside(source: Source, owner: cst.ClassDef) -> bool:
-    """Whether an attribute of the name of one that is set on ``ctx`` is read outside of the Function, which
-    would no longer be there: ``y.grad_fn.s``."""
+    """Return whether code outside of the Function reads an attribute named like one set on ``ctx``, which
+    would be gone: ``y.grad_fn.s``.
+    """
     inside = list(walk(owner))
     own = {id(node) for node in inside}
     set_there = {
-        one.target.attr.value
+        target.target.attr.value
         for node in inside
         if isinstance(node, cst.Assign)
-        for one in node.targets
-        if isinstance(one.target, cst.Attribute)
+        for target in node.targets
+        if isinstance(target.target, cst.Attribute)
     }
     return any(
         isinstance(node, cst.Attribute) and id(node) not in own and node.attr.value in set_there
@@ -64,7 +66,9 @@ def _may_be_read_outside(source: Source, owner: cst.ClassDef) -> bool:
 
 
 def copies(source: Source, owner: cst.ClassDef) -> Iterator[tuple[str, str]]:
-    """New texts in which a Function keeps copies on ``ctx`` of what backward reads there: one, then all."""
+    """Yield new texts in which a Function keeps copies on ``ctx`` of the values that backward reads there:
+    one, then all.
+    """
     methods = {n.name.value: n for n in owner.body.body if isinstance(n, cst.FunctionDef)}
     backward = methods.get("backward")
     if backward is None or not backward.params.params:
@@ -91,17 +95,17 @@ def copies(source: Source, owner: cst.ClassDef) -> Iterator[tuple[str, str]]:
 
 
 def _tensors(value: cst.BaseExpression) -> list[cst.BaseExpression]:
-    """What may be a tensor of a value that is kept; the elements of a tuple."""
+    """Return the parts of a kept value that may be tensors; the elements of a tuple."""
     if isinstance(value, (cst.Tuple, cst.List)):
         return [part for element in value.elements for part in _tensors(element.value)]
     return [value] if is_place(value) and not _is_name(value, "None") else []
 
 
 def rewritten(source: Source, owner: cst.ClassDef) -> str | None:
-    """The text with a Function's ``ctx.name = name`` saved by autograd.
+    """Return the text with a Function's ``ctx.name = name`` saved by autograd.
 
     Returns:
-        None where the class is no such Function, saves tensors already, or keeps anything on ``ctx``
+        None if the class is no such Function, saves tensors already, or keeps anything on ``ctx``
         that isn't one of the forward's own arguments.
     """
     methods = {n.name.value: n for n in owner.body.body if isinstance(n, cst.FunctionDef)}
@@ -134,7 +138,7 @@ def rewritten(source: Source, owner: cst.ClassDef) -> str | None:
 
 
 def _kept(line: cst.CSTNode, ctx: str, names: set[str]) -> str | None:
-    """``name`` for the line ``ctx.name = name``."""
+    """Return ``name`` for the line ``ctx.name = name``, or None."""
     if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
         return None
     small = line.body[0]
@@ -158,6 +162,7 @@ def _mentions(node: cst.CSTNode, names: set[str]) -> bool:
 
 
 def _reads_attribute(function: cst.FunctionDef, owner: str, name: str) -> bool:
+    """Return whether a function reads this attribute of this name."""
     return any(
         isinstance(n, cst.Attribute)
         and n.attr.value == name
@@ -168,6 +173,7 @@ def _reads_attribute(function: cst.FunctionDef, owner: str, name: str) -> bool:
 
 
 def _binds_any(function: cst.FunctionDef, names: set[str]) -> bool:
+    """Return whether a function has a parameter or assigns a variable of one of these names."""
     parameters = {parameter.name.value for parameter in function.params.params}
     targets = {
         n.target.value
@@ -178,7 +184,7 @@ def _binds_any(function: cst.FunctionDef, names: set[str]) -> bool:
 
 
 def after_docstring(body: object, load: cst.CSTNode) -> list[cst.CSTNode]:
-    """A function's lines with one more at the beginning."""
+    """Return a function's lines with one more at the beginning, after the docstring."""
     lines = list(body)  # type: ignore[call-overload]
     first = lines[0] if lines else None
     documented = (

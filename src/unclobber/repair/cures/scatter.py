@@ -1,9 +1,10 @@
-"""Give the assignment to a part its functional form: ``x[mask] = 0`` becomes ``x = torch.where(mask, 0, x)``.
+"""Cure: give the assignment to a part its functional form, ``x[mask] = 0`` as ``x = torch.where(mask, 0,
+x)``.
 
 ``masked_fill`` and ``where`` for masks and numbers, ``index_fill`` for index tensors and numbers,
 ``index_put`` for masks and index tensors, ``select_scatter`` and ``slice_scatter`` for one integer or slice.
-Which of them an index calls for can't always be read from the text. The operation that wrote tells masks and
-index tensors from integers and slices; what is left open is a guess, which is tried, and the proof decides.
+The text doesn't always show which of them an index needs. The operation that wrote distinguishes masks and
+index tensors from integers and slices. The remaining choice is a guess, which the proof decides.
 """
 
 from __future__ import annotations
@@ -31,23 +32,24 @@ _FORMS_OF = {
     "copy_": _BY_NUMBER,
     "fill_": _BY_NUMBER,
 }
-"""By the operation that ``x[…] = v`` ran: the forms that its index may have. A tensor as an index leads to
-``index_put_``, others to a write of a view (python_variable_indexing.cpp in torch/csrc/autograd)."""
+"""Forms that an index may have, by the operation that ``x[…] = v`` ran. A tensor as an index leads to
+``index_put_``, others to a write of a view (python_variable_indexing.cpp in torch/csrc/autograd).
+"""
 _TESTS = frozenset(
     {"isnan", "isinf", "isfinite", "eq", "ne", "lt", "le", "gt", "ge", "bool", "logical_not", "logical_and"}
     | {"logical_or", "logical_xor", "isclose", "isin"}
 )
-"""Functions and methods of torch's whose results are masks."""
+"""Functions and methods of torch whose results are masks."""
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """Functional forms of the writing assignments."""
+    """Yield functional forms of the writing assignments."""
     ran = {write.site: write.operation for write in finding.writes}
     for site, (path, source, statement) in write_spots(finding, project):
         for text, name, form in rewrites(source, statement):
             if form not in _FORMS_OF.get(ran.get(site) or "", (form,)):
                 continue
-            # In a loop each turn copies the whole tensor.
+            # In a loop, each turn copies the whole tensor, so another cure is preferred.
             looped = (
                 source.above(statement, cst.For) is not None or source.above(statement, cst.While) is not None
             )
@@ -58,11 +60,11 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
 
 
 def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str, str]]:
-    """New texts with the name that is bound anew and the function that is used."""
-    found = _parts(statement)
-    if found is None:
+    """Yield new texts, the name that is bound to the result, and the function that is used."""
+    assigned = _parts(statement)
+    if assigned is None:
         return
-    target, value = found
+    target, value = assigned
     place = target.value
     if not is_place(place) or not read_later(source, statement, place):
         return
@@ -75,6 +77,7 @@ def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str,
 
 
 def _parts(statement: cst.CSTNode) -> tuple[cst.Subscript, cst.BaseExpression] | None:
+    """Return the subscript that a statement assigns, with the value, or None."""
     if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
         target = statement.targets[0].target
         if isinstance(target, cst.Subscript):
@@ -89,6 +92,7 @@ def _parts(statement: cst.CSTNode) -> tuple[cst.Subscript, cst.BaseExpression] |
 def _forms(
     source: Source, target: cst.Subscript, x: str, v: str, number: bool, torch: str
 ) -> Iterator[tuple[str, str]]:
+    """Yield the functional forms of ``x[…] = v`` with their code, by the index as it is written."""
     elements = [element.slice for element in target.slice]
     if len(elements) == 1 and isinstance(elements[0], cst.Index):
         index = source.code(elements[0].value)
@@ -133,16 +137,17 @@ def _is_number(value: cst.BaseExpression) -> bool:
 
 
 def _is_mask_written(source: Source, statement: cst.CSTNode) -> bool:
-    """Whether the text shows that the index of an assignment to a part is a mask."""
-    found = _parts(statement)
-    if found is None or len(found[0].slice) != 1:
+    """Return whether the text shows that the index of an assignment to a part is a mask."""
+    assigned = _parts(statement)
+    if assigned is None or len(assigned[0].slice) != 1:
         return False
-    part = found[0].slice[0].slice
+    part = assigned[0].slice[0].slice
     return isinstance(part, cst.Index) and _is_mask(source, part.value)
 
 
 def _is_mask(source: Source, node: cst.BaseExpression, seen: frozenset[str] = frozenset()) -> bool:
-    """Whether an expression gives truth values: a comparison, or a name that is bound to such ones alone.
+    """Return whether an expression gives truth values: a comparison, or a name that is bound to such ones
+    alone.
 
     Args:
         source: The file.
@@ -164,6 +169,6 @@ def _is_mask(source: Source, node: cst.BaseExpression, seen: frozenset[str] = fr
         statement.value
         for statement in source.smalls
         if isinstance(statement, cst.Assign)
-        and any(source.code(one.target) == node.value for one in statement.targets)
+        and any(source.code(target.target) == node.value for target in statement.targets)
     ]
     return bool(values) and all(_is_mask(source, value, seen | {node.value}) for value in values)

@@ -1,6 +1,6 @@
-"""Collect in a list and stack, instead of filling a buffer in a loop.
+"""Cure: collect in a list and stack, instead of filling a buffer in a loop.
 
-Each turn's value is then a tensor of its own, so no write comes near what another turn has saved,
+Each turn's value is then a tensor of its own, so no write comes near a tensor that another turn has saved,
 and backward no longer copies the whole buffer for each row.
 """
 
@@ -24,7 +24,7 @@ _MAKERS = frozenset(
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
-    """Buffers that a finding's writes fill in a loop."""
+    """Yield the file with the buffers that a finding's writes fill in a loop made lists."""
     for _, (path, source, statement) in write_spots(finding, project):
         text = rewritten(source, statement)
         if text is not None:
@@ -33,25 +33,25 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
 
 @dataclass
 class _Uses:
-    """Every place where the buffer is touched between its creation and the end of the loop."""
+    """Every use of the buffer between its creation and the end of the loop."""
 
     stores: list[cst.Assign]
     loads: list[cst.Subscript]
 
 
 def rewritten(source: Source, store: cst.CSTNode) -> str | None:
-    """The text with the buffer of ``buffer[i] = value`` made a list.
+    """Return the text with the buffer of ``buffer[i] = value`` made a list.
 
     Returns:
         None unless the buffer is made, empty, in the block of the loop, every use up to the end of
         the loop is a single element at the same dimension, and each turn of the loop stores once.
     """
-    found = _element(store)
+    element = _element(store)
     loop = source.above(store, cst.For)
     torch = source.torch_name
-    if found is None or loop is None or torch is None:
+    if element is None or loop is None or torch is None:
         return None
-    name, dim = found
+    name, dim = element
     body = body_of(source, loop)
     last = line_in(source, loop, body) if body is not None else None
     if body is None or last is None:
@@ -66,10 +66,10 @@ def rewritten(source: Source, store: cst.CSTNode) -> str | None:
     if in_loop != [store] or source.above(store, cst.For) is not loop or not _direct(source, store, loop):
         return None
     changes: dict[cst.CSTNode, New] = {}
-    for one in uses.stores:
-        changes[one] = _appended(name)
-        if one is not store and not isinstance(one.value, (cst.Call, cst.BinaryOperation)):
-            changes[one.value] = cst.parse_expression(f"{torch}.as_tensor({source.code(one.value)})")
+    for assign in uses.stores:
+        changes[assign] = _appended(name)
+        if assign is not store and not isinstance(assign.value, (cst.Call, cst.BinaryOperation)):
+            changes[assign.value] = cst.parse_expression(f"{torch}.as_tensor({source.code(assign.value)})")
     for load in uses.loads:
         changes[load] = cst.Subscript(cst.Name(name), [cst.SubscriptElement(_at(load, dim))])
     maker = body[first]
@@ -81,7 +81,9 @@ def rewritten(source: Source, store: cst.CSTNode) -> str | None:
 
 
 def _appended(name: str) -> New:
-    """``name.append(value)`` of an assignment, its value as it is after the changes inside it."""
+    """Return a change of an assignment to ``name.append(value)``, with the value after the changes inside
+    it.
+    """
 
     def make(updated: cst.Assign) -> cst.Expr:
         return cst.Expr(cst.Call(cst.Attribute(cst.Name(name), cst.Name("append")), [cst.Arg(updated.value)]))
@@ -90,7 +92,7 @@ def _appended(name: str) -> New:
 
 
 def _element(statement: cst.CSTNode) -> tuple[str, int] | None:
-    """Name and dimension of ``name[:, i] = value``."""
+    """Return name and dimension of ``name[:, i] = value``, or None."""
     if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
         return None
     target = statement.targets[0].target
@@ -101,7 +103,9 @@ def _element(statement: cst.CSTNode) -> tuple[str, int] | None:
 
 
 def _dim(node: cst.Subscript) -> int | None:
-    """Which dimension a subscript takes one element of, all before it being taken whole."""
+    """Return the dimension that a subscript takes one element of, all before it being taken whole, or
+    None.
+    """
     *whole, last = [element.slice for element in node.slice]
     if not isinstance(last, cst.Index) or isinstance(
         last.value, (cst.Ellipsis, cst.Tuple, cst.UnaryOperation)
@@ -118,6 +122,7 @@ def _at(node: cst.Subscript, dim: int) -> cst.BaseSlice:
 
 
 def _makes(line: cst.CSTNode, name: str) -> bool:
+    """Return whether a line only creates a tensor under this name."""
     if (
         not isinstance(line, cst.SimpleStatementLine)
         or len(line.body) != 1
@@ -133,6 +138,7 @@ def _makes(line: cst.CSTNode, name: str) -> bool:
 
 
 def _uses(source: Source, lines: object, name: str, dim: int) -> _Uses | None:
+    """Return the stores and loads of the buffer; None if it is used in any other way."""
     uses = _Uses([], [])
     for line in lines:  # type: ignore[attr-defined]
         for node in walk(line):
@@ -157,7 +163,9 @@ def _uses(source: Source, lines: object, name: str, dim: int) -> _Uses | None:
 
 
 def _direct(source: Source, statement: cst.CSTNode, loop: cst.For) -> bool:
-    """Whether a statement runs once in each turn: directly in the loop's body, with no ``continue``."""
+    """Return whether a statement runs once in each turn: directly in the loop's body, with no
+    ``continue``.
+    """
     line = source.own_line(statement)
     if line is None or source.parents.get(line) is not loop.body:
         return False
