@@ -113,11 +113,6 @@ def lies_over_nothing(pack: Any) -> None:
     pack._user_hooks = None
 
 
-def is_checkpoints_hook(pack: Any) -> bool:
-    """Whether it is one of those of a checkpoint that have these attributes."""
-    return bool(getattr(pack, "_checkpoint_internal", False))
-
-
 def hook_registrations() -> tuple[tuple[Any, str], ...]:
     """Python entries through which hooks come to run inside of backward.
 
