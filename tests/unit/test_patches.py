@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 
+from unclobber import UnclobberError
 from unclobber.torch_internals.patches import AttributeStandIn, Patches, StandIn, installed
 
 
@@ -128,3 +129,27 @@ def test_an_attribute_calls_the_setter_that_stands_in():
         assert attribute.__set__ == original.__set__
     assert len(seen) == 2
     assert tensor.tolist() == [0.0, 0.0]
+
+
+def test_a_static_method_stays_one_and_what_it_raises_shows_no_frame_of_ours():
+    def fails():
+        raise KeyError
+
+    with Patches() as patches:
+        patches.stand_in(Home, "alone", lambda original, run: run, fails)
+        assert type(vars(Home)["alone"]) is staticmethod
+        with pytest.raises(KeyError) as raised:
+            Home.alone()
+    assert [entry.name for entry in raised.traceback][1:] == ["fails"]
+
+
+@pytest.mark.parametrize(
+    ("error", "hidden"), [(UnclobberError("ours"), False), (KeyError("the program's"), True)]
+)
+def test_what_unclobber_itself_raises_shows_where(error, hidden):
+    def fails():
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        StandIn(fails, fails)()
+    assert ("__call__" not in [entry.name for entry in raised.traceback]) is hidden

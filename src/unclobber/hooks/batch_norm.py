@@ -8,9 +8,7 @@ which spares two crossings into Python of up to eight arguments.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any
 
 import torch
@@ -31,8 +29,7 @@ _COMPUTES = compat.own_batch_norm()
 
 def install(patches: Patches) -> None:
     """Wrap the modules' ``forward``."""
-    home = compat.batch_norm_class
-    patches.replace(home, "forward", _looking_away(home.forward))
+    patches.stand_in(compat.batch_norm_class, "forward", _looking_away)
 
 
 def _is_plain(buffers: list[Any], parameters: dict[str, Any]) -> bool:
@@ -85,11 +82,4 @@ def _looking_away(original: Callable[..., Any]) -> Callable[..., Any]:
                         see()
         return original(self, input)
 
-    # torch.jit.script reads the source of a `forward`, which `wraps` leads it to, and looks names up
-    # in the function's own globals.
-    beside = FunctionType(
-        forward.__code__,
-        original.__globals__,
-        closure=forward.__closure__,
-    )
-    return functools.wraps(original)(beside)
+    return forward

@@ -33,28 +33,29 @@ _LONGEST = 1000
 
 def install(patches: Patches) -> None:
     """Wrap the two functions of torch's that are given the code to run again."""
-    home, name = compat.checkpoint_home()
-    original = getattr(home, name)
+    patches.stand_in(*compat.checkpoint_home(), _generator)
+    patches.stand_in(compat.reentrant_checkpoint(), "forward", _forward)
 
-    @functools.wraps(original)
+
+def _generator(original: Callable[..., Any]) -> Callable[..., Any]:
     def generator(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        hooks = saves.innermost()
-        if hooks is not None and hooks.conflicts is not None and torch.is_grad_enabled():
-            function = _Recomputed(function, hooks, hooks.conflicts, frames.of_program())
-        return original(function, *args, **kwargs)
+        return original(_recomputed(function, torch.is_grad_enabled()), *args, **kwargs)
 
-    reentrant = compat.reentrant_checkpoint()
-    plain = reentrant.forward
+    return generator
 
-    @functools.wraps(plain)
+
+def _forward(original: Callable[..., Any]) -> Callable[..., Any]:
     def forward(ctx: Any, function: Callable[..., Any], *args: Any) -> Any:
-        hooks = saves.innermost()
-        if hooks is not None and hooks.conflicts is not None and any(ctx.needs_input_grad):
-            function = _Recomputed(function, hooks, hooks.conflicts, frames.of_program())
-        return plain(ctx, function, *args)
+        return original(ctx, _recomputed(function, any(ctx.needs_input_grad)), *args)
 
-    patches.replace(home, name, generator)
-    patches.replace(reentrant, "forward", staticmethod(forward))
+    return forward
+
+
+def _recomputed(function: Callable[..., Any], recorded: bool) -> Callable[..., Any]:
+    hooks = saves.innermost()
+    if hooks is None or hooks.conflicts is None or not recorded:
+        return function
+    return _Recomputed(function, hooks, hooks.conflicts, frames.of_program())
 
 
 class _Recomputed:

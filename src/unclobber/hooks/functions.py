@@ -24,8 +24,8 @@ import torch
 from ..record import SavedTensor, SaveState, each_once
 from ..source import Stack, frames
 from ..torch_internals import compat
-from ..torch_internals.patches import Patches
-from . import _nested, handed, saves, unmarked
+from ..torch_internals.patches import Patches, hide_frames
+from . import _nested, handed, pause, saves, unmarked
 from . import gradients as _gradients
 from ._stale_reads import StaleReads, StaleTensor
 from .conflicts import Conflicts, DirtyNotReturned, StaleOnCtx
@@ -67,6 +67,14 @@ class _Forward:
         self.attributes: dict[int, tuple[Any, dict[str, Stack]]] = {}
         """By identity of the ctx: the ctx, and where each attribute was last set."""
         self.dirty: tuple[torch.Tensor, ...] = ()
+
+    def run(self, method: Callable[..., Any], *args: Any) -> Any:
+        """The method that torch calls now, watched; what it raises shows no frame of ours."""
+        try:
+            return (self.forward if self.awaits == "forward" else self.setup_context)(method, *args)
+        except BaseException as error:
+            hide_frames(error)
+            raise
 
     def forward(self, run: Callable[..., Any], *args: Any) -> Any:
         """``forward`` in place of torch's call of it."""
@@ -156,7 +164,7 @@ def install(patches: Patches) -> None:
     patches.replace(context, "__init__", _begin(context.__init__))
     patches.replace(context, "__setattr__", _set_attribute(context))
     for name in compat.BACKWARD_METHODS:
-        patches.replace(context, name, _run_backward(getattr(context, name), patches))
+        patches.stand_in(context, name, _run_backward, patches)
     handed.install(patches)
     patches.when_awake(lambda: _take_away)
 
@@ -194,7 +202,7 @@ class _Method(staticmethod):  # type: ignore[type-arg]
         call = _thread.applying
         if call is None or call.awaits != self.name or call.function is not owner:
             return method
-        return functools.partial(getattr(call, self.name), method)
+        return functools.partial(call.run, method)
 
 
 _classes: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -240,6 +248,7 @@ def _set_attribute(context: Any) -> Callable[..., None]:
 
 def _run_backward(original: Callable[..., Any], patches: Patches) -> Callable[..., Any]:
     def run_backward(ctx: Any, *gradients: Any) -> Any:
+        pause.resume_in_backward()
         if not patches.awake or compat.is_compilers_function(type(ctx)):
             return original(ctx, *gradients)
         hooks = saves.innermost()

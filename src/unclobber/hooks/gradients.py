@@ -20,7 +20,7 @@ import torch
 
 from ..record import region_of
 from ..torch_internals import compat
-from ..torch_internals.patches import Likeness, Patches, StandIn, original_of
+from ..torch_internals.patches import Likeness, Patches, original_of
 from . import backward as _backward
 from . import saves
 from .conflicts import Conflicts, GradientWritten
@@ -30,24 +30,26 @@ from .write_log import WriteLog
 def install(patches: Patches) -> None:
     """Wrap every hook that a tensor is given while somebody looks, and those of every module that is called
     then."""
-    register, bring = torch.Tensor.register_hook, torch.utils.hooks.BackwardHook.__init__
 
-    def register_hook(tensor: torch.Tensor, hook: Callable[..., Any]) -> Any:
-        if patches.awake:
-            hook = _WatchedHook(hook)
-        return register(tensor, hook)  # type: ignore[no-untyped-call]
+    def of_tensor(register: Callable[..., Any]) -> Callable[..., Any]:
+        def register_hook(tensor: torch.Tensor, hook: Callable[..., Any]) -> Any:
+            return register(tensor, _WatchedHook(hook) if patches.awake else hook)
+
+        return register_hook
 
     # Made anew in each call of a module: so hooks that were registered before are watched, too.
-    @functools.wraps(bring)
-    def __init__(  # noqa: N807
-        self: Any, module: Any, user_hooks: Iterable[Any], user_pre_hooks: Iterable[Any]
-    ) -> None:
-        if patches.awake:
-            user_hooks, user_pre_hooks = map(_all_watched, (user_hooks, user_pre_hooks))
-        bring(self, module, user_hooks, user_pre_hooks)
+    def of_module(bring: Callable[..., None]) -> Callable[..., None]:
+        def __init__(  # noqa: N807
+            self: Any, module: Any, user_hooks: Iterable[Any], user_pre_hooks: Iterable[Any]
+        ) -> None:
+            if patches.awake:
+                user_hooks, user_pre_hooks = map(_all_watched, (user_hooks, user_pre_hooks))
+            bring(self, module, user_hooks, user_pre_hooks)
 
-    patches.replace(torch.Tensor, "register_hook", StandIn(register, register_hook))
-    patches.replace(torch.utils.hooks.BackwardHook, "__init__", __init__)
+        return __init__
+
+    patches.stand_in(torch.Tensor, "register_hook", of_tensor)
+    patches.stand_in(torch.utils.hooks.BackwardHook, "__init__", of_module)
 
 
 class _WatchedHook(Likeness):

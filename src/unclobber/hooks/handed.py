@@ -18,7 +18,7 @@ import torch
 from ..native import core
 from ..record import same_memory
 from ..torch_internals import compat
-from ..torch_internals.patches import Patches
+from ..torch_internals.patches import AttributeStandIn, Patches
 
 
 class _UnpackedOrigins(threading.local):
@@ -32,10 +32,11 @@ unpacked = _UnpackedOrigins()
 def install(patches: Patches) -> None:
     """Replace the getter of every custom Function's ``ctx``."""
     home = compat.context_home()
-    getter = home.saved_tensors
+    original = home.saved_tensors
     native = core.loaded().module
     get: Callable[..., Any] = _saved_tensors if native is None else native.saved_tensors
-    patches.replace(home, "saved_tensors", property(functools.partial(get, getter)))
+    lying = AttributeStandIn(original, getter=functools.partial(get, original))
+    patches.replace(home, "saved_tensors", lying)
 
 
 def _saved_tensors(getter: Any, ctx: Any) -> Any:

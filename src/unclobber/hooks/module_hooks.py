@@ -7,7 +7,6 @@ doesn't have.
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Callable
 from types import CodeType
@@ -35,7 +34,7 @@ def install(patches: Patches) -> None:
     """Note every view that is made for a hook while somebody looks."""
     home = torch.utils.hooks.BackwardHook
     for name, given in (("setup_input_hook", True), ("setup_output_hook", False)):
-        patches.replace(home, name, _noting(getattr(home, name), given, patches))
+        patches.stand_in(home, name, _noting, given, patches)
 
 
 def of(view: torch.Tensor) -> Hooked | None:
@@ -58,7 +57,6 @@ def _notes(node: Any) -> dict[str, Any]:
 
 
 def _noting(original: Callable[..., Any], given: bool, patches: Patches) -> Callable[..., Any]:
-    @functools.wraps(original)
     def setup(self: Any, args: Any) -> Any:
         made = original(self, args)
         if not patches.awake:

@@ -28,7 +28,7 @@ from ..record import SavedTensor, ViewWrites
 from ..source import frames
 from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall, engine
-from ..torch_internals.patches import Patches, StandIn
+from ..torch_internals.patches import Patches
 from . import backward
 from . import saves as _saves
 
@@ -102,7 +102,7 @@ class PauseInBackward:
     def hook_registered(self) -> None:
         """From now on Python may run in backward."""
         self._hooks_known = True
-        _resume_in_backward()
+        resume_in_backward()
 
     def begun(self) -> Callable[[], None]:
         """Somebody begins to look; what this returns ends it."""
@@ -129,17 +129,11 @@ def install(
     pause = PauseInBackward(live_saves, can_pause_observation)
     _pause_in_steps(patches, anything_alive, view_writes)
     for home, name in compat.hook_registrations():
-        original = home.__dict__[name]
-        wrapper = _preceded_by(pause.hook_registered, original)
-        # `__init__` of each hook that a module makes is no function that a program would look up
-        patches.replace(home, name, wrapper if name == "__init__" else StandIn(original, wrapper))
-    for name in compat.BACKWARD_METHODS:
-        home = compat.context_home()
-        patches.replace(home, name, _preceded_by(_resume_in_backward, home.__dict__[name]))
+        patches.stand_in(home, name, _preceded_by, pause.hook_registered)
     patches.when_awake(pause.begun)
 
 
-def _resume_in_backward() -> None:
+def resume_in_backward() -> None:
     """Python begins to run inside of backward: see what it writes, to the end of this node."""
     call = backward.current()
     if call is not None and call.paused:
@@ -184,7 +178,7 @@ def _may_hold_gradients(saves: Iterable[SavedTensor]) -> bool:
     )
 
 
-def _preceded_by(before: Callable[[], None], original: Callable[..., Any]) -> Callable[..., Any]:
+def _preceded_by(original: Callable[..., Any], before: Callable[[], None]) -> Callable[..., Any]:
     """Call ``before`` in front of ``original``."""
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:

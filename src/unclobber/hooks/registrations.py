@@ -7,7 +7,6 @@ our kernel anew over that operation; the shape of the kernel depends on what is 
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -22,25 +21,22 @@ from . import kernels
 def install(patches: Patches) -> None:
     """Hear of registrations from now on, also while nobody looks."""
     kernels.hear()
-    _wrap(patches, torch.library.Library, "define", _define)
-    _wrap(patches, torch.library.Library, "impl", _impl)
-    _wrap(patches, compat.loader_home(), "load_library", _load)
+    patches.stand_in(torch.library.Library, "define", _followed_by, _define)
+    patches.stand_in(torch.library.Library, "impl", _followed_by, _impl)
+    patches.stand_in(compat.loader_home(), "load_library", _followed_by, _load)
 
 
-def _wrap(patches: Patches, home: Any, name: str, after: Callable[..., None]) -> None:
-    original = home.__dict__[name]
-
-    @functools.wraps(original)
+def _followed_by(original: Callable[..., Any], after: Callable[..., None]) -> Callable[..., Any]:
     def wrapper(owner: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(owner, *args, **kwargs)
         try:
             after(owner, *args, **kwargs)
         except Exception as fault:  # the program's registration has worked, and must go on to
             text = f"unclobber won't see what an operation registered here writes: {fault!r}"
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            warnings.warn(text, RuntimeWarning, stacklevel=3)
         return result
 
-    patches.replace(home, name, wrapper)
+    return wrapper
 
 
 def _define(library: torch.library.Library, schema: str, *_: Any, **__: Any) -> None:

@@ -28,7 +28,7 @@ from ..record import (
 )
 from ..source import frames
 from ..torch_internals import compat
-from ..torch_internals.patches import Patches
+from ..torch_internals.patches import Patches, StandIn
 from . import _stale_reads, backward, fallback, handed, kernels
 from ._calls import CallWatcher
 from .conflicts import Conflicts, ContentChanged
@@ -220,7 +220,7 @@ class SavedTensorHooks:
         hands the tensors out by other hooks, is handed an alias of ours, on which the record rides.
         """
         ours = self
-        recomputes = compat.recomputes(pack)
+        recomputes = type(pack) is not StandIn and compat.recomputes(pack)
         if compat.detaches_twice(pack):
             pack = _detached_once(pack)
 
@@ -250,10 +250,8 @@ class SavedTensorHooks:
             riding = getattr(tensor, "__dict__", _NOTHING).get(_RIDES)
             return tensor if riding is None else ours.unpack(riding)
 
-        entered_unpack = compat.recognizable(watched_unpack)
-        if compat.is_checkpoints_hook(pack):
-            return _WithAttributes(watched_pack, pack), entered_unpack
-        return watched_pack, entered_unpack
+        # A checkpoint's has attributes, some of which torch notes on it while it is entered.
+        return StandIn(pack, watched_pack), compat.recognizable(StandIn(unpack, watched_unpack))
 
 
 class _PackedWithRecords:
@@ -297,22 +295,6 @@ def _detached_once(pack: Pack) -> Pack:
             del tensor.detach
 
     return pack_itself
-
-
-class _WithAttributes:
-    """A hook with the attributes that another has now: torch notes some on its own while they are entered."""
-
-    __slots__ = ("_hook", "_other")
-
-    def __init__(self, hook: Pack, other: Pack) -> None:
-        self._hook = hook
-        self._other = other
-
-    def __call__(self, tensor: torch.Tensor) -> Any:
-        return self._hook(tensor)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._other, name)
 
 
 def _shares_memory(kept: torch.Tensor, tensor: torch.Tensor) -> bool:
@@ -533,7 +515,7 @@ class _HookStack:
             wrappers[compat.POP_HOOKS] = self._pop_wrapper
         for name, wrapper in wrappers.items():
             self._originals[name] = getattr(home, name)
-            patches.replace(home, name, wrapper)
+            patches.replace(home, name, StandIn(self._originals[name], wrapper))
         patches.at_undo(self._originals.clear)
         patches.at_undo(compat.forget_pushed)
         patches.at_undo(_forget_natively)

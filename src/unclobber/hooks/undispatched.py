@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..torch_internals import compat
-from ..torch_internals.patches import AttributeStandIn, Patches, StandIn
+from ..torch_internals.patches import AttributeStandIn, Patches
 from . import saves
 
 
@@ -43,20 +43,16 @@ def install(
     swapped, detached, shrunk = told(swapped), told(detached), told(shrunk)
     replayed, written, exported = told(replayed), told(written), told(exported)
 
-    def stand_in(home: Any, name: str, wrapped: Callable[..., Callable[..., Any]], *more: Any) -> None:
-        original = getattr(home, name)
-        patches.replace(home, name, StandIn(original, wrapped(original, *more)))
-
-    stand_in(threading.Thread, "start", _start)
+    patches.stand_in(threading.Thread, "start", _start)
     patches.replace(torch.Tensor, "data", _data(torch.Tensor.data, swapped))
     for home in (torch, torch.Tensor):
-        stand_in(home, "detach_", _detach_, detached)
-    stand_in(torch.UntypedStorage, "resize_", _resize_, shrunk)
-    stand_in(torch.cuda.CUDAGraph, "replay", _replay, replayed)
+        patches.stand_in(home, "detach_", _detach_, detached)
+    patches.stand_in(torch.UntypedStorage, "resize_", _resize_, shrunk)
+    patches.stand_in(torch.cuda.CUDAGraph, "replay", _replay, replayed)
     for name in compat.WRITES_PAST_OPERATIONS:
-        stand_in(torch.Tensor, name, _elementwise, name, written)
+        patches.stand_in(torch.Tensor, name, _elementwise, name, written)
     for home, name in compat.exports():
-        stand_in(home, name, _export, exported)
+        patches.stand_in(home, name, _export, exported)
 
 
 def _start(original: Callable[..., None]) -> Callable[..., None]:

@@ -116,8 +116,10 @@ class Engine:
 
     def _wrap(self) -> None:
         if not self._subscribers and not self._stays:
-            for home, name in compat.backward_homes():
-                self._patches.replace(home, name, functools.partial(self._run, getattr(home, name)))
+            first, *others = compat.backward_homes()
+            self._patches.stand_in(*first, lambda original: functools.partial(self._run, original))
+            for home, name in others:
+                self._patches.replace(home, name, getattr(*first))
 
     def _unwrap(self) -> None:
         if not self._subscribers and not self._stays:

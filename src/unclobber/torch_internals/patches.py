@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
-from types import BuiltinFunctionType, FunctionType, MethodType
+from dis import opmap
+from types import FunctionType, MethodType, TracebackType
 from typing import Any, NamedTuple
+
+from ..model import PACKAGE, UnclobberError
+
+_OURS = PACKAGE + os.sep
+_RAISES = opmap["RAISE_VARARGS"], opmap["RERAISE"]
 
 _INHERITED: Any = object()
 """Stand-in for an original that the home only inherits from a class above it."""
@@ -54,29 +61,38 @@ class StandIn(Likeness):
         object.__setattr__(self, "_binds", hasattr(original, "__get__"))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return _run_of(self)(*args, **kwargs)
+        try:
+            return _run_of(self)(*args, **kwargs)
+        except BaseException as error:
+            hide_frames(error)
+            raise
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None or not _binds_of(self) else MethodType(_run_of(self), instance)
+        return self if instance is None or not _binds_of(self) else MethodType(self, instance)
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(original_of(self), name, value)
 
 
 class AttributeStandIn(Likeness, property):
-    """An attribute of a C type with another setter, which looks like the original attribute.
+    """An attribute of a C type with another setter or getter, which looks like the original attribute.
 
     Args:
         original: The replaced attribute.
         setter: Called with the object and the value; must call the original's ``__set__``.
+        getter: Called with the object, instead of the original's ``__get__``.
     """
 
-    def __init__(self, original: Any, setter: Callable[[Any, Any], None]) -> None:
+    def __init__(
+        self,
+        original: Any,
+        setter: Callable[[Any, Any], None] | None = None,
+        getter: Callable[[Any], Any] | None = None,
+    ) -> None:
         original = original_of(original)
-        property.__init__(self, original.__get__, setter, original.__delete__)
-        property.__getattribute__(self, "__dict__").update(
-            _stands_for=original, _set=StandIn(original.__set__, setter)
-        )
+        set_ = original.__set__ if setter is None else StandIn(original.__set__, setter)
+        property.__init__(self, original.__get__ if getter is None else getter, set_, original.__delete__)
+        property.__getattribute__(self, "__dict__").update(_stands_for=original, _set=set_)
 
     def __getattribute__(self, name: str) -> Any:
         if name == "__set__":  # torch hands it to a subclass's `__torch_function__`
@@ -95,9 +111,37 @@ def original_of(one: Any) -> Any:
 
 def _reduced(original: Any, protocol: int) -> Any:
     """Return the reduction of the original: a function's name, under which the replacement is found."""
-    if isinstance(original, (FunctionType, BuiltinFunctionType)):
+    if isinstance(original, FunctionType):
         return original.__qualname__
     return original.__reduce_ex__(protocol)
+
+
+def hide_frames(error: BaseException) -> None:
+    """Cut this package's frames out of the traceback of an exception of the program's.
+
+    A ``RuntimeError`` that C has raised keeps them: ``evidence`` reads in them which backward torch refused.
+    """
+    entries: list[TracebackType] = []
+    trace = error.__traceback__
+    while trace is not None:
+        entries.append(trace)
+        trace = trace.tb_next
+    if not entries or isinstance(error, UnclobberError):
+        return
+    if type(error) is RuntimeError:
+        last = entries[-1]
+        code = last.tb_frame.f_code
+        if _is_ours(last) or code.co_code[last.tb_lasti] not in _RAISES:
+            return
+    rebuilt: TracebackType | None = None
+    for entry in reversed(entries):
+        if not _is_ours(entry):
+            rebuilt = TracebackType(rebuilt, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    error.__traceback__ = rebuilt
+
+
+def _is_ours(entry: TracebackType) -> bool:
+    return entry.tb_frame.f_code.co_filename.startswith(_OURS)
 
 
 class Patch(NamedTuple):
@@ -169,6 +213,21 @@ class Patches:
             installed.append(patch)
         self._newest[id(home), name] = vars(home), name, patch.wrapper
         self._ends.append(lambda: _put_back(patch))
+
+    def stand_in(self, home: Any, name: str, wrap: Callable[..., Callable[..., Any]], *more: Any) -> None:
+        """Let what ``wrap`` makes be called in place of ``home.name``, and look like it, until ``undo``.
+
+        Args:
+            home: A module or class.
+            name: A function or method, its own or inherited.
+            wrap: Called with the original and ``more``; returns what is called instead.
+            more: Further arguments for ``wrap``.
+        """
+        original = getattr(home, name)
+        lying: Any = StandIn(original, wrap(original, *more))
+        if isinstance(vars(home).get(name), staticmethod):
+            lying = staticmethod(lying)
+        self.replace(home, name, lying)
 
     def at_undo(self, end: Callable[[], None]) -> None:
         """Call ``end`` at ``undo``, after all later replacements have been undone."""

@@ -115,11 +115,6 @@ def lies_over_nothing(pack: Any) -> None:
     pack._user_hooks = None
 
 
-def is_checkpoints_hook(pack: Any) -> bool:
-    """Return whether a pack hook is a checkpoint's own, by the attribute that these have."""
-    return bool(getattr(pack, "_checkpoint_internal", False))
-
-
 def hook_registrations() -> tuple[tuple[Any, str], ...]:
     """Return the Python entries through which hooks come to run inside backward, as (home, name).
 
