@@ -159,13 +159,10 @@ def unclobber(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
 def command(
     line: str, cwd: Path, env: Mapping[str, str] | None = None, *, merged: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    """A line as a shell of this environment runs it; our command and scripts, in a warm process."""
+    """A line as a shell of this environment runs it; ``unclobber`` without a shell, in a warm process."""
     program, *words = shlex.split(line)
-    if not set(line) & set("|<>&;$*`"):
-        if program == "unclobber":
-            return unclobber(*words, cwd=cwd, env=env, merged=merged)
-        if program == "python" and words[0].endswith(".py"):
-            return python(*words, cwd=cwd, env=env, merged=merged)
+    if program == "unclobber" and not set(line) & set("|<>&;$*`"):
+        return unclobber(*words, cwd=cwd, env=env, merged=merged)
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     return subprocess.run(
         line,
