@@ -58,7 +58,7 @@ class EveryCell:
         self._show_new()
 
     def _show_new(self, *also: Finding) -> None:
-        findings = self.session.told_apart()[0]
+        findings = self.session.split_suppressed()[0]
         new, self._shown = findings[self._shown :], len(findings)
         if missing := tuple(finding for finding in also if finding not in new):
             new = (*new, *missing)

@@ -22,7 +22,7 @@ from ..report import options_for, report_to_text
 from ..session.entered import settings_here
 from ..session.inside import depth
 from ..session.session import Session, put_back
-from ..session.telling import rendered, text_of
+from ..session.story_boundary import rendered, text_of
 from ..settings import Suppression
 from ..source import sites
 from ._saying import say, say_restored
@@ -73,7 +73,9 @@ class _Installed:
 
     def _story(self, finding: Finding) -> str:
         """The finding, and what the same backward would have refused next."""
-        same = [one for one in self.session.told_apart()[0] if one.ahead and one.needed == finding.needed]
+        same = [
+            one for one in self.session.split_suppressed()[0] if one.ahead and one.needed == finding.needed
+        ]
         report = Report("refused", (finding, *same), command=tuple(sys.argv), exit_code=1)
         return rendered(report_to_text, with_edits(report, _script()), options_for(sys.stderr))
 

@@ -32,7 +32,7 @@ from ..model import PACKAGE, Finding, Frame, Report, Site, asked
 from ..repair.edits import with_edits
 from ..report import ReportDisplay
 from ..session.session import Session
-from ..session.telling import error_of, line_of
+from ..session.story_boundary import error_of, line_of
 from ..settings import ProjectSettings, SettingsError, Suppression
 from ..settings.pyproject import settings_for
 from ._every_cell import EveryCell

@@ -7,10 +7,10 @@ from typing import Any
 from ..hooks import saves
 from ..hooks.graph import reachable
 from ..hooks.mechanisms import Off
-from ..judge import judge_untold
+from ..judge import judge_without_story
 from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall, engine
-from .telling import error_of
+from .story_boundary import error_of
 
 _CODES = {"functions": "UC103", "checkpoint": "UC105"}
 
@@ -43,7 +43,7 @@ class Unseen:
         graph = reachable(call)
         for one in self._off:
             if graph is None or any(_rests_on(node, one) for node in graph.values()):
-                raise error_of(judge_untold(_CODES[one.name], one.sentence, message=_MESSAGE))
+                raise error_of(judge_without_story(_CODES[one.name], one.sentence, message=_MESSAGE))
 
     def end(self, begun: None, call: EngineCall) -> None:
         """Do nothing, because ``begin`` changes nothing."""

@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from ..model import Finding, SilentWriteWarning, Site, asked, cell_name, culprit
-from .telling import text_of
+from .story_boundary import text_of
 
 _MOST_PLACES = 1000
 

@@ -43,7 +43,7 @@ from ..hooks import (
     write_log,
 )
 from ..hooks import saves as _saves
-from ..judge import judge, judge_untold, outcome
+from ..judge import judge, judge_without_story, outcome
 from ..judge.refusals import judge_refusal
 from ..model import (
     Finding,
@@ -65,12 +65,12 @@ from ._silent import UNSURE, SilentConflicts, unplaced
 from ._suppressing import Suppressing
 from ._unseen import Unseen
 from ._warning import warn
-from .telling import Certain, error_of, fault_in, told
+from .story_boundary import KnownFacts, error_of, fault_in, finding_or_fallback
 
 Policy = Literal["watch", "guard", "audit"]
 T = TypeVar("T")
 
-_TOLD = "_unclobber_finding"
+_FINDING_ATTRIBUTE = "_unclobber_finding"
 """Attribute of a torch exception that carries the exception's finding."""
 
 _MOST_FINDINGS = 1000
@@ -88,7 +88,7 @@ class _Verdict(NamedTuple):
     value: torch.Tensor
     """The tensor that backward gets, unless it is refused."""
     refused: bool = False
-    told: bool = False
+    reported: bool = False
     """Whether a finding is reported: the present value is wrong, or torch would refuse it."""
 
 
@@ -285,13 +285,13 @@ class Session:
             return _Verdict(state, now)
         if self.policy == "watch":
             # If torch would go on with the present value, so does `watch`, which only reports it.
-            return _Verdict(state, now, refused=state.refused, told=state.changed)
+            return _Verdict(state, now, refused=state.refused, reported=state.changed)
         if written_after_exit or state.unseen:
             return _Verdict(state, now, refused=True)
         as_saved = saved.alias if state.value is None or not state.changed else state.value
         # If torch refuses although no element changed, guard has nothing to repair, but audit reports it.
         notable = state.changed or (self.policy == "audit" and state.refused)
-        return _Verdict(state, as_saved, told=notable)
+        return _Verdict(state, as_saved, reported=notable)
 
     def _followed(self, verdict: _Verdict) -> torch.Tensor:
         """Report a finding if the verdict is one, and return the verdict's value.
@@ -301,7 +301,7 @@ class Session:
         """
         if verdict.refused:
             raise self._refusal(verdict.state)
-        if verdict.told:
+        if verdict.reported:
             finding = self._note(verdict.state, repaired=self.policy == "guard")
             if self.policy == "watch":
                 self.tell(finding)
@@ -323,7 +323,9 @@ class Session:
         if torch_message is None and (self.policy == "watch" or not written):
             return saved.alias
         message = UNSURE if torch_message is None else None
-        raise error_of(self._kept(judge_untold("UC101", fault, message=message, torch_message=torch_message)))
+        raise error_of(
+            self._kept(judge_without_story("UC101", fault, message=message, torch_message=torch_message))
+        )
 
     def name_fault(self, fault: str) -> None:
         """Note the sentence about an internal error for the report, once."""
@@ -400,7 +402,7 @@ class Session:
         return self.keep(
             key,
             make,
-            lambda: _certain(state, refused=refused, repaired=repaired, goes_on=not again),
+            lambda: _known_facts(state, refused=refused, repaired=repaired, goes_on=not again),
             again=again,
             met=node is None,
         )
@@ -409,7 +411,7 @@ class Session:
         self,
         key: Callable[[], Any],
         make: Callable[[], Finding | None],
-        certain: Callable[[], Certain],
+        known_facts: Callable[[], KnownFacts],
         *,
         again: bool = False,
         met: bool = True,
@@ -419,7 +421,7 @@ class Session:
         Args:
             key: Returns the key under which two conflicts count as one: their places.
             make: Describes and judges the conflict; slow, so not called for a known key.
-            certain: Returns the facts that are known if ``make`` fails.
+            known_facts: Returns the facts that are known if ``make`` fails.
             again: Make a new finding even for a known key, for an error that is about to be raised.
             met: Whether backward has come to the conflict.
         Returns:
@@ -433,7 +435,7 @@ class Session:
                 self._times[known] += 1
             if known is not None and not again:
                 return self.findings[known] if known < len(self.findings) else None
-            finding = told(make, certain)
+            finding = finding_or_fallback(make, known_facts)
             if finding is None:
                 return None
             finding = self._suppressing.noted(finding)
@@ -491,7 +493,7 @@ class Session:
 
         torch's own refusals (UC2xx, UC301) get their findings here. A second call returns the same finding.
         """
-        finding = told_of(error)
+        finding = finding_of(error)
         if isinstance(error, InplaceError):
             return finding
         if finding is None:
@@ -505,12 +507,12 @@ class Session:
                 refusal = _refused.evidence(error, self.backwards_before, self.ledger.view_writes)
                 return None if refusal is None else judge_refusal(refusal)
 
-            finding = told(make, lambda: Certain(kind.code, torch_message=str(error)))
+            finding = finding_or_fallback(make, lambda: KnownFacts(kind.code, torch_message=str(error)))
             if finding is None:
                 return None
             finding = self._suppressing.noted(finding)
             # On the error, because it may leave several contexts, and each must return the same finding.
-            setattr(error, _TOLD, finding)
+            setattr(error, _FINDING_ATTRIBUTE, finding)
         if finding not in self.findings:
             self._add(finding)
         return finding
@@ -529,20 +531,20 @@ class Session:
             self.name_fault(fault_in(what, error))
         return otherwise
 
-    def told_apart(self) -> tuple[tuple[Finding, ...], tuple[Suppressed, ...]]:
+    def split_suppressed(self) -> tuple[tuple[Finding, ...], tuple[Suppressed, ...]]:
         """Return (reported, suppressed) findings so far, each with its number of occurrences."""
-        told: list[Finding] = []
+        reported: list[Finding] = []
         suppressed: list[Suppressed] = []
         with self._lock:
-            for at, finding in enumerate(self.findings):
+            for index, finding in enumerate(self.findings):
                 by = self._suppressing.by(finding)
-                if at in self._times:
-                    finding = replace(finding, times=1 + self._times[at])
+                if index in self._times:
+                    finding = replace(finding, times=1 + self._times[index])
                 if by is None:
-                    told.append(finding)
+                    reported.append(finding)
                 else:
                     suppressed.append(Suppressed(finding, by))
-        return tuple(told), tuple(suppressed)
+        return tuple(reported), tuple(suppressed)
 
     def report(self, *, exit_code: int = 0, script_failed: bool = False) -> Report:
         """Return the report: all findings so far, with the ledger's totals and the run's notices."""
@@ -563,7 +565,7 @@ class Session:
             conflicts=self.conflicts,
             kept_bytes=self.peak_bytes,
         )
-        findings, suppressed = self.told_apart()
+        findings, suppressed = self.split_suppressed()
         return Report(
             outcome=outcome(findings, failed=script_failed),
             findings=findings,
@@ -757,10 +759,10 @@ def _of_this_torch() -> tuple[str, ...]:
     return (*said, *(one.sentence for one in _installation.off()))
 
 
-def told_of(error: BaseException) -> Finding | None:
+def finding_of(error: BaseException) -> Finding | None:
     """Return the finding that an exception carries, also from another process; None if it has none."""
     finding: Finding | None = (
-        error.finding if isinstance(error, InplaceError) else getattr(error, _TOLD, None)
+        error.finding if isinstance(error, InplaceError) else getattr(error, _FINDING_ATTRIBUTE, None)
     )
     return finding
 
@@ -772,11 +774,11 @@ def _is_detached(saved: SavedTensor) -> bool:
     return asked(lambda: reads.detached(saved) is not None, True)
 
 
-def _certain(state: SaveState, *, refused: bool, repaired: bool, goes_on: bool) -> Certain:
+def _known_facts(state: SaveState, *, refused: bool, repaired: bool, goes_on: bool) -> KnownFacts:
     """Return the facts that the ledger alone knows of a conflict."""
     saved = state.saved
     seen = refused or (not repaired and _is_detached(saved))
-    return Certain(
+    return KnownFacts(
         "UC101" if seen else "UC102",
         torch_message=sentence.in_any_case(state, goes_on=goes_on),
         saved=unplaced(saved),

@@ -3,7 +3,7 @@
 The verdict (refuse, return or repair) reads no source file. The explanation is built afterwards, inside the
 program's backward or write, which may be deep in a recursion, in one of its threads, or in a file that is
 gone. A failure there is an internal error. It costs the explanation, which then says so, and nothing else.
-Every finding is made in :func:`told`, and every text in :func:`text_of` or :func:`rendered`.
+Every finding is made in :func:`finding_or_fallback`, and every text in :func:`text_of` or :func:`rendered`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LONGEST = 200
 _HERE = PACKAGE + os.sep
 
 
-class Certain(NamedTuple):
+class KnownFacts(NamedTuple):
     """Facts on a conflict that are known without reading any source file."""
 
     code: str
@@ -39,12 +39,14 @@ class Certain(NamedTuple):
     variant: Variant | None = None
 
 
-def told(make: Callable[[], Finding | None], certain: Callable[[], Certain]) -> Finding | None:
+def finding_or_fallback(
+    make: Callable[[], Finding | None], known_facts: Callable[[], KnownFacts]
+) -> Finding | None:
     """Return the finding with its explanation, or one without if an internal error prevents it.
 
     Args:
         make: Describes and judges the conflict; returns None if nothing is wrong.
-        certain: Returns the known facts. Called after an internal error only, and must not read source files.
+        known_facts: Returns the known facts without reading a source file. Called after an error only.
     """
     try:
         return make()
@@ -52,10 +54,10 @@ def told(make: Callable[[], Finding | None], certain: Callable[[], Certain]) -> 
     except Exception as error:
         fault = fault_in(_NOT_TOLD, error)
     # Imported late, because the command line renders reports without any rule.
-    from ..judge import judge_untold
+    from ..judge import judge_without_story
 
-    known = certain()
-    return judge_untold(
+    known = known_facts()
+    return judge_without_story(
         known.code,
         fault,
         message=known.message,
@@ -102,8 +104,8 @@ def error_of(finding: Finding, others: Sequence[Finding] = ()) -> InplaceError:
         others: Findings that the same backward would have refused next.
     """
     first = finding.torch_message or finding.message
-    told = [first, text_of(finding), *filter(None, [asked(lambda: ahead_to_text(others), "")])]
-    return InplaceError("\n\n".join(told), finding)
+    parts = [first, text_of(finding), *filter(None, [asked(lambda: ahead_to_text(others), "")])]
+    return InplaceError("\n\n".join(parts), finding)
 
 
 def text_of(finding: Finding, *, width: int = 80, colour: bool = False) -> str:
