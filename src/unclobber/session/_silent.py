@@ -33,7 +33,7 @@ from .story_boundary import KnownFacts, fault_in
 C = TypeVar("C", bound=Conflict)
 
 
-class WatchingSession(Protocol):
+class SessionView(Protocol):
     """The part of a session that is needed here: its policy, and methods that keep and report findings."""
 
     active: bool
@@ -74,7 +74,7 @@ _CODES = {"ctx": "UC103", "recompute": "UC105"}
 class SilentConflicts:
     """The receiver of one session's ``Conflicts``."""
 
-    def __init__(self, session: WatchingSession) -> None:
+    def __init__(self, session: SessionView) -> None:
         self._session = session
         self.ledger: Ledger = session.ledger
 
@@ -136,7 +136,7 @@ class _Story(ABC, Generic[C]):
     """Whether the finding is made for every conflict, because torch's error needs one."""
     cause: BaseException | None = None
 
-    def __init__(self, conflict: C, session: WatchingSession) -> None:
+    def __init__(self, conflict: C, session: SessionView) -> None:
         self.conflict = conflict
         self.session = session
         self.is_guard = session.policy == "guard"
@@ -168,7 +168,7 @@ class _OnCtxStory(_Story[conflicts.StaleOnCtx]):
 
     can_be_repaired = True
 
-    def __init__(self, conflict: conflicts.StaleOnCtx, session: WatchingSession) -> None:
+    def __init__(self, conflict: conflicts.StaleOnCtx, session: SessionView) -> None:
         super().__init__(conflict, session)
         self.repaired = self.is_guard and session.active
 
@@ -245,7 +245,7 @@ class _NotReturnedStory(_Story[conflicts.DirtyNotReturned]):
 
     again = True
 
-    def __init__(self, conflict: conflicts.DirtyNotReturned, session: WatchingSession) -> None:
+    def __init__(self, conflict: conflicts.DirtyNotReturned, session: SessionView) -> None:
         super().__init__(conflict, session)
         self.cause = conflict.error
 

@@ -132,7 +132,7 @@ class Session:
         if policy == "audit":
             self.ledger.saved_bytes = SavedBytes()
         self.findings: list[Finding] = []
-        self.heard: Callable[[Finding], None] | None = None
+        self.on_finding: Callable[[Finding], None] | None = None
         """Called with each new finding, unless suppression lets it pass."""
         self.conflicts = 0
         self._seen: dict[Any, int] = {}
@@ -154,7 +154,7 @@ class Session:
             conflicts.SelfOverlap(operation, stack)
         )
         self.ledger.unrecorded = self._unrecorded
-        self._begun = compiled.now()
+        self._started_at = compiled.now()
         self.backwards_before = 0
         """Number of backward calls in the process before this session."""
         self._counted_before = (0, 0)
@@ -171,7 +171,7 @@ class Session:
         self._begin_where(_installation.off())
         _installation.acquire(self.ledger)
         self.backwards_before = backward.count()
-        self._begun = compiled.now()
+        self._started_at = compiled.now()
         try:
             self._hooks = _saves.SavedTensorHooks(
                 self.ledger, self._need, self._silent, self.ledger.fingerprints
@@ -220,7 +220,7 @@ class Session:
             self.ledger.seal()
             _installation.release(self.ledger)
 
-    def begin_anew(self) -> None:
+    def reset_in_child(self) -> None:
         """Forget findings and counts in a forked child, because they are the parent's. Keep the saves."""
         self._lock = threading.RLock()  # another thread of the parent may have held it at the fork
         self.findings = []
@@ -232,7 +232,7 @@ class Session:
         self._counted_before = (self.ledger.save_count, self.ledger.write_count)
         self.ledger.account.peak = self.ledger.account.kept
         self.ledger.transform = self.ledger.replay = None
-        self._begun = compiled.now()
+        self._started_at = compiled.now()
 
     def leave_unwatched(self) -> None:
         """Stop watching in a forked child that doesn't train, unless other hooks were pushed after these."""
@@ -519,9 +519,9 @@ class Session:
 
     def _add(self, finding: Finding) -> None:
         self.findings.append(finding)
-        heard = self.heard
-        if heard is not None and not self._suppressing.lets_pass(finding):
-            self._asked("a finding could not be handed on", lambda: heard(finding), None)
+        on_finding = self.on_finding
+        if on_finding is not None and not self._suppressing.lets_pass(finding):
+            self._asked("a finding could not be handed on", lambda: on_finding(finding), None)
 
     def _asked(self, what: str, look: Callable[[], T], otherwise: T) -> T:
         """Return ``look()``. If it raises, note an internal error in the report and return ``otherwise``."""
@@ -556,7 +556,7 @@ class Session:
         nothing: tuple[str, ...] = ()
         said = self._asked(
             "what could not be seen could not be told",
-            lambda: notices(self._begun, self.ledger.transform, self.ledger.replay),
+            lambda: notices(self._started_at, self.ledger.transform, self.ledger.replay),
             nothing,
         )
         totals = Totals(
@@ -583,7 +583,7 @@ _BEYOND_SAVES = (write_log, functions, gradients, module_hooks, checkpoint)
 """Hooks that see conflicts which no saved tensor shows, in the order in which they are installed."""
 
 
-class Watcher(kernels.Listener, Protocol):
+class InstallationClient(kernels.Listener, Protocol):
     """Client of the installation, notified of writes and storage changes: a ledger or the freezer."""
 
     def before_storage_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None: ...
@@ -611,7 +611,7 @@ class _Installation:
     def __init__(self) -> None:
         """Make an installation that is not installed yet, without clients."""
         # A tuple, so that a hook in another thread iterates over a whole one while this thread replaces it.
-        self._ledgers: tuple[Watcher, ...] = ()
+        self._ledgers: tuple[InstallationClient, ...] = ()
         self._patches = Patches()
         self._installed = False
         self.view_writes = ViewWrites()
@@ -626,7 +626,7 @@ class _Installation:
                 self._off = mechanisms.off(self.acquire, self.release)
             return self._off
 
-    def acquire(self, ledger: Watcher) -> None:
+    def acquire(self, ledger: InstallationClient) -> None:
         """Notify ``ledger`` of writes from now on. Install the kernels and wrappers if they are missing."""
         with self._lock:
             if self._installed and not self._ledgers and not self._patches.intact():
@@ -640,7 +640,7 @@ class _Installation:
                 self._patches.wake()
             self._ledgers = (*self._ledgers, ledger)
 
-    def release(self, ledger: Watcher) -> None:
+    def release(self, ledger: InstallationClient) -> None:
         """Stop notifying ``ledger``. Deactivate the wrappers after the last client."""
         with self._lock:
             self._ledgers = tuple(other for other in self._ledgers if other is not ledger)
