@@ -27,10 +27,10 @@ BOUNDARY = frozenset(
     one.__code__
     for one in (
         story_boundary.finding_or_fallback,
-        story_boundary.asked,
+        story_boundary.or_default,
         story_boundary.text_of,
         story_boundary.line_of,
-        Session._asked,
+        Session._guarded_call,
     )
 )
 """What a fault must not get out of."""

@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 from IPython.core.error import UsageError
 from IPython.display import display
 
-from ..model import PACKAGE, Finding, Frame, Report, Site, asked
+from ..model import PACKAGE, Finding, Frame, Report, Site, or_default
 from ..repair.edits import with_edits
 from ..report import ReportDisplay
 from ..session.session import Session
@@ -257,7 +257,7 @@ class Magics:
             error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
 
     def _in_cells(self, found: T) -> T:
-        return asked(lambda: _in_cells(found, self._cell_name), found)
+        return or_default(lambda: _in_cells(found, self._cell_name), found)
 
     def _cell_name(self, path: str) -> str | None:
         """``In[3]`` for the file name that a cell's code has, None for a file."""

@@ -25,7 +25,7 @@ from ..judge import (
     judge_unmarked,
     judge_without_story,
 )
-from ..model import Finding, Save, Write, asked
+from ..model import Finding, Save, Write, or_default
 from ..record import Ledger, SavedTensor, SaveState
 from ..source import frames, sites, spelling
 from .story_boundary import KnownFacts, fault_in
@@ -346,7 +346,7 @@ class _ContentStory(_Story[conflicts.ContentChanged]):
     def is_nothing(self) -> bool:
         # A query that fails counts as a read. A change that no derivative reads does no harm
         # (test_a_change_that_backward_does_not_read_is_no_finding).
-        return not self.session.active or reads.asking() or asked(self._is_unminded, False)
+        return not self.session.active or reads.asking() or or_default(self._is_unminded, False)
 
     def _is_unminded(self) -> bool:
         """Return whether the running node's gradient doesn't depend on the present content of the tensor."""
@@ -397,7 +397,7 @@ def _known_facts(code: str, saved: SavedTensor, repaired: bool = False) -> Known
 
 def unplaced(saved: SavedTensor) -> Save | None:
     """Return the facts of a saved tensor that need no source file; None if there are none."""
-    return asked(lambda: save.unplaced(saved.alias, saved.version), None)
+    return or_default(lambda: save.unplaced(saved.alias, saved.version), None)
 
 
 def _writes(log: list[FollowedWrite]) -> tuple[Write, ...]:

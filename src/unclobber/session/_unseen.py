@@ -45,7 +45,7 @@ class Unseen:
             if graph is None or any(_rests_on(node, one) for node in graph.values()):
                 raise error_of(judge_without_story(_CODES[one.name], one.sentence, message=_MESSAGE))
 
-    def end(self, begun: None, call: EngineCall) -> None:
+    def end(self, state: None, call: EngineCall) -> None:
         """Do nothing, because ``begin`` changes nothing."""
 
 

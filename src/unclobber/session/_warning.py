@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ..model import Finding, SilentWriteWarning, Site, asked, cell_name, culprit
+from ..model import Finding, SilentWriteWarning, Site, cell_name, culprit, or_default
 from .story_boundary import text_of
 
 _MOST_PLACES = 1000
@@ -18,7 +18,7 @@ _registries: dict[str, dict[Any, Any]] = {}
 
 def warn(finding: Finding) -> None:
     """Warn with the whole explanation; with Python's usual filters once a place."""
-    site = asked(lambda: _blamed(finding), None)
+    site = or_default(lambda: _blamed(finding), None)
     if site is None:
         warnings.warn(_text(finding), SilentWriteWarning, stacklevel=2)
         return

@@ -52,7 +52,7 @@ from ..model import (
     Suppressed,
     Totals,
     UnclobberError,
-    asked,
+    or_default,
 )
 from ..native import core
 from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, SavedTensor, SaveState, ViewWrites
@@ -143,7 +143,7 @@ class Session:
         """Sentences about internal errors for the report, each once and in order."""
         self._warned: set[int] = set()
         """Identities of the findings that have warned. All are kept, so no identity is reused."""
-        self._suppressing = Suppressing(suppression, self._asked)
+        self._suppressing = Suppressing(suppression, self._guarded_call)
         self.active = False
         self._hooks: _saves.SavedTensorHooks | None = None
         self._unseen: Unseen | None = None
@@ -281,7 +281,7 @@ class Session:
         if not dirty and not written_after_exit:
             return _Verdict(state, now)
         # A failed query counts as a read: better one finding too many than a wrong gradient.
-        if not state.refused and asked(lambda: reads.never_read(saved, self.ledger), False):
+        if not state.refused and or_default(lambda: reads.never_read(saved, self.ledger), False):
             return _Verdict(state, now)
         if self.policy == "watch":
             # If torch would go on with the present value, so does `watch`, which only reports it.
@@ -345,7 +345,7 @@ class Session:
         nothing: tuple[Finding, ...] = ()
         # An internal error costs this list alone: test_a_fault_costs_the_list_alone.
         what = "what else backward would refuse could not be told"
-        others = self._asked(what, lambda: self._refused_too(state), nothing)
+        others = self._guarded_call(what, lambda: self._refused_too(state), nothing)
         return error_of(finding, others)
 
     def _refused_too(self, state: SaveState) -> tuple[Finding, ...]:
@@ -429,7 +429,7 @@ class Session:
         """
         with self._lock:
             self.conflicts += met
-            place = asked(key, None)
+            place = or_default(key, None)
             known = None if place is None else self._seen.get(place)
             if known is not None and met:
                 self._times[known] += 1
@@ -499,7 +499,7 @@ class Session:
         if finding is None:
             # If the query fails, the error stays as it is
             # (test_an_error_of_which_it_is_not_known_whose_it_is_stays_as_it_is).
-            kind = asked(lambda: kind_of(error), None)
+            kind = or_default(lambda: kind_of(error), None)
             if kind is None:
                 return None
 
@@ -521,9 +521,9 @@ class Session:
         self.findings.append(finding)
         on_finding = self.on_finding
         if on_finding is not None and not self._suppressing.lets_pass(finding):
-            self._asked("a finding could not be handed on", lambda: on_finding(finding), None)
+            self._guarded_call("a finding could not be handed on", lambda: on_finding(finding), None)
 
-    def _asked(self, what: str, look: Callable[[], T], otherwise: T) -> T:
+    def _guarded_call(self, what: str, look: Callable[[], T], otherwise: T) -> T:
         """Return ``look()``. If it raises, note an internal error in the report and return ``otherwise``."""
         try:
             return look()
@@ -552,9 +552,11 @@ class Session:
         saved_bytes = self.ledger.saved_bytes
         by_line: Mapping[tuple[str, int], int] = {}
         if saved_bytes is not None:
-            by_line = self._asked("what each line keeps could not be told", saved_bytes.at_peak, by_line)
+            by_line = self._guarded_call(
+                "what each line keeps could not be told", saved_bytes.at_peak, by_line
+            )
         nothing: tuple[str, ...] = ()
-        said = self._asked(
+        said = self._guarded_call(
             "what could not be seen could not be told",
             lambda: notices(self._started_at, self.ledger.transform, self.ledger.replay),
             nothing,
@@ -595,7 +597,7 @@ class InstallationClient(kernels.Listener, Protocol):
     def saves(self, *, queued: bool = True) -> Iterable[SavedTensor]: ...
 
 
-_SLEEPS_FOR = 10.0
+_DORMANT_FOR = 10.0
 """Seconds after the last context, beyond which an unwatched backward puts torch's own functions back."""
 
 
@@ -616,7 +618,7 @@ class _Installation:
         self._installed = False
         self.view_writes = ViewWrites()
         self._off: tuple[mechanisms.Off, ...] | None = None
-        self._asleep_since = 0.0
+        self._dormant_since = 0.0
         self._lock = threading.RLock()
 
     def off(self) -> tuple[mechanisms.Off, ...]:
@@ -646,7 +648,7 @@ class _Installation:
             self._ledgers = tuple(other for other in self._ledgers if other is not ledger)
             if not self._ledgers:
                 self._patches.sleep()
-                self._asleep_since = time.monotonic()
+                self._dormant_since = time.monotonic()
             fallback.unlisten(ledger)
 
     def put_back(self) -> None:
@@ -658,7 +660,7 @@ class _Installation:
     def _on_unwatched(self) -> None:
         """Restore torch's own functions before an unwatched backward, if no context was left for a while."""
         # Not blocking: the program's backward must not wait for a thread that enters or leaves a context.
-        if time.monotonic() - self._asleep_since > _SLEEPS_FOR and self._lock.acquire(blocking=False):
+        if time.monotonic() - self._dormant_since > _DORMANT_FOR and self._lock.acquire(blocking=False):
             try:
                 self.put_back()
             finally:
@@ -771,7 +773,7 @@ def _is_detached(saved: SavedTensor) -> bool:
     """Return whether torch refuses a tensor because ``detach_`` removed its history. True if unknown."""
     if saved.entry is None or saved.entry.detached is None or saved.unchecked:
         return False
-    return asked(lambda: reads.detached(saved) is not None, True)
+    return or_default(lambda: reads.detached(saved) is not None, True)
 
 
 def _known_facts(state: SaveState, *, refused: bool, repaired: bool, goes_on: bool) -> KnownFacts:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import NamedTuple, TypeVar
 
-from ..model import PACKAGE, Finding, InplaceError, Report, Save, Variant, asked
+from ..model import PACKAGE, Finding, InplaceError, Report, Save, Variant, or_default
 from ..report import RenderOptions, ahead_to_text, summary_line, to_text
 
 T = TypeVar("T")
@@ -74,11 +74,11 @@ def fault_in(what: str, error: Exception) -> str:
     It keeps no reference to the error, whose frames hold the program's tensors.
     """
     kind = type(error).__name__
-    first = asked(lambda: " ".join(str(error).split()), "")
+    first = or_default(lambda: " ".join(str(error).split()), "")
     text = f"{kind}: {first}" if first else kind
     if len(text) > _LONGEST:
         text = text[: _LONGEST - 1] + "…"
-    place = asked(lambda: _place(error.__traceback__), "")
+    place = or_default(lambda: _place(error.__traceback__), "")
     return f"{what}: {text}{place}; please report this fault of unclobber's"
 
 
@@ -104,7 +104,7 @@ def error_of(finding: Finding, others: Sequence[Finding] = ()) -> InplaceError:
         others: Findings that the same backward would have refused next.
     """
     first = finding.torch_message or finding.message
-    parts = [first, text_of(finding), *filter(None, [asked(lambda: ahead_to_text(others), "")])]
+    parts = [first, text_of(finding), *filter(None, [or_default(lambda: ahead_to_text(others), "")])]
     return InplaceError("\n\n".join(parts), finding)
 
 
@@ -116,15 +116,15 @@ def text_of(finding: Finding, *, width: int = 80, colour: bool = False) -> str:
         from ..judge import without_places
 
         plainer = without_places(finding, fault_in(_NOT_SHOWN, error))
-    severity = asked(lambda: plainer.severity, "error")
+    severity = or_default(lambda: plainer.severity, "error")
     head = f"{severity}[{plainer.code}]: {plainer.message}"
     plainest = "\n".join([head, *(f"  = note: {note}" for note in plainer.notes)])
-    return asked(lambda: to_text(plainer, width=width, colour=colour), plainest)
+    return or_default(lambda: to_text(plainer, width=width, colour=colour), plainest)
 
 
 def line_of(finding: Finding) -> str:
     """Return ``report.summary_line``, or just the code and message if that fails."""
-    return asked(lambda: summary_line(finding), f"SUMMARY: {finding.code} {finding.message}")
+    return or_default(lambda: summary_line(finding), f"SUMMARY: {finding.code} {finding.message}")
 
 
 def rendered(render: Callable[[Report, RenderOptions], str], report: Report, options: RenderOptions) -> str:
