@@ -51,14 +51,14 @@ class SessionView(Protocol):
         known_facts: Callable[[], KnownFacts],
         *,
         again: bool = False,
-        met: bool = True,
+        reached: bool = True,
     ) -> Finding | None:
         """Do as ``Session.keep``."""
 
-    def tell(
+    def warn_or_raise(
         self, finding: Finding | None, *, refuse: bool = False, cause: BaseException | None = None
     ) -> None:
-        """Do as ``Session.tell``."""
+        """Do as ``Session.warn_or_raise``."""
 
     def name_fault(self, fault: str) -> None:
         """Do as ``Session.name_fault``."""
@@ -112,7 +112,7 @@ class SilentConflicts:
             kept = session.keep(
                 lambda: (known_facts.code, fault), lambda: finding, lambda: known_facts, again=True
             )
-            session.tell(kept, refuse=True)
+            session.warn_or_raise(kept, refuse=True)
         return None
 
     def on(self, conflict: Conflict) -> None:
@@ -124,7 +124,7 @@ class SilentConflicts:
         repaired = self.repairs
         finding = session.keep(story.key, story.make, story.known_facts, again=story.again)
         if not (story.can_be_repaired and repaired):
-            session.tell(finding, refuse=story.refuses(), cause=story.cause)
+            session.warn_or_raise(finding, refuse=story.refuses(), cause=story.cause)
 
 
 class _Story(ABC, Generic[C]):
@@ -401,4 +401,4 @@ def unplaced(saved: SavedTensor) -> Save | None:
 
 
 def _writes(log: list[FollowedWrite]) -> tuple[Write, ...]:
-    return tuple(write.by(one.operation, one.stack) for one in log)
+    return tuple(write.by(event.operation, event.stack) for event in log)

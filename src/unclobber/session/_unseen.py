@@ -41,9 +41,11 @@ class Unseen:
         if call.is_internal or saves.innermost() is not self._hooks:
             return
         graph = reachable(call)
-        for one in self._off:
-            if graph is None or any(_rests_on(node, one) for node in graph.values()):
-                raise error_of(judge_without_story(_CODES[one.name], one.sentence, message=_MESSAGE))
+        for mechanism in self._off:
+            if graph is None or any(_goes_through(node, mechanism) for node in graph.values()):
+                raise error_of(
+                    judge_without_story(_CODES[mechanism.name], mechanism.sentence, message=_MESSAGE)
+                )
 
     def end(self, state: None, call: EngineCall) -> None:
         """Do nothing, because ``begin`` changes nothing."""
@@ -52,5 +54,5 @@ class Unseen:
 _MESSAGE = "whether a tensor that backward needs was overwritten can't be known on this torch"
 
 
-def _rests_on(node: Any, one: Off) -> bool:
-    return compat.is_checkpoint(node) if one.name == "checkpoint" else compat.is_programs_function(node)
+def _goes_through(node: Any, mechanism: Off) -> bool:
+    return compat.is_checkpoint(node) if mechanism.name == "checkpoint" else compat.is_programs_function(node)

@@ -10,7 +10,7 @@ from .story_boundary import text_of
 
 _MOST_PLACES = 1000
 
-_told: dict[Any, str] = {}
+_first_texts: dict[Any, str] = {}
 """First text of the warning of each place. A later text with other counts would count as another warning."""
 _registries: dict[str, dict[Any, Any]] = {}
 """A stand-in for the ``__warningregistry__`` of each file's module, in which filters note past warnings."""
@@ -24,9 +24,9 @@ def warn(finding: Finding) -> None:
         return
     saved = None if finding.saved is None or finding.saved.site is None else finding.saved.site
     place = (finding.code, site.path, site.line, saved and (saved.path, saved.line))
-    text = _told.get(place) or _text(finding)
-    if len(_told) < _MOST_PLACES:
-        _told[place] = text
+    text = _first_texts.get(place) or _text(finding)
+    if len(_first_texts) < _MOST_PLACES:
+        _first_texts[place] = text
     registry = _registries.setdefault(site.path, {})
     file = cell_name(site.path) or site.path
     # Not `warn`, whose stack level can't reach the write: it may have returned long before backward.

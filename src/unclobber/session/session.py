@@ -195,11 +195,11 @@ class Session:
         for said in (fallback.why(), core.missed()):
             if said is not None and self.warn:
                 _warn_once(said)
-        for one in off:
-            if self.policy == "guard" and one.ends_guard:
-                raise UnclobberError(one.sentence)
+        for mechanism in off:
+            if self.policy == "guard" and mechanism.ends_guard:
+                raise UnclobberError(mechanism.sentence)
             if self.warn:
-                _warn_once(one.sentence)
+                _warn_once(mechanism.sentence)
         if off and self.policy == "guard":
             self._unseen = Unseen(off)
 
@@ -304,7 +304,7 @@ class Session:
         if verdict.reported:
             finding = self._note(verdict.state, repaired=self.policy == "guard")
             if self.policy == "watch":
-                self.tell(finding)
+                self.warn_or_raise(finding)
         return verdict.value
 
     def _by_versions(self, saved: SavedTensor, fault: str) -> torch.Tensor:
@@ -352,14 +352,14 @@ class Session:
         """Return findings for the tensors that the running backward would have refused next."""
         if self.policy != "watch":
             return ()
-        found: dict[int, Finding] = {}
+        refused: dict[int, Finding] = {}
         for saved, node in ahead.refused_too(state.saved, self.ledger):
             finding = self._note(self.ledger.state_of(saved), repaired=False, node=node)
             if finding is not None and finding.ahead:
-                found[id(finding)] = finding
-            if len(found) >= _MOST_AHEAD:
+                refused[id(finding)] = finding
+            if len(refused) >= _MOST_AHEAD:
                 break
-        return tuple(found.values())
+        return tuple(refused.values())
 
     def _note(
         self, state: SaveState, *, repaired: bool, again: bool = False, node: Any = None
@@ -404,7 +404,7 @@ class Session:
             make,
             lambda: _known_facts(state, refused=refused, repaired=repaired, goes_on=not again),
             again=again,
-            met=node is None,
+            reached=node is None,
         )
 
     def keep(
@@ -414,7 +414,7 @@ class Session:
         known_facts: Callable[[], KnownFacts],
         *,
         again: bool = False,
-        met: bool = True,
+        reached: bool = True,
     ) -> Finding | None:
         """Count a conflict, and keep its finding unless its key is known already. Raise no internal error.
 
@@ -423,15 +423,15 @@ class Session:
             make: Describes and judges the conflict; slow, so not called for a known key.
             known_facts: Returns the facts that are known if ``make`` fails.
             again: Make a new finding even for a known key, for an error that is about to be raised.
-            met: Whether backward has come to the conflict.
+            reached: Whether backward has come to the conflict.
         Returns:
             The finding; None if nothing is wrong.
         """
         with self._lock:
-            self.conflicts += met
+            self.conflicts += reached
             place = or_default(key, None)
             known = None if place is None else self._seen.get(place)
-            if known is not None and met:
+            if known is not None and reached:
                 self._times[known] += 1
             if known is not None and not again:
                 return self.findings[known] if known < len(self.findings) else None
@@ -460,7 +460,7 @@ class Session:
                 self._add(finding)
             return finding
 
-    def tell(
+    def warn_or_raise(
         self, finding: Finding | None, *, refuse: bool = False, cause: BaseException | None = None
     ) -> None:
         """Warn of a finding that torch is silent about.
@@ -758,7 +758,7 @@ put_back = _installation.put_back
 def _of_this_torch() -> tuple[str, ...]:
     """Return a sentence for each mechanism that doesn't work on this torch, and one for an untested torch."""
     said = [sentence for sentence in (versions.untried(), fallback.why()) if sentence is not None]
-    return (*said, *(one.sentence for one in _installation.off()))
+    return (*said, *(mechanism.sentence for mechanism in _installation.off()))
 
 
 def finding_of(error: BaseException) -> Finding | None:
