@@ -19,7 +19,7 @@ for _name in (
 ):  # fmt: skip
     os.environ.pop(_name, None)
 
-# Each worker is one process on a core of its own: threads of OpenMP that wait for each other there cost an eighth.
+# A worker has a core of its own: threads of OpenMP that wait for each other there cost an eighth of its time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A shell's background job ignores Ctrl-C, as does all that it starts; tests send it (repair/test_how_far.py).

@@ -137,7 +137,7 @@ def test_an_unwatched_backward_puts_all_back_after_a_while(before, monkeypatch):
     plainly()
     unwatched_backward()
     assert len(patches.installed) > 20
-    monkeypatch.setattr(session, "_SLEEPS_FOR", -1.0)
+    monkeypatch.setattr(session, "_DORMANT_FOR", -1.0)
     with unclobber.guard():
         step()
         assert len(patches.installed) > 20

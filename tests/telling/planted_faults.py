@@ -20,11 +20,18 @@ from conflict_programs import PROGRAMS, Run
 import unclobber
 from unclobber.model import Report
 from unclobber.record import Ledger
-from unclobber.session import session, telling
+from unclobber.session import session, story_boundary
 from unclobber.session.session import Session
 
 BOUNDARY = frozenset(
-    one.__code__ for one in (telling.told, telling.asked, telling.text_of, telling.line_of, Session._asked)
+    one.__code__
+    for one in (
+        story_boundary.finding_or_fallback,
+        story_boundary.or_default,
+        story_boundary.text_of,
+        story_boundary.line_of,
+        Session._guarded_call,
+    )
 )
 """What a fault must not get out of."""
 

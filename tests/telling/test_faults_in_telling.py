@@ -20,7 +20,7 @@ import unclobber
 from surroundings import surroundings
 from unclobber.model import Report
 from unclobber.report import FORMATS, RenderOptions
-from unclobber.session import session, telling
+from unclobber.session import session, story_boundary
 
 WHOSE_ERROR = "unclobber.evidence.refusals"
 """The module that tells torch's refusals from errors of the program; after a fault an error is left alone."""
@@ -142,14 +142,14 @@ def test_all_that_tells_is_found():
 
 @pytest.mark.parametrize("mode", ["watch", "guard"])
 def test_the_test_fails_without_the_boundary(mode, monkeypatch):
-    """Where ``told`` lets a fault through, it is seen."""
+    """Where ``finding_or_fallback`` lets a fault through, it is seen."""
 
     def open_told(make, certain):
         return make()
 
-    for module in (session, telling):
-        monkeypatch.setattr(module, "told", open_told)
-    # so that the fault is met although `told` isn't there
+    for module in (session, story_boundary):
+        monkeypatch.setattr(module, "finding_or_fallback", open_told)
+    # so that the fault is met although `finding_or_fallback` isn't there
     monkeypatch.setattr(planted_faults, "BOUNDARY", frozenset((open_told.__code__,)))
     function = "unclobber.evidence.describe:evidence"
     found, met = differences(function, mode, "data" if mode == "watch" else "result", RuntimeError("planted"))
@@ -243,7 +243,7 @@ def test_a_report_is_shown_although_one_finding_can_not_be():
             raise RuntimeError("planted")
         return FORMATS["text"](report, options)
 
-    text = telling.rendered(render, report, RenderOptions(width=200))
+    text = story_boundary.rendered(render, report, RenderOptions(width=200))
     assert "error[UC101]" in text
     assert "the story could not be shown: RuntimeError: planted" in text
     assert "<telling leaf>:" in text

@@ -36,11 +36,11 @@ def overwrite() -> None:
     y.sum().backward()
 
 
-def test_begin_anew():
+def test_reset_in_child():
     """What the parent found and counted is not the child's; the same places are found again there."""
 
     def check() -> None:
-        session.begin_anew()
+        session.reset_in_child()
         assert (session.findings, session.report().saves, session.report().totals.conflicts) == ([], 0, 0)
         overwrite()
         assert (len(session.findings), session.report().saves) == (1, 1)

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from ..model import Report
 from ..report import FORMATS, RenderOptions, guard_line, guard_places, options_for, suppressed_line
-from ..session.telling import rendered
+from ..session.story_boundary import rendered
 from ._errors import ReportError, UsageError
 from ._output import OutputFile, usable, write_document, write_text, write_to_stderr
 from ._verdict import unrepaired

@@ -152,7 +152,7 @@ def command(
         return report.exit_code
 
     if ranks is not None:
-        session.heard = ranks.found
+        session.on_finding = ranks.found
         ranks.tell_before_sigterm(tell)
     with session, children:
         ending = run(target, is_finding, story_follows=lambda: delivery.on_stderr and os.getpid() == process)

@@ -11,16 +11,16 @@ from ..source.compiled import Compiled
 _NAMED = 3
 
 
-def notices(begun: int, transform: Stack | None, replay: Stack | None) -> tuple[str, ...]:
+def notices(started_at: int, transform: Stack | None, replay: Stack | None) -> tuple[str, ...]:
     """Return one sentence, without full stop, for each mechanism that hid code from the hooks.
 
     Args:
-        begun: When watching began, in the unit of ``_compiled.now`` (microseconds).
+        started_at: Start of the session, in the unit of ``_compiled.now`` (microseconds).
         transform: The stack of the first transform of ``torch.func``.
         replay: The stack of the first replay of a CUDA graph.
     """
     found = []
-    if compiled := _compiled.since(begun):
+    if compiled := _compiled.since(started_at):
         found.append(
             f"torch.compile made code of {_names(compiled)}: what goes in, comes out and is saved is "
             "watched, but not what its kernels write inside, and which of its lines wrote is not known"

@@ -18,7 +18,7 @@ import torch
 from ..derivatives import by_operation, may_save_result_again
 from ..hooks import backward
 from ..hooks.graph import reachable
-from ..model import asked
+from ..model import or_default
 from ..record import History, SavedTensor, SaveState, same_memory
 from ..source import frames, sites, syntax
 from ..source.operands import callee
@@ -59,8 +59,8 @@ def in_any_case(state: SaveState, *, goes_on: bool) -> str | None:
     node, plain = compat.current_node(), shortest(saved, state.version)
     if plain is None and saved.entry is not None and saved.entry.detached is not None:
         plain = compat.DETACHED_SENTENCE
-    role = asked(lambda: reads.role_of(node, saved), None)
-    return asked(lambda: of(state, node, role, goes_on=goes_on), plain)
+    role = or_default(lambda: reads.role_of(node, saved), None)
+    return or_default(lambda: of(state, node, role, goes_on=goes_on), plain)
 
 
 def shortest(saved: SavedTensor, version: int) -> str | None:

@@ -119,7 +119,8 @@ class NativeKernel(NamedTuple):
         """Let it lie at its key for an operation, by its full name, until ``reset()`` of what is returned."""
         base, _, overload = name.partition(".")
         arguments = (base, overload, self.packet, self.written, self.plain, self.bumps)
-        return native.lay(*arguments) if override is None else native.lay(*arguments, override.ran_asleep)
+        ran_dormant = () if override is None else (override.ran_asleep,)
+        return native.register_kernel(*arguments, *ran_dormant)
 
 
 AnyKernel = Callable[..., Any] | Override | NativeKernel

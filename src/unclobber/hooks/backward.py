@@ -212,7 +212,7 @@ def last_two() -> tuple[BackwardMark, ...]:
 
 def call_in(frame: FrameType) -> BackwardCall | None:
     """The call that a frame of the wrapper below is making; None for any other frame."""
-    return next((begun for begun in engine.begun_in(frame) if isinstance(begun, BackwardCall)), None)
+    return next((state for state in engine.states_in(frame) if isinstance(state, BackwardCall)), None)
 
 
 def _leave_mark(roots: Sequence[Any], mark: BackwardMark) -> None:

@@ -101,7 +101,7 @@ class SavedTensorHooks:
         outer = None if over_programs else compat.top_hooks()
         self._pushed = self._native is None or not self._native.hook(True)
         if self._pushed:
-            compat.lies_over_programs_hooks(self.pack)
+            compat.mark_hooks_below(self.pack)
             _hook_stack.push(self.pack, self.unpack)
         else:
             backward.marker.tell(self._native)
@@ -131,7 +131,7 @@ class SavedTensorHooks:
             self._native.leave(self._ledger.pending)
         elif not self._set_aside:
             _hook_stack.pop()
-            compat.lies_over_nothing(self.pack)
+            compat.clear_hooks_below(self.pack)
         if not _threads.hooks and not _observation.always:
             compat.ignore_writes()
 
@@ -189,7 +189,7 @@ class SavedTensorHooks:
             return
         self.pack = new
         if self._pushed or not lies_there:
-            compat.lies_over_programs_hooks(new)
+            compat.mark_hooks_below(new)
             _hook_stack.push(new, self.unpack)
 
     def _with_fingerprints(

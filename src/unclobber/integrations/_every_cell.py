@@ -62,7 +62,7 @@ class EveryCell:
 
     def _show_new(self, *also: Finding) -> None:
         """Show the findings since the last call, and those in `also` that are not among them."""
-        findings = self.session.told_apart()[0]
+        findings = self.session.split_suppressed()[0]
         new, self._shown = findings[self._shown :], len(findings)
         # A finding that recurs is not new to the session, but the cell that failed with it must show it.
         if missing := tuple(finding for finding in also if finding not in new):

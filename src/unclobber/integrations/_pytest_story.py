@@ -13,7 +13,7 @@ from _pytest._io import TerminalWriter
 from ..model import Report
 from ..repair.edits import with_edits
 from ..report.story import offending
-from ..session.telling import text_of
+from ..session.story_boundary import text_of
 
 if TYPE_CHECKING:
     import pytest

@@ -22,7 +22,7 @@ from ..report import options_for, report_to_text
 from ..session.entered import settings_here
 from ..session.inside import depth
 from ..session.session import Session, put_back
-from ..session.telling import rendered, text_of
+from ..session.story_boundary import rendered, text_of
 from ..settings import Suppression
 from ..source import sites
 from ._saying import say, say_restored
@@ -80,7 +80,7 @@ class _Installed:
         """Return the report of a finding and of the tensors that the same backward would have refused
         next.
         """
-        reported = self.session.told_apart()[0]
+        reported = self.session.split_suppressed()[0]
         same = [other for other in reported if other.ahead and other.needed == finding.needed]
         report = Report("refused", (finding, *same), command=tuple(sys.argv), exit_code=1)
         return rendered(report_to_text, with_edits(report, _script()), options_for(sys.stderr))

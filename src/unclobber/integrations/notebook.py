@@ -28,11 +28,11 @@ from typing import Any, TypeVar
 from IPython.core.error import UsageError
 from IPython.display import display
 
-from ..model import PACKAGE, Finding, Frame, Report, Site, asked
+from ..model import PACKAGE, Finding, Frame, Report, Site, or_default
 from ..repair.edits import with_edits
 from ..report import ReportDisplay
 from ..session.session import Session
-from ..session.telling import error_of, line_of
+from ..session.story_boundary import error_of, line_of
 from ..settings import ProjectSettings, SettingsError, Suppression
 from ..settings.pyproject import settings_for
 from ._every_cell import EveryCell
@@ -274,7 +274,7 @@ class Magics:
             error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
 
     def _in_cells(self, fact: T) -> T:
-        return asked(lambda: _in_cells(fact, self._cell_name), fact)
+        return or_default(lambda: _in_cells(fact, self._cell_name), fact)
 
     def _cell_name(self, path: str) -> str | None:
         """``In[3]`` for the file name that a cell's code has, None for a file."""

@@ -185,7 +185,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
                 raise
         _fail_for_silent(item, session)
     finally:
-        reported, suppressed = session.told_apart()
+        reported, suppressed = session.split_suppressed()
         item.stash[_watched] = {
             "mode": mode,
             "codes": sorted(finding.code for finding in reported),
@@ -202,12 +202,14 @@ def _fail_for_silent(item: pytest.Item, session: Session) -> None:
     """
     if session.strict:
         return
-    wrong = [f for f in session.told_apart()[0] if f.severity == "error" and not (f.repaired or f.harmless)]
+    wrong = [
+        f for f in session.split_suppressed()[0] if f.severity == "error" and not (f.repaired or f.harmless)
+    ]
     silent = [f for f in wrong if f.torch_message is None and not f.ahead]
     if not silent:
         return
     item.stash[_findings] = tuple(silent)
-    from ..session.telling import error_of
+    from ..session.story_boundary import error_of
 
     raise error_of(silent[0])
 

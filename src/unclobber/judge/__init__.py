@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ..model import Evidence, Finding
 from ._outcome import outcome
-from ._untold import judge_untold, without_places
+from ._without_story import judge_without_story, without_places
 from .rules import OVERWRITTEN
 from .rules.frozen import judge_frozen
 from .rules.uc102_self_overlap import judge_self_overlap
@@ -23,7 +23,7 @@ __all__ = [
     "judge_gradient",
     "judge_self_overlap",
     "judge_unmarked",
-    "judge_untold",
+    "judge_without_story",
     "outcome",
     "pages",
     "refusals",

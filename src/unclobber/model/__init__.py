@@ -20,7 +20,7 @@ from ._suppressed import Suppressed, SuppressedBy
 from ._torch import require_installed_torch
 from ._write import PastCounter, Reached, Write
 from .codes import CODES, Code, Reading, Severity, Stage, Subject, Variant
-from .faults import asked
+from .faults import or_default
 
 __all__ = [
     "CODES",
@@ -61,9 +61,9 @@ __all__ = [
     "UnclobberError",
     "Variant",
     "Write",
-    "asked",
     "cell_name",
     "culprit",
+    "or_default",
     "overwrites",
     "require_installed_torch",
     "shown_name",

@@ -8,7 +8,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def asked(look: Callable[[], T], otherwise: T) -> T:
+def or_default(look: Callable[[], T], otherwise: T) -> T:
     """Return ``look()``, or ``otherwise`` if it raises."""
     try:
         return look()

@@ -28,11 +28,11 @@ _PRELOAD = "UNCLOBBER_PRELOAD"
 """Environment variable of the library that a sanitizer's build must load first (tools/sanitize.py)."""
 
 
-def build(tell: Callable[[str], None], *, again: bool = False) -> Path:
+def build(progress: Callable[[str], None], *, again: bool = False) -> Path:
     """Compile the core into the user's cache, unless it is there.
 
     Args:
-        tell: Called with a sentence about each step.
+        progress: Called with a sentence about each step.
         again: Compile even if the file exists.
     Returns:
         The compiled file.
@@ -47,10 +47,10 @@ def build(tell: Callable[[str], None], *, again: bool = False) -> Path:
     # In the folder of the file, so that one rename puts it in place, even if two processes build at once.
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
         made = Path(folder) / file.name
-        tell("compiling the native core (half a minute of one processor)")
+        progress("compiling the native core (half a minute of one processor)")
         for command in _commands(compiler, Path(folder), made):
             _run(command, f"{compiler} could not compile the native core")
-        tell("testing the native core")
+        progress("testing the native core")
         test = [sys.executable, "-c", _SELF_TEST, str(made)]
         more = {"PYTHONPATH": os.pathsep.join(sys.path)}
         if _PRELOAD in os.environ:
@@ -71,8 +71,8 @@ def _compiler() -> str:
     wanted = os.environ.get("CXX")
     # A compiler that CXX names must not silently become another one.
     names = [wanted] if wanted else ["c++", "g++", "clang++"]
-    found = next((path for name in names if (path := shutil.which(name))), None)
-    if found is None:
+    compiler = next((path for name in names if (path := shutil.which(name))), None)
+    if compiler is None:
         raise UnclobberError(
             f"no C++ compiler ({', '.join(names)}) is on PATH, so the Python core goes on to run. Install "
             "one (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++), or name it by CXX=, and run "
@@ -85,7 +85,7 @@ def _compiler() -> str:
             "them (Debian, Ubuntu: apt install python3-dev; Fedora: dnf install python3-devel), and run this "
             "again"
         )
-    return found
+    return compiler
 
 
 def _commands(compiler: str, folder: Path, made: Path) -> list[list[str]]:

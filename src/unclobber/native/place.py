@@ -30,11 +30,11 @@ def torchs_build() -> str:
     Raises:
         UnclobberError: There is none.
     """
-    found = importlib.util.find_spec("torch")
-    if found is None or found.origin is None:  # a mere folder named torch is a package without origin
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:  # a mere folder named torch is a package without origin
         raise UnclobberError(f"PyTorch is not installed for {sys.executable}")
     # torch's version file alone, because importing torch takes seconds and `unclobber --version` runs this.
-    said: dict[str, Any] = runpy.run_path(os.path.join(os.path.dirname(found.origin), "version.py"))
+    said: dict[str, Any] = runpy.run_path(os.path.join(os.path.dirname(spec.origin), "version.py"))
     return f"{said['__version__']} {said.get('git_version', '')}"
 
 

@@ -53,19 +53,19 @@ class SavesByAddress:
         if reach is None:
             return {}
         lo, hi = reach
-        found: dict[int, int] = {}
+        shifts: dict[int, int] = {}
         for saved in self._saves.near(lo, hi):
             alias = saved.alias
             other = compat.storage_key_or_none(alias)
             # Addresses of two devices may be equal numbers without being one memory.
-            if other is None or other == key or other in found or alias.device != tensor.device:
+            if other is None or other == key or other in shifts or alias.device != tensor.device:
                 continue
             # The entry's range may be stale: a `resize_` frees memory, and the allocator hands the address
             # out again (test_reused_addresses_are_no_match).
             now = _reach(alias)
             if now is not None and now[0] < hi and lo < now[1]:
-                found[other] = _start(tensor) - _start(alias)
-        return found
+                shifts[other] = _start(tensor) - _start(alias)
+        return shifts
 
 
 def _start(tensor: torch.Tensor) -> int:

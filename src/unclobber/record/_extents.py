@@ -41,7 +41,7 @@ class Extents(Generic[T]):
 
     def near(self, lo: int, hi: int) -> list[T]:
         """Return all live objects that cover a byte of ``lo`` to before ``hi``, and perhaps nearby ones."""
-        found: list[T] = []
+        near: list[T] = []
         for bits, places in self._lists.items():
             # No extent in this list is longer than 2**bits bytes, so earlier starts can't reach `lo`.
             start = at = bisect_left(places, (lo - (1 << bits),))
@@ -51,13 +51,13 @@ class Extents(Generic[T]):
                 if thing is None:
                     dead = True
                 else:
-                    found.append(thing)
+                    near.append(thing)
                 at += 1
             if dead:
                 alive = [place for place in places[start:at] if place[2]() is not None]
                 self._count -= at - start - len(alive)
                 places[start:at] = alive
-        return found
+        return near
 
     def _prune(self) -> None:
         for places in self._lists.values():

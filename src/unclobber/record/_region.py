@@ -112,12 +112,12 @@ def _by_digits(a: Region, b: Region) -> bool | None:
     radices = sorted(runs_a.keys() | runs_b.keys())
     if any(big % small for small, big in itertools.pairwise(radices)):
         return None
-    rest_a, rest_b = a.lo, b.lo
+    left_a, left_b = a.lo, b.lo
     apart = False
     for index in range(len(radices) - 1, -1, -1):
         radix = radices[index]
-        digit_a, rest_a = divmod(rest_a, radix)
-        digit_b, rest_b = divmod(rest_b, radix)
+        digit_a, left_a = divmod(left_a, radix)
+        digit_b, left_b = divmod(left_b, radix)
         count_a, count_b = runs_a.get(radix, 1), runs_b.get(radix, 1)
         if index + 1 < len(radices):
             base = radices[index + 1] // radix

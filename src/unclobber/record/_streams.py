@@ -12,8 +12,8 @@ def current(tensor: torch.Tensor) -> Any:
     if tensor.is_cpu:
         return None
     backend = getattr(torch, tensor.device.type, None)
-    ask = getattr(backend, "current_stream", None)
-    return None if ask is None else ask(tensor.device)
+    current_stream = getattr(backend, "current_stream", None)
+    return None if current_stream is None else current_stream(tensor.device)
 
 
 def capturing(tensor: torch.Tensor) -> bool:

@@ -66,9 +66,9 @@ def _of_bytes(tensor: torch.Tensor) -> int:
 def of_words(tensor: torch.Tensor) -> int:
     """Return a content hash of a contiguous tensor, computed by torch operations on its own device."""
     raw = tensor.reshape(-1).view(torch.uint8)
-    rest = -raw.numel() % 8
-    if rest:
-        raw = torch.cat((raw, raw.new_zeros(rest)))
+    missing = -raw.numel() % 8
+    if missing:
+        raw = torch.cat((raw, raw.new_zeros(missing)))
     if raw.storage_offset() % 8:  # `view(torch.int64)` refuses an offset that is no multiple of 8 bytes
         raw = raw.clone()
     words = raw.view(torch.int64)

@@ -239,13 +239,13 @@ class Fingerprints:
     def _alive(self, key: int) -> Iterator[Fingerprint]:
         """Yield the live fingerprints of a storage. Forget its dead ones."""
         refs = self._by_key.get(key, [])
-        alive = [(ref, found) for ref in refs if (found := ref()) is not None]
+        alive = [(ref, fingerprint) for ref in refs if (fingerprint := ref()) is not None]
         if alive:
             self._by_key[key] = [ref for ref, _ in alive]
         else:
             self._by_key.pop(key, None)
-        for _, found in alive:
-            yield found
+        for _, fingerprint in alive:
+            yield fingerprint
 
 
 def _is_harmless(thread: threading.Thread) -> bool:
@@ -256,17 +256,17 @@ def _is_harmless(thread: threading.Thread) -> bool:
 class _Once:
     """The program point of one event, captured at the first call."""
 
-    __slots__ = ("_found", "_moment", "_place")
+    __slots__ = ("_moment", "_place", "_point")
 
     def __init__(self, place: Callable[[], ProgramPoint], moment: int | None) -> None:
         self._place = place
         self._moment = moment
-        self._found: ProgramPoint | None = None
+        self._point: ProgramPoint | None = None
 
     def __call__(self) -> ProgramPoint:
-        if self._found is None:
-            self._found = self._place()._replace(moment=self._moment)
-        return self._found
+        if self._point is None:
+            self._point = self._place()._replace(moment=self._moment)
+        return self._point
 
 
 class _Queue(threading.local):

@@ -334,20 +334,20 @@ class Ledger:
         except Exception as error:
             self._not_recorded(tensor, error)
 
-    def _sort_pending(self, asked: int | None = None) -> None:
+    def _sort_pending(self, wanted: int | None = None) -> None:
         """Move every queued save that is still alive to ``watched``, under its storage's key.
 
         Backward itself writes (it adds gradients up) while most saves are alive, so this is hot:
         a key and a list, nothing more. If a storage is written, ``_file`` completes the work.
 
         Args:
-            asked: The only storage key that the caller needs. Saves of other storages may stay in the queue.
+            wanted: The only storage key that the caller needs. Saves of other storages may stay in the queue.
         """
         watched = self.watched
         with self._lock:
             if self.saves_by_address is not None and self.saves_by_address.everything:
-                asked = None
-            pending = self.pending.take(asked)
+                wanted = None
+            pending = self.pending.take(wanted)
             while pending:
                 try:
                     ref = pending.popleft()
@@ -497,7 +497,9 @@ class Ledger:
             counters = self.shared_counters = SharedCounters()
             before_write = self.before_write
 
-            def before_write_counted(tensor: torch.Tensor, operation: str, bumps: bool, *rest: Any) -> Any:
+            def before_write_counted(
+                tensor: torch.Tensor, operation: str, bumps: bool, *arguments: Any
+            ) -> Any:
                 """Note the write for its shared counter, then record it as ``before_write`` does."""
 
                 def event() -> WriteEvent:
@@ -512,7 +514,7 @@ class Ledger:
                         uncertain = counters.written(tensor, key, event, bumps)
                 except Exception as error:
                     self._not_recorded(tensor, error)
-                log = before_write(tensor, operation, bumps, *rest)
+                log = before_write(tensor, operation, bumps, *arguments)
                 return log if uncertain is None else uncertain.over(log)
 
             self.pending.report_all_writes()
@@ -712,11 +714,11 @@ class Ledger:
         entry = saved.entry
         if entry is None or (entry.storage_swap is not None and not _keeps_memory(saved, entry.storage_swap)):
             return None
-        found = [event.counter for event in events if event.counter is not None and event.count == 1]
-        found.append(_version(saved.alias))
+        counters = [event.counter for event in events if event.counter is not None and event.count == 1]
+        counters.append(_version(saved.alias))
         # Out of order if the newest save at an event had another counter than this one (`.data`).
-        in_order = all(one <= other for one, other in itertools.pairwise([saved.version, *found]))
-        return found if in_order and len(found) == len(events) + 1 else None
+        in_order = all(earlier <= later for earlier, later in itertools.pairwise([saved.version, *counters]))
+        return counters if in_order and len(counters) == len(events) + 1 else None
 
     @property
     def save_count(self) -> int:
@@ -766,7 +768,7 @@ class FingerprintedLedger(Ledger):
         super().__init__(keeps_originals=keeps_originals)
         self.fingerprints = fingerprints
 
-    def before_write(self, tensor: torch.Tensor, *rest: Any) -> StorageLog | None:
+    def before_write(self, tensor: torch.Tensor, *arguments: Any) -> StorageLog | None:
         """Check the storage's fingerprints, then record the write as ``Ledger`` does."""
         with self.fingerprints.quiet():
             try:
@@ -775,14 +777,14 @@ class FingerprintedLedger(Ledger):
                     self.fingerprints.before_write(key, lambda: ProgramPoint(frames.of_program(), False))
             except Exception as error:
                 self._not_recorded(tensor, error)
-            return super().before_write(tensor, *rest)
+            return super().before_write(tensor, *arguments)
 
 
-def _may_share(one: torch.Tensor, other: torch.Tensor) -> bool:
+def _may_share(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Return whether two tensors share a storage; True if that is unknown."""
     try:
-        key = compat.storage_key_or_none(one)
-        return key is None or key == compat.storage_key_or_none(other)
+        key = compat.storage_key_or_none(a)
+        return key is None or key == compat.storage_key_or_none(b)
     except Exception:
         return True
 

@@ -176,11 +176,11 @@ def _handed_on(saved: SavedTensor, target: torch.Tensor) -> torch.Tensor | None:
 
     Also None for an operation's own result, of which torch makes a new tensor at each unpack.
     """
-    both = [one for one in (target, target._base) if one is not None and one.requires_grad]
-    found = [one for one in both if same_memory(one, saved.alias)]
-    if saved.base is not None or len(found) != 1:
+    both = [tensor for tensor in (target, target._base) if tensor is not None and tensor.requires_grad]
+    matching = [tensor for tensor in both if same_memory(tensor, saved.alias)]
+    if saved.base is not None or len(matching) != 1:
         return None
-    (tensor,) = found
+    (tensor,) = matching
     node: Any = compat.grad_fn(tensor)
     if node is None or tensor._version != saved.version:
         return None

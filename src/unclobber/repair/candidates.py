@@ -15,7 +15,7 @@ import tokenize
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..model import Edit, Finding, Fix, Report, Site, asked, cell_name, shown_name
+from ..model import Edit, Finding, Fix, Report, Site, cell_name, or_default, shown_name
 from ..parsing import text_of
 from . import _plan
 from ._proposal import Proposal
@@ -49,7 +49,7 @@ def with_candidates(
     for at, finding in enumerate(findings[: MOST if most is None else most]):
         if finding.repaired or (at and time.monotonic() > until):
             continue
-        best = asked(lambda finding=finding: _candidate(finding, script), unknown)  # type: ignore[misc]
+        best = or_default(lambda finding=finding: _candidate(finding, script), unknown)  # type: ignore[misc]
         if isinstance(best, Fix):
             findings[at] = _carrying(finding, replace(best, proved_by=command))
         elif best and command is not None:

@@ -1,7 +1,7 @@
 """The stages joined inside a running program: ``watch``, ``guard``, ``audit`` and ``freeze``.
 
-``telling`` is the boundary behind which every explanation is built: an internal error there costs the
-explanation, never the gradient. The package imports nothing, because the command line needs ``telling``
+``story_boundary`` is the boundary behind which every explanation is built: an internal error there costs the
+explanation, never the gradient. The package imports nothing, because the command line needs that module
 without torch.
 """
 
@@ -12,5 +12,5 @@ __all__ = [
     "inside",
     "loaded",
     "session",
-    "telling",
+    "story_boundary",
 ]

@@ -17,16 +17,23 @@ from ..evidence import describe, need, reads, save, write
 from ..hooks import conflicts
 from ..hooks.conflicts import Conflict
 from ..hooks.write_log import FollowedWrite
-from ..judge import judge, judge_dirty, judge_gradient, judge_self_overlap, judge_unmarked, judge_untold
-from ..model import Finding, Save, Write, asked
+from ..judge import (
+    judge,
+    judge_dirty,
+    judge_gradient,
+    judge_self_overlap,
+    judge_unmarked,
+    judge_without_story,
+)
+from ..model import Finding, Save, Write, or_default
 from ..record import Ledger, SavedTensor, SaveState
 from ..source import frames, sites, spelling
-from .telling import Certain, fault_in
+from .story_boundary import KnownFacts, fault_in
 
 C = TypeVar("C", bound=Conflict)
 
 
-class WatchingSession(Protocol):
+class SessionView(Protocol):
     """The part of a session that is needed here: its policy, and methods that keep and report findings."""
 
     active: bool
@@ -41,17 +48,17 @@ class WatchingSession(Protocol):
         self,
         key: Callable[[], Any],
         make: Callable[[], Finding | None],
-        certain: Callable[[], Certain],
+        known_facts: Callable[[], KnownFacts],
         *,
         again: bool = False,
-        met: bool = True,
+        reached: bool = True,
     ) -> Finding | None:
         """Do as ``Session.keep``."""
 
-    def tell(
+    def warn_or_raise(
         self, finding: Finding | None, *, refuse: bool = False, cause: BaseException | None = None
     ) -> None:
-        """Do as ``Session.tell``."""
+        """Do as ``Session.warn_or_raise``."""
 
     def name_fault(self, fault: str) -> None:
         """Do as ``Session.name_fault``."""
@@ -67,7 +74,7 @@ _CODES = {"ctx": "UC103", "recompute": "UC105"}
 class SilentConflicts:
     """The receiver of one session's ``Conflicts``."""
 
-    def __init__(self, session: WatchingSession) -> None:
+    def __init__(self, session: SessionView) -> None:
         self._session = session
         self.ledger: Ledger = session.ledger
 
@@ -100,10 +107,12 @@ class SilentConflicts:
         session.name_fault(fault)
         written = saved.alias._version != saved.version or (entry is not None and entry.written)
         if written and session.policy != "watch":
-            certain = Certain(_CODES[held], message=UNSURE)
-            finding = judge_untold(certain.code, fault, message=UNSURE)
-            kept = session.keep(lambda: (certain.code, fault), lambda: finding, lambda: certain, again=True)
-            session.tell(kept, refuse=True)
+            known_facts = KnownFacts(_CODES[held], message=UNSURE)
+            finding = judge_without_story(known_facts.code, fault, message=UNSURE)
+            kept = session.keep(
+                lambda: (known_facts.code, fault), lambda: finding, lambda: known_facts, again=True
+            )
+            session.warn_or_raise(kept, refuse=True)
         return None
 
     def on(self, conflict: Conflict) -> None:
@@ -113,9 +122,9 @@ class SilentConflicts:
         if story.is_nothing():
             return
         repaired = self.repairs
-        finding = session.keep(story.key, story.make, story.certain, again=story.again)
+        finding = session.keep(story.key, story.make, story.known_facts, again=story.again)
         if not (story.can_be_repaired and repaired):
-            session.tell(finding, refuse=story.refuses(), cause=story.cause)
+            session.warn_or_raise(finding, refuse=story.refuses(), cause=story.cause)
 
 
 class _Story(ABC, Generic[C]):
@@ -127,7 +136,7 @@ class _Story(ABC, Generic[C]):
     """Whether the finding is made for every conflict, because torch's error needs one."""
     cause: BaseException | None = None
 
-    def __init__(self, conflict: C, session: WatchingSession) -> None:
+    def __init__(self, conflict: C, session: SessionView) -> None:
         self.conflict = conflict
         self.session = session
         self.is_guard = session.policy == "guard"
@@ -150,7 +159,7 @@ class _Story(ABC, Generic[C]):
         """Describe and judge the conflict."""
 
     @abstractmethod
-    def certain(self) -> Certain:
+    def known_facts(self) -> KnownFacts:
         """Return the facts that are known without reading any source file."""
 
 
@@ -159,7 +168,7 @@ class _OnCtxStory(_Story[conflicts.StaleOnCtx]):
 
     can_be_repaired = True
 
-    def __init__(self, conflict: conflicts.StaleOnCtx, session: WatchingSession) -> None:
+    def __init__(self, conflict: conflicts.StaleOnCtx, session: SessionView) -> None:
         super().__init__(conflict, session)
         self.repaired = self.is_guard and session.active
 
@@ -179,8 +188,8 @@ class _OnCtxStory(_Story[conflicts.StaleOnCtx]):
             )
         )
 
-    def certain(self) -> Certain:
-        return _certain("UC103", self.conflict.state.saved, self.repaired)
+    def known_facts(self) -> KnownFacts:
+        return _known_facts("UC103", self.conflict.state.saved, self.repaired)
 
 
 class _InRecomputeStory(_Story[conflicts.StaleInRecompute]):
@@ -205,8 +214,8 @@ class _InRecomputeStory(_Story[conflicts.StaleInRecompute]):
             )
         )
 
-    def certain(self) -> Certain:
-        return _certain("UC105", self.conflict.state.saved)
+    def known_facts(self) -> KnownFacts:
+        return _known_facts("UC105", self.conflict.state.saved)
 
 
 class _GradientStory(_Story[conflicts.GradientWritten]):
@@ -227,8 +236,8 @@ class _GradientStory(_Story[conflicts.GradientWritten]):
             repaired=self.is_guard,
         )
 
-    def certain(self) -> Certain:
-        return Certain("UC104", repaired=self.is_guard)
+    def known_facts(self) -> KnownFacts:
+        return KnownFacts("UC104", repaired=self.is_guard)
 
 
 class _NotReturnedStory(_Story[conflicts.DirtyNotReturned]):
@@ -236,7 +245,7 @@ class _NotReturnedStory(_Story[conflicts.DirtyNotReturned]):
 
     again = True
 
-    def __init__(self, conflict: conflicts.DirtyNotReturned, session: WatchingSession) -> None:
+    def __init__(self, conflict: conflicts.DirtyNotReturned, session: SessionView) -> None:
         super().__init__(conflict, session)
         self.cause = conflict.error
 
@@ -250,9 +259,9 @@ class _NotReturnedStory(_Story[conflicts.DirtyNotReturned]):
         error, function, writes, stack = self.conflict
         return judge_dirty(_writes(writes), need.at(stack), function=function, torch_message=str(error))
 
-    def certain(self) -> Certain:
+    def known_facts(self) -> KnownFacts:
         message = f"{self.conflict.function}.forward marks a tensor dirty but returns another"
-        return Certain("UC103", torch_message=str(self.conflict.error), message=message, variant="dirty")
+        return KnownFacts("UC103", torch_message=str(self.conflict.error), message=message, variant="dirty")
 
 
 class _InputStory(_Story[conflicts.InputOverwritten]):
@@ -296,7 +305,7 @@ class _InputStory(_Story[conflicts.InputOverwritten]):
             is_operator=conflict.is_operator,
         )
 
-    def certain(self) -> Certain:
+    def known_facts(self) -> KnownFacts:
         """Return the code and the sentence about the operator or the Function's forward."""
         function = self.conflict.function
         message = (
@@ -304,7 +313,7 @@ class _InputStory(_Story[conflicts.InputOverwritten]):
             if self.conflict.is_operator
             else f"{function}.forward overwrites an input without mark_dirty"
         )
-        return Certain("UC103", message=message, variant="unmarked")
+        return KnownFacts("UC103", message=message, variant="unmarked")
 
 
 class _SelfOverlapStory(_Story[conflicts.SelfOverlap]):
@@ -323,9 +332,9 @@ class _SelfOverlapStory(_Story[conflicts.SelfOverlap]):
         operation, stack = self.conflict
         return judge_self_overlap(write.by(operation, stack), sites.resolve(stack, sites.right_side))
 
-    def certain(self) -> Certain:
+    def known_facts(self) -> KnownFacts:
         message = "a tensor is overwritten by an operation that still reads the old values"
-        return Certain("UC102", message=message, variant="self-overlap")
+        return KnownFacts("UC102", message=message, variant="self-overlap")
 
 
 class _ContentStory(_Story[conflicts.ContentChanged]):
@@ -337,7 +346,7 @@ class _ContentStory(_Story[conflicts.ContentChanged]):
     def is_nothing(self) -> bool:
         # A query that fails counts as a read. A change that no derivative reads does no harm
         # (test_a_change_that_backward_does_not_read_is_no_finding).
-        return not self.session.active or reads.asking() or asked(self._is_unminded, False)
+        return not self.session.active or reads.asking() or or_default(self._is_unminded, False)
 
     def _is_unminded(self) -> bool:
         """Return whether the running node's gradient doesn't depend on the present content of the tensor."""
@@ -361,8 +370,8 @@ class _ContentStory(_Story[conflicts.ContentChanged]):
             )
         )
 
-    def certain(self) -> Certain:
-        return _certain("UC102", self.conflict.saved)
+    def known_facts(self) -> KnownFacts:
+        return _known_facts("UC102", self.conflict.saved)
 
 
 _STORIES: dict[type[Conflict], type[_Story[Any]]] = {
@@ -382,14 +391,14 @@ def _key(code: str, state: SaveState, ledger: Ledger) -> Any:
     return code, frames.spot(state.saved.stack), None if last is None else frames.spot(last.stack)
 
 
-def _certain(code: str, saved: SavedTensor, repaired: bool = False) -> Certain:
-    return Certain(code, saved=unplaced(saved), repaired=repaired)
+def _known_facts(code: str, saved: SavedTensor, repaired: bool = False) -> KnownFacts:
+    return KnownFacts(code, saved=unplaced(saved), repaired=repaired)
 
 
 def unplaced(saved: SavedTensor) -> Save | None:
     """Return the facts of a saved tensor that need no source file; None if there are none."""
-    return asked(lambda: save.unplaced(saved.alias, saved.version), None)
+    return or_default(lambda: save.unplaced(saved.alias, saved.version), None)
 
 
 def _writes(log: list[FollowedWrite]) -> tuple[Write, ...]:
-    return tuple(write.by(one.operation, one.stack) for one in log)
+    return tuple(write.by(event.operation, event.stack) for event in log)

@@ -14,8 +14,8 @@ _MOST_RAISED = 1000
 """Limit of remembered errors, because a program that catches them all may go on for ever."""
 
 
-class Asked(Protocol):
-    """Interface of ``Session._asked``: return ``look()``, or note its error and return ``otherwise``."""
+class GuardedCall(Protocol):
+    """Interface of ``Session._guarded_call``: return ``look()``, or note its error, return ``otherwise``."""
 
     def __call__(self, what: str, look: Callable[[], T], otherwise: T) -> T: ...
 
@@ -27,12 +27,12 @@ class Suppressing:
 
     Args:
         suppression: The comments, settings and baseline; None to suppress nothing.
-        asked: Calls the suppression, and notes internal errors for the report.
+        guarded_call: Calls the suppression, and notes internal errors for the report.
     """
 
-    def __init__(self, suppression: Suppression | None, asked: Asked) -> None:
+    def __init__(self, suppression: Suppression | None, guarded_call: GuardedCall) -> None:
         self._suppression = suppression
-        self._asked = asked
+        self._guarded_call = guarded_call
         self._raised: dict[int, Finding] = {}
         """Findings that were raised although torch is silent, by identity."""
 
@@ -66,4 +66,4 @@ class Suppressing:
             return otherwise
         # An error costs the suppression, never the finding
         # (test_a_comment_that_can_not_be_read_suppresses_nothing).
-        return self._asked("comments could not be read", lambda: look(suppression), otherwise)
+        return self._guarded_call("comments could not be read", lambda: look(suppression), otherwise)

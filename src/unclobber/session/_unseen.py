@@ -7,10 +7,10 @@ from typing import Any
 from ..hooks import saves
 from ..hooks.graph import reachable
 from ..hooks.mechanisms import Off
-from ..judge import judge_untold
+from ..judge import judge_without_story
 from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall, engine
-from .telling import error_of
+from .story_boundary import error_of
 
 _CODES = {"functions": "UC103", "checkpoint": "UC105"}
 
@@ -41,16 +41,18 @@ class Unseen:
         if call.is_internal or saves.innermost() is not self._hooks:
             return
         graph = reachable(call)
-        for one in self._off:
-            if graph is None or any(_rests_on(node, one) for node in graph.values()):
-                raise error_of(judge_untold(_CODES[one.name], one.sentence, message=_MESSAGE))
+        for mechanism in self._off:
+            if graph is None or any(_goes_through(node, mechanism) for node in graph.values()):
+                raise error_of(
+                    judge_without_story(_CODES[mechanism.name], mechanism.sentence, message=_MESSAGE)
+                )
 
-    def end(self, begun: None, call: EngineCall) -> None:
+    def end(self, state: None, call: EngineCall) -> None:
         """Do nothing, because ``begin`` changes nothing."""
 
 
 _MESSAGE = "whether a tensor that backward needs was overwritten can't be known on this torch"
 
 
-def _rests_on(node: Any, one: Off) -> bool:
-    return compat.is_checkpoint(node) if one.name == "checkpoint" else compat.is_programs_function(node)
+def _goes_through(node: Any, mechanism: Off) -> bool:
+    return compat.is_checkpoint(node) if mechanism.name == "checkpoint" else compat.is_programs_function(node)

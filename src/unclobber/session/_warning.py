@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ..model import Finding, SilentWriteWarning, Site, asked, cell_name, culprit
-from .telling import text_of
+from ..model import Finding, SilentWriteWarning, Site, cell_name, culprit, or_default
+from .story_boundary import text_of
 
 _MOST_PLACES = 1000
 
-_told: dict[Any, str] = {}
+_first_texts: dict[Any, str] = {}
 """First text of the warning of each place. A later text with other counts would count as another warning."""
 _registries: dict[str, dict[Any, Any]] = {}
 """A stand-in for the ``__warningregistry__`` of each file's module, in which filters note past warnings."""
@@ -18,15 +18,15 @@ _registries: dict[str, dict[Any, Any]] = {}
 
 def warn(finding: Finding) -> None:
     """Warn with the whole explanation; with Python's usual filters once a place."""
-    site = asked(lambda: _blamed(finding), None)
+    site = or_default(lambda: _blamed(finding), None)
     if site is None:
         warnings.warn(_text(finding), SilentWriteWarning, stacklevel=2)
         return
     saved = None if finding.saved is None or finding.saved.site is None else finding.saved.site
     place = (finding.code, site.path, site.line, saved and (saved.path, saved.line))
-    text = _told.get(place) or _text(finding)
-    if len(_told) < _MOST_PLACES:
-        _told[place] = text
+    text = _first_texts.get(place) or _text(finding)
+    if len(_first_texts) < _MOST_PLACES:
+        _first_texts[place] = text
     registry = _registries.setdefault(site.path, {})
     file = cell_name(site.path) or site.path
     # Not `warn`, whose stack level can't reach the write: it may have returned long before backward.

@@ -12,7 +12,7 @@ from ..model import Finding, InplaceError, Report
 from ..settings import Suppression
 from .entered import settings_here
 from .session import Policy, Session
-from .telling import error_of
+from .story_boundary import error_of
 
 
 class Watching(ContextDecorator):
@@ -61,7 +61,7 @@ class Watching(ContextDecorator):
     @property
     def findings(self) -> tuple[Finding, ...]:
         """The findings of the last entry, oldest first, one for each three places; no suppressed ones."""
-        return () if self._last is None else self._last.told_apart()[0]
+        return () if self._last is None else self._last.split_suppressed()[0]
 
 
 class watch(Watching):  # noqa: N801  (a context manager that reads as a verb)

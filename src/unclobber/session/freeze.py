@@ -23,7 +23,7 @@ from ..record import METADATA_ONLY, SavedTensor, overlap, region_of
 from ..source import Stack, frames, sites, spelling
 from ..torch_internals import compat
 from .session import _installation
-from .telling import Certain, error_of, told
+from .story_boundary import KnownFacts, error_of, finding_or_fallback
 
 _STORAGE_SWAPS = frozenset(("set_", "set_data"))
 """Operations that give the tensor itself other memory."""
@@ -194,7 +194,9 @@ def _refusal(entry: _Entry, operation: str) -> InplaceError:
         return judge_frozen(replace(facts, site=place, expression=expression, extent=extent), written)
 
     message = "a tensor was written to while it is frozen"
-    finding = told(make, lambda: Certain("UC101", message=message, saved=facts, variant="frozen"))
+    finding = finding_or_fallback(
+        make, lambda: KnownFacts("UC101", message=message, saved=facts, variant="frozen")
+    )
     assert finding is not None
     return error_of(finding)
 

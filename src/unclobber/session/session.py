@@ -43,7 +43,7 @@ from ..hooks import (
     write_log,
 )
 from ..hooks import saves as _saves
-from ..judge import judge, judge_untold, outcome
+from ..judge import judge, judge_without_story, outcome
 from ..judge.refusals import judge_refusal
 from ..model import (
     Finding,
@@ -52,7 +52,7 @@ from ..model import (
     Suppressed,
     Totals,
     UnclobberError,
-    asked,
+    or_default,
 )
 from ..native import core
 from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, SavedTensor, SaveState, ViewWrites
@@ -65,12 +65,12 @@ from ._silent import UNSURE, SilentConflicts, unplaced
 from ._suppressing import Suppressing
 from ._unseen import Unseen
 from ._warning import warn
-from .telling import Certain, error_of, fault_in, told
+from .story_boundary import KnownFacts, error_of, fault_in, finding_or_fallback
 
 Policy = Literal["watch", "guard", "audit"]
 T = TypeVar("T")
 
-_TOLD = "_unclobber_finding"
+_FINDING_ATTRIBUTE = "_unclobber_finding"
 """Attribute of a torch exception that carries the exception's finding."""
 
 _MOST_FINDINGS = 1000
@@ -88,7 +88,7 @@ class _Verdict(NamedTuple):
     value: torch.Tensor
     """The tensor that backward gets, unless it is refused."""
     refused: bool = False
-    told: bool = False
+    reported: bool = False
     """Whether a finding is reported: the present value is wrong, or torch would refuse it."""
 
 
@@ -132,7 +132,7 @@ class Session:
         if policy == "audit":
             self.ledger.saved_bytes = SavedBytes()
         self.findings: list[Finding] = []
-        self.heard: Callable[[Finding], None] | None = None
+        self.on_finding: Callable[[Finding], None] | None = None
         """Called with each new finding, unless suppression lets it pass."""
         self.conflicts = 0
         self._seen: dict[Any, int] = {}
@@ -143,7 +143,7 @@ class Session:
         """Sentences about internal errors for the report, each once and in order."""
         self._warned: set[int] = set()
         """Identities of the findings that have warned. All are kept, so no identity is reused."""
-        self._suppressing = Suppressing(suppression, self._asked)
+        self._suppressing = Suppressing(suppression, self._guarded_call)
         self.active = False
         self._hooks: _saves.SavedTensorHooks | None = None
         self._unseen: Unseen | None = None
@@ -154,7 +154,7 @@ class Session:
             conflicts.SelfOverlap(operation, stack)
         )
         self.ledger.unrecorded = self._unrecorded
-        self._begun = compiled.now()
+        self._started_at = compiled.now()
         self.backwards_before = 0
         """Number of backward calls in the process before this session."""
         self._counted_before = (0, 0)
@@ -171,7 +171,7 @@ class Session:
         self._begin_where(_installation.off())
         _installation.acquire(self.ledger)
         self.backwards_before = backward.count()
-        self._begun = compiled.now()
+        self._started_at = compiled.now()
         try:
             self._hooks = _saves.SavedTensorHooks(
                 self.ledger, self._need, self._silent, self.ledger.fingerprints
@@ -195,11 +195,11 @@ class Session:
         for said in (fallback.why(), core.missed()):
             if said is not None and self.warn:
                 _warn_once(said)
-        for one in off:
-            if self.policy == "guard" and one.ends_guard:
-                raise UnclobberError(one.sentence)
+        for mechanism in off:
+            if self.policy == "guard" and mechanism.ends_guard:
+                raise UnclobberError(mechanism.sentence)
             if self.warn:
-                _warn_once(one.sentence)
+                _warn_once(mechanism.sentence)
         if off and self.policy == "guard":
             self._unseen = Unseen(off)
 
@@ -220,7 +220,7 @@ class Session:
             self.ledger.seal()
             _installation.release(self.ledger)
 
-    def begin_anew(self) -> None:
+    def reset_in_child(self) -> None:
         """Forget findings and counts in a forked child, because they are the parent's. Keep the saves."""
         self._lock = threading.RLock()  # another thread of the parent may have held it at the fork
         self.findings = []
@@ -232,7 +232,7 @@ class Session:
         self._counted_before = (self.ledger.save_count, self.ledger.write_count)
         self.ledger.account.peak = self.ledger.account.kept
         self.ledger.transform = self.ledger.replay = None
-        self._begun = compiled.now()
+        self._started_at = compiled.now()
 
     def leave_unwatched(self) -> None:
         """Stop watching in a forked child that doesn't train, unless other hooks were pushed after these."""
@@ -281,17 +281,17 @@ class Session:
         if not dirty and not written_after_exit:
             return _Verdict(state, now)
         # A failed query counts as a read: better one finding too many than a wrong gradient.
-        if not state.refused and asked(lambda: reads.never_read(saved, self.ledger), False):
+        if not state.refused and or_default(lambda: reads.never_read(saved, self.ledger), False):
             return _Verdict(state, now)
         if self.policy == "watch":
             # If torch would go on with the present value, so does `watch`, which only reports it.
-            return _Verdict(state, now, refused=state.refused, told=state.changed)
+            return _Verdict(state, now, refused=state.refused, reported=state.changed)
         if written_after_exit or state.unseen:
             return _Verdict(state, now, refused=True)
         as_saved = saved.alias if state.value is None or not state.changed else state.value
         # If torch refuses although no element changed, guard has nothing to repair, but audit reports it.
         notable = state.changed or (self.policy == "audit" and state.refused)
-        return _Verdict(state, as_saved, told=notable)
+        return _Verdict(state, as_saved, reported=notable)
 
     def _followed(self, verdict: _Verdict) -> torch.Tensor:
         """Report a finding if the verdict is one, and return the verdict's value.
@@ -301,10 +301,10 @@ class Session:
         """
         if verdict.refused:
             raise self._refusal(verdict.state)
-        if verdict.told:
+        if verdict.reported:
             finding = self._note(verdict.state, repaired=self.policy == "guard")
             if self.policy == "watch":
-                self.tell(finding)
+                self.warn_or_raise(finding)
         return verdict.value
 
     def _by_versions(self, saved: SavedTensor, fault: str) -> torch.Tensor:
@@ -323,7 +323,9 @@ class Session:
         if torch_message is None and (self.policy == "watch" or not written):
             return saved.alias
         message = UNSURE if torch_message is None else None
-        raise error_of(self._kept(judge_untold("UC101", fault, message=message, torch_message=torch_message)))
+        raise error_of(
+            self._kept(judge_without_story("UC101", fault, message=message, torch_message=torch_message))
+        )
 
     def name_fault(self, fault: str) -> None:
         """Note the sentence about an internal error for the report, once."""
@@ -343,21 +345,21 @@ class Session:
         nothing: tuple[Finding, ...] = ()
         # An internal error costs this list alone: test_a_fault_costs_the_list_alone.
         what = "what else backward would refuse could not be told"
-        others = self._asked(what, lambda: self._refused_too(state), nothing)
+        others = self._guarded_call(what, lambda: self._refused_too(state), nothing)
         return error_of(finding, others)
 
     def _refused_too(self, state: SaveState) -> tuple[Finding, ...]:
         """Return findings for the tensors that the running backward would have refused next."""
         if self.policy != "watch":
             return ()
-        found: dict[int, Finding] = {}
+        refused: dict[int, Finding] = {}
         for saved, node in ahead.refused_too(state.saved, self.ledger):
             finding = self._note(self.ledger.state_of(saved), repaired=False, node=node)
             if finding is not None and finding.ahead:
-                found[id(finding)] = finding
-            if len(found) >= _MOST_AHEAD:
+                refused[id(finding)] = finding
+            if len(refused) >= _MOST_AHEAD:
                 break
-        return tuple(found.values())
+        return tuple(refused.values())
 
     def _note(
         self, state: SaveState, *, repaired: bool, again: bool = False, node: Any = None
@@ -400,40 +402,40 @@ class Session:
         return self.keep(
             key,
             make,
-            lambda: _certain(state, refused=refused, repaired=repaired, goes_on=not again),
+            lambda: _known_facts(state, refused=refused, repaired=repaired, goes_on=not again),
             again=again,
-            met=node is None,
+            reached=node is None,
         )
 
     def keep(
         self,
         key: Callable[[], Any],
         make: Callable[[], Finding | None],
-        certain: Callable[[], Certain],
+        known_facts: Callable[[], KnownFacts],
         *,
         again: bool = False,
-        met: bool = True,
+        reached: bool = True,
     ) -> Finding | None:
         """Count a conflict, and keep its finding unless its key is known already. Raise no internal error.
 
         Args:
             key: Returns the key under which two conflicts count as one: their places.
             make: Describes and judges the conflict; slow, so not called for a known key.
-            certain: Returns the facts that are known if ``make`` fails.
+            known_facts: Returns the facts that are known if ``make`` fails.
             again: Make a new finding even for a known key, for an error that is about to be raised.
-            met: Whether backward has come to the conflict.
+            reached: Whether backward has come to the conflict.
         Returns:
             The finding; None if nothing is wrong.
         """
         with self._lock:
-            self.conflicts += met
-            place = asked(key, None)
+            self.conflicts += reached
+            place = or_default(key, None)
             known = None if place is None else self._seen.get(place)
-            if known is not None and met:
+            if known is not None and reached:
                 self._times[known] += 1
             if known is not None and not again:
                 return self.findings[known] if known < len(self.findings) else None
-            finding = told(make, certain)
+            finding = finding_or_fallback(make, known_facts)
             if finding is None:
                 return None
             finding = self._suppressing.noted(finding)
@@ -458,7 +460,7 @@ class Session:
                 self._add(finding)
             return finding
 
-    def tell(
+    def warn_or_raise(
         self, finding: Finding | None, *, refuse: bool = False, cause: BaseException | None = None
     ) -> None:
         """Warn of a finding that torch is silent about.
@@ -491,13 +493,13 @@ class Session:
 
         torch's own refusals (UC2xx, UC301) get their findings here. A second call returns the same finding.
         """
-        finding = told_of(error)
+        finding = finding_of(error)
         if isinstance(error, InplaceError):
             return finding
         if finding is None:
             # If the query fails, the error stays as it is
             # (test_an_error_of_which_it_is_not_known_whose_it_is_stays_as_it_is).
-            kind = asked(lambda: kind_of(error), None)
+            kind = or_default(lambda: kind_of(error), None)
             if kind is None:
                 return None
 
@@ -505,23 +507,23 @@ class Session:
                 refusal = _refused.evidence(error, self.backwards_before, self.ledger.view_writes)
                 return None if refusal is None else judge_refusal(refusal)
 
-            finding = told(make, lambda: Certain(kind.code, torch_message=str(error)))
+            finding = finding_or_fallback(make, lambda: KnownFacts(kind.code, torch_message=str(error)))
             if finding is None:
                 return None
             finding = self._suppressing.noted(finding)
             # On the error, because it may leave several contexts, and each must return the same finding.
-            setattr(error, _TOLD, finding)
+            setattr(error, _FINDING_ATTRIBUTE, finding)
         if finding not in self.findings:
             self._add(finding)
         return finding
 
     def _add(self, finding: Finding) -> None:
         self.findings.append(finding)
-        heard = self.heard
-        if heard is not None and not self._suppressing.lets_pass(finding):
-            self._asked("a finding could not be handed on", lambda: heard(finding), None)
+        on_finding = self.on_finding
+        if on_finding is not None and not self._suppressing.lets_pass(finding):
+            self._guarded_call("a finding could not be handed on", lambda: on_finding(finding), None)
 
-    def _asked(self, what: str, look: Callable[[], T], otherwise: T) -> T:
+    def _guarded_call(self, what: str, look: Callable[[], T], otherwise: T) -> T:
         """Return ``look()``. If it raises, note an internal error in the report and return ``otherwise``."""
         try:
             return look()
@@ -529,20 +531,20 @@ class Session:
             self.name_fault(fault_in(what, error))
         return otherwise
 
-    def told_apart(self) -> tuple[tuple[Finding, ...], tuple[Suppressed, ...]]:
+    def split_suppressed(self) -> tuple[tuple[Finding, ...], tuple[Suppressed, ...]]:
         """Return (reported, suppressed) findings so far, each with its number of occurrences."""
-        told: list[Finding] = []
+        reported: list[Finding] = []
         suppressed: list[Suppressed] = []
         with self._lock:
-            for at, finding in enumerate(self.findings):
+            for index, finding in enumerate(self.findings):
                 by = self._suppressing.by(finding)
-                if at in self._times:
-                    finding = replace(finding, times=1 + self._times[at])
+                if index in self._times:
+                    finding = replace(finding, times=1 + self._times[index])
                 if by is None:
-                    told.append(finding)
+                    reported.append(finding)
                 else:
                     suppressed.append(Suppressed(finding, by))
-        return tuple(told), tuple(suppressed)
+        return tuple(reported), tuple(suppressed)
 
     def report(self, *, exit_code: int = 0, script_failed: bool = False) -> Report:
         """Return the report: all findings so far, with the ledger's totals and the run's notices."""
@@ -550,11 +552,13 @@ class Session:
         saved_bytes = self.ledger.saved_bytes
         by_line: Mapping[tuple[str, int], int] = {}
         if saved_bytes is not None:
-            by_line = self._asked("what each line keeps could not be told", saved_bytes.at_peak, by_line)
+            by_line = self._guarded_call(
+                "what each line keeps could not be told", saved_bytes.at_peak, by_line
+            )
         nothing: tuple[str, ...] = ()
-        said = self._asked(
+        said = self._guarded_call(
             "what could not be seen could not be told",
-            lambda: notices(self._begun, self.ledger.transform, self.ledger.replay),
+            lambda: notices(self._started_at, self.ledger.transform, self.ledger.replay),
             nothing,
         )
         totals = Totals(
@@ -563,7 +567,7 @@ class Session:
             conflicts=self.conflicts,
             kept_bytes=self.peak_bytes,
         )
-        findings, suppressed = self.told_apart()
+        findings, suppressed = self.split_suppressed()
         return Report(
             outcome=outcome(findings, failed=script_failed),
             findings=findings,
@@ -581,7 +585,7 @@ _BEYOND_SAVES = (write_log, functions, gradients, module_hooks, checkpoint)
 """Hooks that see conflicts which no saved tensor shows, in the order in which they are installed."""
 
 
-class Watcher(kernels.Listener, Protocol):
+class InstallationClient(kernels.Listener, Protocol):
     """Client of the installation, notified of writes and storage changes: a ledger or the freezer."""
 
     def before_storage_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None: ...
@@ -593,7 +597,7 @@ class Watcher(kernels.Listener, Protocol):
     def saves(self, *, queued: bool = True) -> Iterable[SavedTensor]: ...
 
 
-_SLEEPS_FOR = 10.0
+_DORMANT_FOR = 10.0
 """Seconds after the last context, beyond which an unwatched backward puts torch's own functions back."""
 
 
@@ -609,12 +613,12 @@ class _Installation:
     def __init__(self) -> None:
         """Make an installation that is not installed yet, without clients."""
         # A tuple, so that a hook in another thread iterates over a whole one while this thread replaces it.
-        self._ledgers: tuple[Watcher, ...] = ()
+        self._ledgers: tuple[InstallationClient, ...] = ()
         self._patches = Patches()
         self._installed = False
         self.view_writes = ViewWrites()
         self._off: tuple[mechanisms.Off, ...] | None = None
-        self._asleep_since = 0.0
+        self._dormant_since = 0.0
         self._lock = threading.RLock()
 
     def off(self) -> tuple[mechanisms.Off, ...]:
@@ -624,7 +628,7 @@ class _Installation:
                 self._off = mechanisms.off(self.acquire, self.release)
             return self._off
 
-    def acquire(self, ledger: Watcher) -> None:
+    def acquire(self, ledger: InstallationClient) -> None:
         """Notify ``ledger`` of writes from now on. Install the kernels and wrappers if they are missing."""
         with self._lock:
             if self._installed and not self._ledgers and not self._patches.intact():
@@ -638,13 +642,13 @@ class _Installation:
                 self._patches.wake()
             self._ledgers = (*self._ledgers, ledger)
 
-    def release(self, ledger: Watcher) -> None:
+    def release(self, ledger: InstallationClient) -> None:
         """Stop notifying ``ledger``. Deactivate the wrappers after the last client."""
         with self._lock:
             self._ledgers = tuple(other for other in self._ledgers if other is not ledger)
             if not self._ledgers:
                 self._patches.sleep()
-                self._asleep_since = time.monotonic()
+                self._dormant_since = time.monotonic()
             fallback.unlisten(ledger)
 
     def put_back(self) -> None:
@@ -656,7 +660,7 @@ class _Installation:
     def _on_unwatched(self) -> None:
         """Restore torch's own functions before an unwatched backward, if no context was left for a while."""
         # Not blocking: the program's backward must not wait for a thread that enters or leaves a context.
-        if time.monotonic() - self._asleep_since > _SLEEPS_FOR and self._lock.acquire(blocking=False):
+        if time.monotonic() - self._dormant_since > _DORMANT_FOR and self._lock.acquire(blocking=False):
             try:
                 self.put_back()
             finally:
@@ -754,13 +758,13 @@ put_back = _installation.put_back
 def _of_this_torch() -> tuple[str, ...]:
     """Return a sentence for each mechanism that doesn't work on this torch, and one for an untested torch."""
     said = [sentence for sentence in (versions.untried(), fallback.why()) if sentence is not None]
-    return (*said, *(one.sentence for one in _installation.off()))
+    return (*said, *(mechanism.sentence for mechanism in _installation.off()))
 
 
-def told_of(error: BaseException) -> Finding | None:
+def finding_of(error: BaseException) -> Finding | None:
     """Return the finding that an exception carries, also from another process; None if it has none."""
     finding: Finding | None = (
-        error.finding if isinstance(error, InplaceError) else getattr(error, _TOLD, None)
+        error.finding if isinstance(error, InplaceError) else getattr(error, _FINDING_ATTRIBUTE, None)
     )
     return finding
 
@@ -769,14 +773,14 @@ def _is_detached(saved: SavedTensor) -> bool:
     """Return whether torch refuses a tensor because ``detach_`` removed its history. True if unknown."""
     if saved.entry is None or saved.entry.detached is None or saved.unchecked:
         return False
-    return asked(lambda: reads.detached(saved) is not None, True)
+    return or_default(lambda: reads.detached(saved) is not None, True)
 
 
-def _certain(state: SaveState, *, refused: bool, repaired: bool, goes_on: bool) -> Certain:
+def _known_facts(state: SaveState, *, refused: bool, repaired: bool, goes_on: bool) -> KnownFacts:
     """Return the facts that the ledger alone knows of a conflict."""
     saved = state.saved
     seen = refused or (not repaired and _is_detached(saved))
-    return Certain(
+    return KnownFacts(
         "UC101" if seen else "UC102",
         torch_message=sentence.in_any_case(state, goes_on=goes_on),
         saved=unplaced(saved),

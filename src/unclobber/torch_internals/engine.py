@@ -72,7 +72,7 @@ class Subscriber(Protocol):
         If this raises, ``end`` is not called for this subscriber.
         """
 
-    def end(self, begun: Any, call: EngineCall) -> None:
+    def end(self, state: Any, call: EngineCall) -> None:
         """Clean up after a call. An exception reaches the program."""
 
 
@@ -131,36 +131,36 @@ class Engine:
             if self.on_unwatched is not None:
                 self.on_unwatched()
             return original(outputs, *args, **kwargs)
-        # `begun_in` reads this local from the frame: its name is part of the interface.
+        # `states_in` reads this local from the frame: its name is part of the interface.
         call = EngineCall(outputs, args, kwargs)
-        begun: list[tuple[Subscriber, Any]] = []
+        started: list[tuple[Subscriber, Any]] = []
         try:
             for subscriber in self._subscribers:
-                begun.append((subscriber, subscriber.begin(call)))
+                started.append((subscriber, subscriber.begin(call)))
             call.answer = original(outputs, *call.args, **call.kwargs)
             call.done = True
             return call.answer
         finally:
-            _end(call, begun)
+            _end(call, started)
 
     def subscription(self, subscriber: Subscriber) -> Callable[[], None]:
         """Subscribe, and return a function that unsubscribes."""
         self.subscribe(subscriber)
         return functools.partial(self.unsubscribe, subscriber)
 
-    def begun_in(self, frame: Any) -> list[Any]:
+    def states_in(self, frame: Any) -> list[Any]:
         """Return the subscribers' states for the call that a frame makes; empty for other frames."""
-        return [state for _, state in frame.f_locals.get("begun", ())] if frame.f_code is CODE else []
+        return [state for _, state in frame.f_locals.get("started", ())] if frame.f_code is CODE else []
 
 
-def _end(call: EngineCall, begun: list[tuple[Subscriber, Any]]) -> None:
+def _end(call: EngineCall, started: list[tuple[Subscriber, Any]]) -> None:
     """Notify the subscribers of a call's end, the newest last, even if others raise."""
-    for place in range(len(begun) - 1, -1, -1):
-        subscriber, state = begun[place]
+    for place in range(len(started) - 1, -1, -1):
+        subscriber, state = started[place]
         try:
             subscriber.end(state, call)
         except BaseException:
-            _end(call, begun[:place])
+            _end(call, started[:place])
             raise
 
 

@@ -22,9 +22,9 @@ def module_positions() -> Mapping[str, int]:
     import torch
 
     modules = {
-        name: one
-        for name, one in vars(torch.nn).items()
-        if isinstance(one, type) and issubclass(one, torch.nn.Module)
+        name: kind
+        for name, kind in vars(torch.nn).items()
+        if isinstance(kind, type) and issubclass(kind, torch.nn.Module)
     }
     return _positions(modules.items())
 
@@ -40,9 +40,11 @@ def function_positions() -> Mapping[str, int]:
     import torch.nn.functional
 
     functions = vars(torch.nn.functional).items()
-    return _positions((name, one) for name, one in functions if inspect.isfunction(one) and name[0] != "_")
+    return _positions(
+        (name, function) for name, function in functions if inspect.isfunction(function) and name[0] != "_"
+    )
 
 
 def _positions(named: Iterable[tuple[str, Callable[..., Any]]]) -> dict[str, int]:
-    parameters = {name: list(inspect.signature(one).parameters) for name, one in named}
+    parameters = {name: list(inspect.signature(entry).parameters) for name, entry in named}
     return {name: known.index("inplace") for name, known in parameters.items() if "inplace" in known}

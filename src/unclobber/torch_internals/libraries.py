@@ -24,9 +24,9 @@ def _linux() -> Callable[[], int]:
     """Return a function that reads the dynamic linker's count of loaded libraries."""
     count = [0]
 
-    def first(one: Any, size: int, _: Any) -> int:
+    def first(library: Any, size: int, _: Any) -> int:
         # glibc counts every library that was ever loaded; musl has the field, too.
-        count[0] = one.contents.adds
+        count[0] = library.contents.adds
         return 1  # ends the iteration, because each entry holds the same count
 
     # Kept by the closure: ctypes frees a callback that no Python object refers to.

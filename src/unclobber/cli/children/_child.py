@@ -62,7 +62,7 @@ class Child:
         inherited, following.session = following.session, None
         self._process.run = partial(_run_as_child, self, self._process.run)
         if inherited is not None:
-            inherited.begin_anew()
+            inherited.reset_in_child()
             self._join(inherited)
         elif "torch" in sys.modules:
             self._watch()
@@ -107,7 +107,7 @@ class Child:
                 RuntimeWarning,
                 stacklevel=2,
             )
-        session.heard = self._heard
+        session.on_finding = self._heard
         for module, name in _TASKS:
             if module in sys.modules:
                 self._look_at_tasks(sys.modules[module], name)

@@ -12,7 +12,7 @@ from typing import Literal
 
 from ...judge import outcome
 from ...model import ProcessEnd, Report
-from ...session.session import Session, told_of
+from ...session.session import Session, finding_of
 from .._places import joined, joined_suppressed, places, total
 from .._records import Folder, ProcessRecord
 from .._suppression import RunSuppression
@@ -68,7 +68,7 @@ class Children:
         process = getattr(error, "error_pid", None)  # of torch.multiprocessing.ProcessException
         if any(who.pid == process and record.ending and record.ending.refused for who, record in children):
             return True
-        cause = told_of(error)
+        cause = finding_of(error)
         told = (places(finding) for _, record in children for finding in record.findings)
         return cause is not None and places(cause) in told
 

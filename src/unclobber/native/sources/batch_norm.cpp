@@ -12,14 +12,14 @@ namespace unclobber::batch_norm {
 
 namespace {
 
-// Whether it is a tensor whose memory nothing else holds, as a save does by an alias.
+// Whether it is a tensor whose memory has no other holder; a save would hold it by an alias.
 bool is_alone(PyObject* buffer) {
   if (buffer == nullptr || !is_of(buffer, THPVariableClass)) return false;
   const at::Tensor& tensor = THPVariable_Unpack(buffer);
   return tensor.has_storage() && saves::holders_of(saves::storage_of(tensor)) == 1;
 }
 
-// A dict among a module's attributes; NULL where it has none. Borrowed.
+// A dict among a module's attributes; NULL if the module has none. Borrowed.
 PyObject* dict_in(PyObject* own, const char* name) {
   PyObject* dict = PyDict_GetItemString(own, name);
   return dict != nullptr && PyDict_Check(dict) ? dict : nullptr;

@@ -1,4 +1,4 @@
-// What a Python class needs whose objects are called with one argument, as saved-tensor hooks are.
+// Base of Python classes whose objects are called with one argument, as saved-tensor hooks are.
 #pragma once
 #include "common.h"
 
@@ -24,7 +24,7 @@ inline PyMemberDef members[] = {
 
 // The class of a struct T that inherits from Object, adds references to other objects, and has
 //   static constexpr const char *name, *full_name, *doc;
-//   static constexpr const char* expected;  // what is said where it is called with anything but one argument
+//   static constexpr const char* expected;  // the error for a call with anything but one argument
 //   void begin(PyObject* args);             // fills a new object, all zeros, from what __new__ was given
 //   PyObject* called(PyObject* argument);   // a new reference, or a C++ exception
 //   std::array<PyObject**, N> references();  // all of them

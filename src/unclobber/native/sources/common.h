@@ -1,8 +1,8 @@
-// What all sources share: owned references, the locks, and the wall between C++ exceptions and the interpreter.
+// Shared by all sources: owned references, the locks, and the wall between C++ exceptions and the interpreter.
 //
-// Two locks, and one order: whoever holds ours (`Locked`) never takes the interpreter's, runs no Python and
-// drops no reference to a Python object. It is one for everything, held for a few instructions, and taken round
-// a fork, so that no child begins with it locked.
+// Two locks, and one order: a thread that holds the core's lock (`Locked`) never takes the interpreter's, runs
+// no Python and drops no reference to a Python object. It is one lock for everything, held for a few
+// instructions, and taken around a fork, so that no child starts with it locked.
 #pragma once
 #include <Python.h>
 #include <torch/csrc/Exceptions.h>
@@ -91,8 +91,8 @@ class Gil {
   PyGILState_STATE state_;
 };
 
-// Run what may raise in Python, where C++ has called: what it raised goes on as a C++ exception, which keeps it
-// also where this thread's state ends with the lock.
+// Run Python code for a C++ caller: a Python exception goes on as a C++ exception, which keeps it even if this
+// thread's state ends with the lock.
 template <typename Body>
 auto with_gil(Body&& body) {
   Gil gil;
@@ -104,8 +104,8 @@ auto with_gil(Body&& body) {
   }
 }
 
-// The Python object of a tensor or storage; NULL where it has none. Borrowed. Before torch 2.10 the slot is asked
-// for an interpreter's.
+// The Python object of a tensor or storage; NULL if it has none. Borrowed. Before torch 2.10 the slot takes an
+// interpreter as its argument.
 template <typename Impl>
 PyObject* object_of(Impl* impl) {
   auto* slot = impl->pyobj_slot();
@@ -116,7 +116,7 @@ PyObject* object_of(Impl* impl) {
   }
 }
 
-// Whether that object is one of its owners. Before torch 2.10 an object that nobody has is kept, and holds nothing.
+// Whether that object is one of its owners. Before torch 2.10 an object without a name is kept, and owns nothing.
 template <typename Impl>
 bool is_held_by_python(Impl* impl) {
   auto* slot = impl->pyobj_slot();
@@ -130,10 +130,10 @@ inline bool is_of(PyObject* object, PyObject* type) {
   return Py_TYPE(object) == reinterpret_cast<PyTypeObject*>(type);
 }
 
-// Whether the interpreter's lock can be had: not by another thread once the process ends.
+// Whether the interpreter's lock can be taken: not by another thread once the process ends.
 bool can_take_gil();
 
-// Our own lock, for as long as this lives.
+// The core's own lock, for as long as this lives.
 class Locked {
  public:
   Locked();
@@ -142,11 +142,11 @@ class Locked {
   std::lock_guard<std::mutex> guard_;
 };
 
-// Drop a reference soon, when somebody comes by who holds the interpreter's lock.
+// Drop a reference later, in a thread that holds the interpreter's lock.
 void drop_later(PyObject* object);
-// The same for those who hold ours.
+// Drop a reference later, for callers that hold `Locked`.
 void drop_later_locked(PyObject* object);
-// Somebody comes by; the second only if this thread holds the interpreter's lock.
+// Drop the references that wait; the second function does so only if this thread holds the interpreter's lock.
 void drop_now();
 void drop_now_if_held();
 

@@ -1,6 +1,6 @@
-// torch's engine is asked for hooks at every save (torch/csrc/autograd/saved_variable.cpp), and a program may set
-// which engine that is. Ours hands everything on to torch's own but that one question. Hooks that are pushed on
-// torch's stack instead are two calls of Python for each saved tensor, with the interpreter's lock, and a
+// torch calls its engine for the hooks of every save (torch/csrc/autograd/saved_variable.cpp), and a program may set
+// another engine. The core's engine passes every call but that one on to torch's own. Hooks that are pushed on
+// torch's stack instead cost two Python calls for each saved tensor, with the interpreter's lock, and a
 // copy of the stack for each thread-local state that the engine takes.
 #include "engine.h"
 
@@ -25,23 +25,23 @@ namespace {
 using torch::autograd::Engine;
 using NodePointer = decltype(torch::autograd::get_current_node());  // one kind or another, by torch's version
 
-// One session in one thread. Hooks that torch's stack has had since are inside of ours, and come first.
+// A session in a thread. Hooks that were pushed on torch's stack since are inside the session's, and come first.
 struct Entered {
   std::shared_ptr<saves::Queue> queue;
-  size_t below;  // how many hooks lay on torch's stack then, or fewer
+  size_t below;  // how many hooks were on torch's stack then, or fewer
   bool sees;
 };
 thread_local std::vector<Entered> here;
 
-// Those of all threads, under `Locked`; how many they are.
+// The entered sessions of all threads, under `Locked`, and their number.
 std::vector<Entered>& everywhere() {
   static auto* all = new std::vector<Entered>;
   return *all;
 }
 std::atomic<size_t> sessions{0};
 
-// In a thread of the engine's own, which works for a backward of another: one that is nested too deep, or a
-// device's. Where there is just one session, it is that one's.
+// For one of the engine's own threads, which works for another thread's backward: one that is nested too deep, or a
+// device's. If there is just one session, the save belongs to it.
 bool is_engines() {
   if (torch::autograd::get_current_node() == nullptr) return false;
   unclobber_frame frame;
@@ -85,7 +85,7 @@ class Hooking final : public Engine {
     own.thread_on_exception(task, node, error);
   }
   std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
-    const std::vector<Entered>& mine = here;  // a thread's own variables are dear to find
+    const std::vector<Entered>& mine = here;  // once, because each access of a thread-local costs a call
     if (mine.empty()) {
       if (sessions.load(std::memory_order_relaxed) == 1 && is_engines()) {
         const auto& state = at::SavedTensorDefaultHooks::get_tls_state();
@@ -119,7 +119,7 @@ PyObject* hook(PyObject*, PyObject* on) {
   if (hooking == nullptr) {
     if (!wanted) return Py_NewRef(Py_False);
     Engine& own = Engine::get_default_engine();
-    // somebody else's engine is not one that may lie below ours: it may be taken away again
+    // another library's engine can't be wrapped, because the library may take it away again
     if (std::strstr(typeid(own).name(), "12PythonEngine") == nullptr) return Py_NewRef(Py_False);
     hooking = new Hooking(own);
   }

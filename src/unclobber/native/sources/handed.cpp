@@ -57,7 +57,7 @@ PyObject* object_of_function(const Function* function) {
 }  // namespace
 
 PyObject* function_of(const torch::autograd::Node* node) {
-  // by its name: torch's libraries don't export what a dynamic_cast needs
+  // by its name, because torch's libraries don't export what a dynamic_cast needs
   if (std::strcmp(typeid(*node).name(), "N5torch8autograd6PyNodeE") != 0) return nullptr;
   return object_of_function(static_cast<const torch::autograd::PyNode*>(node));
 }
@@ -76,7 +76,7 @@ PyObject* saved_tensors(PyObject*, PyObject* arguments) {
   const Py_ssize_t count = PyTuple_GET_SIZE(tensors.get());
   Py_ssize_t defined = 0;
   for (Py_ssize_t i = 0; i < count; i++) defined += THPVariable_Check(PyTuple_GET_ITEM(tensors.get(), i)) ? 1 : 0;
-  if (static_cast<size_t>(defined) != asking.noted.size()) return tensors.release();  // others' hooks keep some
+  if (static_cast<size_t>(defined) != asking.noted.size()) return tensors.release();  // other hooks keep some
   auto origin = asking.noted.begin();
   Owned own = must(PyTuple_New(count));
   for (Py_ssize_t i = 0; i < count; i++) {

@@ -1,4 +1,4 @@
-// The program's own tensors in place of those that torch makes of what its hooks hand out: `ctx.saved_tensors`.
+// `ctx.saved_tensors` with the program's own tensors in place of those that torch makes from unpacked values.
 #pragma once
 #include "common.h"
 
@@ -7,13 +7,13 @@
 
 namespace unclobber::handed {
 
-// The ctx of a custom Function, whose node it is; NULL for others. Borrowed.
+// The ctx of a custom Function's node; NULL for other nodes. Borrowed.
 PyObject* function_of(const torch::autograd::Node* node);
 
-// Whether this thread asks for `ctx.saved_tensors` just now.
+// Whether this thread is reading `ctx.saved_tensors`.
 bool asked();
 
-// A save is unpacked; its tensor is undefined where that is no more.
+// Note that a save is unpacked; its tensor is undefined if it has died.
 void note(at::Tensor origin);
 
 PyObject* saved_tensors(PyObject*, PyObject* arguments);

@@ -1,5 +1,5 @@
-// A note refers to its node by address, number and thread, and keeps nothing of it alive: the node's memory, and
-// with it what it saved, would live as long as a weak reference. So a note may outlive its node, and the oldest
+// A note refers to its node by address, number and thread, and keeps nothing of it alive: a weak reference would keep
+// the node's memory, and with it the saved tensors. So a note may outlive its node, and the oldest
 // are forgotten once there are many more than one backward leaves.
 #include "notes.h"
 
@@ -56,7 +56,7 @@ size_t since = 0;  // notes since the mark was set
 size_t limit = kAtLeast;  // about as many as the last backward left, and those of the running one
 std::atomic<uint64_t> serial{0};  // of the mark
 
-// What this thread has noted last: a node asks for several tensors in a row.
+// This thread's last note, because a node unpacks several tensors in a row.
 struct Last {
   const Node* node = nullptr;
   uint64_t number = 0;
@@ -118,7 +118,7 @@ void note(stacks::Operation* operation) {
       by_node().emplace(node, std::prev(notes().end()));
     }
     since++;
-    // none of the running backward's, which are looked for while it runs
+    // no notes of the running backward, because they are looked up while it runs
     while (notes().size() > std::max(limit, 2 * since) && count < 3) {
       Note& oldest = notes().front();
       others[count++] = oldest.operation;

@@ -1,4 +1,4 @@
-// Who asked for what a node saved: where its operation ran, and which backward. For the core in Python this lies
+// The last unpack of each node: where its operation ran, and which backward unpacked. The Python core keeps this
 // in the node's `metadata`, which takes the interpreter's lock.
 #pragma once
 #include "common.h"
@@ -6,10 +6,10 @@
 
 namespace unclobber::notes {
 
-// The node that runs in this thread asks for what its operation has saved.
+// Note that the node that runs in this thread unpacks what its operation has saved.
 void note(stacks::Operation* operation);
 
-// mark(mark): the backward that asks from now on, or None where that is not known.
+// mark(mark): set the backward that unpacks from now on; None if it is not known.
 PyObject* mark(PyObject* module, PyObject* mark);
 
 // note_of(node): (stack, mark), or None.

@@ -25,7 +25,7 @@ bool has_hooks(const at::Tensor& leaf) {
   return hooks != nullptr && hooks != Py_None && PyObject_IsTrue(hooks) != 0;
 }
 
-// Who is known to hold a memory: tensors, and how many owners each may have for that.
+// The known holders of a memory: tensors, and how many owners each may have.
 struct Memory {
   struct Holder {
     size_t owners;       // as it is
@@ -45,7 +45,7 @@ struct Memory {
   }
 };
 
-// Owners but for us, who hold it for now; Python's names count as one, which it has while it may yet get one.
+// Owners without this function's own; Python's names count as one, even while there is none yet.
 size_t owners_of(const Impl& tensor) {
   return tensor.use_count() - 1 + (is_held_by_python(tensor.get()) ? 0 : 1);
 }
@@ -53,9 +53,9 @@ size_t owners_of(const Impl& tensor) {
 struct Look {
   std::unordered_map<c10::StorageImpl*, Memory> memory;
   std::vector<Impl> leaves;   // that need a gradient: they may have hooks
-  std::vector<Impl> held;     // so that none dies under our lock
+  std::vector<Impl> held;     // so that none dies under `Locked`
 
-  // False where only Python can tell.
+  // False if only Python can decide.
   bool at(saves::Save* save) {
     if (save->entry != nullptr || !save->alias.defined() || save->storage == nullptr) return false;
     if (save->requires_grad) {

@@ -1,4 +1,4 @@
-// Whether backward may run unobserved: what `unclobber.hooks.pause.PauseInBackward.allowed` asks of each save.
+// Whether backward may run unobserved: the check of each save in `unclobber.hooks.pause.PauseInBackward.allowed`.
 #pragma once
 #include "common.h"
 
@@ -8,7 +8,7 @@ class Queue;
 
 namespace unclobber::pause {
 
-// True or False; "hook" where a leaf has a hook; None where Python must look at each save. The interpreter's
+// True or False; "hook" if a leaf has a hook; None if Python must inspect each save. The interpreter's
 // lock is held.
 PyObject* can_pause_observation(saves::Queue& queue);
 

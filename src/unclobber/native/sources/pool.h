@@ -1,5 +1,5 @@
-// Memory for what is made and freed at every save: torch's graphs hold more of them at a time than the C library
-// keeps at hand for one size.
+// Memory for objects that are made and freed at every save: torch's graphs hold more of them at a time than the C
+// library caches for one size.
 #pragma once
 #include <cstddef>
 #include <new>
@@ -11,7 +11,7 @@ namespace unclobber {
 template <typename T>
 class Pooled {
  public:
-#ifndef UNCLOBBER_NO_POOLS  // a sanitizer is to see each of them
+#ifndef UNCLOBBER_NO_POOLS  // a sanitizer must see each allocation
   static void* operator new(std::size_t size) {
     List& mine = free_;
     Free* found = mine.first;
@@ -42,8 +42,8 @@ class Pooled {
   struct List {
     Free* first;
     std::size_t count;
-    bool ends;   // somebody sees to it that the list is given back when the thread ends
-    bool ended;  // it has: what is freed from now on goes back at once
+    bool ends;   // the list is registered to be freed when the thread ends
+    bool ended;  // the thread has ended: memory is returned at once from now on
   };
   struct Ending {
     ~Ending() {
@@ -60,7 +60,7 @@ class Pooled {
 #endif
 };
 
-// The same for what a container of the standard library makes, one by one; all under `Locked`, in any thread.
+// A pool for the nodes that a standard container allocates one by one; all under `Locked`, in any thread.
 template <typename T>
 class Recycling {
  public:

@@ -28,7 +28,7 @@ saves::Queue& queue_of(PyObject* self) { return *held_by(self)->queue; }
 
 constexpr const char* kAside = "unclobber save";
 
-// A use of a save, which ends with this.
+// A use of a save, for as long as this lives.
 class Use {
  public:
   explicit Use(Save* save) : save_(save) {}
@@ -51,7 +51,7 @@ std::vector<Use> in_use(const std::vector<Save*>& saves) {
   return uses;
 }
 
-// What the queue in Python has for it: a weak reference to its SavedTensor.
+// The entry that the Python queue has for a save: a weak reference to its SavedTensor.
 Owned reference_to(Save* save) {
   if (save->entry != nullptr) return Owned::borrowed(save->entry);
   return must(PyWeakref_NewRef(saves::record_of(save), nullptr));
@@ -68,7 +68,7 @@ void free_aside(PyObject* capsule) {
   if (save != nullptr) save->leave();
 }
 
-// Put back what `take_own` has put aside.
+// Put back the saves that `take_own` removed.
 void put_back(saves::Queue& queue, PyObject* capsule) {
   auto* save = static_cast<Save*>(PyCapsule_GetPointer(capsule, kAside));
   if (save == nullptr) throw python_error();
@@ -138,7 +138,7 @@ PyObject* copy(PyObject* self, PyObject*) {
   return references_to(in_use(all)).release();
 }
 
-// Forget Python's entries that have died; how many they were. The others forget themselves.
+// Remove Python's dead entries, and return how many there were. The core's own entries remove themselves.
 PyObject* prune(PyObject* self, PyObject*) {
   saves::Queue& queue = queue_of(self);
   std::vector<Save*> dead;
@@ -158,8 +158,8 @@ PyObject* prune(PyObject* self, PyObject*) {
   return PyLong_FromSize_t(uses.size());
 }
 
-// take_own(tensors): put aside what the running operation has just saved of these, at most one of each. What
-// comes back is given to `extend`, which puts them back.
+// take_own(tensors): remove the saves that the running operation just made of these, at most one of each. `extend`
+// takes the result, and puts them back.
 PyObject* take_own(PyObject* self, PyObject* tensors) {
   constexpr int kNewest = 8;  // as in unclobber/record/ledger.py
   Owned list = must(PyList_New(0));
@@ -198,7 +198,7 @@ PyObject* take_own(PyObject* self, PyObject* tensors) {
   return list.release();
 }
 
-// serve(need, unpack): what backward is given by where something may have happened, and the hook in Python.
+// serve(need, unpack): set the function that answers an unpack of a save that may have changed, and the Python hook.
 PyObject* serve(PyObject* self, PyObject* arguments) {
   PyObject *need, *unpack;
   if (!PyArg_ParseTuple(arguments, "OO", &need, &unpack)) throw python_error();
@@ -236,7 +236,7 @@ PyObject* make(PyTypeObject* of, PyObject*, PyObject*) {
       static_cast<PyObject*>(nullptr));
 }
 
-// What saves hold is alive, and no garbage: only where this object is the last one to hold it is it ours to show.
+// Live saves hold the queue, too. Its functions are shown to the collector only if this object is its last holder.
 bool is_alone(PyObject* self) { return held_by(self)->queue.use_count() == 1; }
 
 int traverse(PyObject* self, visitproc visit, void* arg) {

@@ -1,4 +1,4 @@
-// `unclobber.record`'s queue of saves, as a Python object: what `collections.deque` is for the core in Python.
+// `unclobber.record`'s save queue as a Python object, in place of the Python core's `collections.deque`.
 #pragma once
 #include "common.h"
 

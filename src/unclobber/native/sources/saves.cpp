@@ -116,21 +116,21 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
 }  // namespace
 
 bool is_kept_itself(const at::Tensor& tensor) {
-  if (object_of(tensor.unsafeGetTensorImpl()) == nullptr) return false;  // a result that nobody has seen yet
+  if (object_of(tensor.unsafeGetTensorImpl()) == nullptr) return false;  // a result that no Python code has yet
   auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
   if (meta == nullptr) return true;
-  if (meta->is_view_) return !tensor.requires_grad();  // the node of one that has one may have to be made anew
+  if (meta->is_view_) return !tensor.requires_grad();  // reading a view's node may make a new one
   auto* node = meta->grad_fn_.get();
   if (node == nullptr) return true;
   if (node->sequence_nr() + 1 == at::sequence_number::peek()) return false;  // the node that saves was made last
-  PyObject* ctx = handed::function_of(node);  // or is a custom Function's, which is about to
+  PyObject* ctx = handed::function_of(node);  // a custom Function saves later, and has `to_save` until then
   return ctx == nullptr || reinterpret_cast<THPFunction*>(ctx)->to_save == nullptr;
 }
 
 at::Tensor alias_of(const at::Tensor& tensor, bool kept_itself) {
   const auto keys = tensor.unsafeGetTensorImpl()->key_set();
   if (keys.has_any(c10::functorch_transforms_ks | c10::python_ks) || tensor.is_inference()) {
-    // where a class or a transform of the program's has a say, torch would ask it for nothing
+    // torch calls no class and no transform of the program when it keeps the tensor itself
     return kept_itself ? tensor : tensor.detach();
   }
   if (!kept_itself) return tensor.tensor_data();
@@ -289,12 +289,12 @@ PyObject* record_of(Save* save) {
                save->is_view ? weak_reference(save->base) : Owned::borrowed(Py_None));
   records::set(made.get(), records::kStack, Owned::borrowed(save->operation->tuple()));
   records::set(made.get(), records::kEntry, Owned::borrowed(Py_None));
-  // Another thread may have been quicker, where making these objects let it run.
+  // Another thread may have set a record meanwhile, because making these objects can release the lock.
   if (!save->record.compare_exchange_strong(known, made.get(), std::memory_order_acq_rel)) return known;
-  // From now on the record alone has it, so that nobody is taken for another owner.
+  // The record alone owns the alias from now on, because a second owner would look like the program's.
   Locked locked;
   save->held.reset();
-  save->alias.reset();  // `alias` holds it still: nothing is freed under our lock
+  save->alias.reset();  // the local `alias` still holds it, so nothing is freed under `Locked`
   return made.release();
 }
 

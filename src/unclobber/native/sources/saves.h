@@ -1,4 +1,4 @@
-// What autograd saves while a session of ours lies innermost: noted without Python, and handed to it on demand.
+// The tensors that autograd saves while a session is innermost: noted without Python, and shown to it on demand.
 #pragma once
 #include "common.h"
 #include "pool.h"
@@ -16,7 +16,7 @@ namespace unclobber::saves {
 
 class Queue;
 
-// Saves of one storage, or those that nobody has asked for yet; oldest first.
+// Saves of one storage, or the ones that no write has looked up yet; oldest first.
 struct Link {
   Link* before = this;
   Link* after = this;
@@ -39,21 +39,21 @@ struct Link {
 
 using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 
-// One saved tensor. Its users are torch's SavedVariable, and whoever looks at it just now; its queue is none.
+// A saved tensor. Its users are torch's SavedVariable and the functions that inspect it; its queue is no user.
 struct Save : Link, Pooled<Save> {
   std::atomic<long> users{1};
   std::shared_ptr<Queue> queue;
   // Shares memory and version counter, and has no history; under `Locked`, for it goes over to the record.
   at::Tensor alias;
-  // The tensor itself, where torch would keep it; likewise. Dropped before anything is written to its memory.
+  // The tensor itself, if torch would keep it; under `Locked`. Dropped before its memory is written.
   at::Tensor held;
-  c10::StorageImpl* storage = nullptr;  // NULL where Python alone can tell
+  c10::StorageImpl* storage = nullptr;  // NULL if only Python can find it
   WeakTensor origin;
   WeakTensor base;
   stacks::Operation* operation = nullptr;
-  // Its SavedTensor, once somebody has asked for it.
+  // Its SavedTensor, once Python needed one.
   std::atomic<PyObject*> record{nullptr};
-  // Instead of all that: what Python has put on the queue, a weak reference. Such a one is its queue's own.
+  // Instead of all that: a weak reference that Python has put on the queue. The queue alone owns such an entry.
   PyObject* entry = nullptr;
   int64_t version = 0;
   bool requires_grad = false;
@@ -67,7 +67,7 @@ struct Save : Link, Pooled<Save> {
   void leave();
 };
 
-// A session's saves: what `Ledger.pending` is for the core in Python. All but its counts is under `Locked`.
+// A session's saves, in place of the Python core's `Ledger.pending`. All but its counts is under `Locked`.
 class Queue {
  public:
   Queue() = default;
@@ -85,11 +85,11 @@ class Queue {
   void index();
   // Whether a save of this storage may be among them.
   bool has(c10::StorageImpl* storage);
-  // Take what is saved of a storage, oldest first, and all that Python alone can tell the storage of, or must
-  // know of: what it has queued itself, what has no plain memory, and memory that torch has not allocated.
-  // All, if it is NULL.
+  // Take the saves of a storage, oldest first, and all whose storage only Python can find, or must know:
+  // Python's own entries, tensors without plain memory, and memory that torch has not allocated.
+  // Take all saves if `storage` is NULL.
   void take(c10::StorageImpl* storage, std::vector<Save*>& taken);
-  // Take one, the oldest or newest that nobody has asked for; NULL when there is none.
+  // Take the oldest or newest save that no write has looked up; NULL if there is none.
   Save* take_one(bool newest);
   // Call look(save) for each; one may be dying.
   template <typename F>
@@ -106,7 +106,7 @@ class Queue {
   void report_all_writes() { reports_all_writes_.store(true, std::memory_order_relaxed); }
   void noted_death() { died_.store(died() + 1, std::memory_order_relaxed); }
 
-  // need(saved) and the unpack hook in Python; the interpreter's lock is held where these change.
+  // need(saved) and the unpack hook in Python; these change under the interpreter's lock.
   PyObject* need = nullptr;
   PyObject* unpack = nullptr;
 
@@ -126,7 +126,7 @@ inline c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
 
-// How many hold a storage, but for its Python object, which is nobody's tensor.
+// The number of a storage's holders without its Python object, which is no tensor.
 inline size_t holders_of(c10::StorageImpl* storage) {
   return c10::raw::intrusive_ptr::use_count(storage) - (is_held_by_python(storage) ? 1 : 0);
 }
@@ -134,16 +134,16 @@ inline size_t holders_of(c10::StorageImpl* storage) {
 // Whether it is strided memory of its own, with no class and no transform of the program's.
 bool is_usual(const at::Tensor& tensor);
 
-// Whether torch would keep the tensor itself: it is no output of the node that saves it.
+// Whether torch would keep the tensor itself, because it is no output of the node that saves it.
 bool is_kept_itself(const at::Tensor& tensor);
 
-// An alias of it: what modes of the program see of it is what torch would do.
+// An alias of the tensor, made so that the program's modes see only what torch itself would do.
 at::Tensor alias_of(const at::Tensor& tensor, bool kept_itself);
 
-// The SavedTensor of a save that the caller uses; the interpreter's lock is held. Borrowed.
+// The SavedTensor of a save that the caller uses, under the interpreter's lock. Borrowed.
 PyObject* record_of(Save* save);
 
-// torch's hooks for one save of a session's. `sees`: whether it opens its thread's eyes to writes.
+// torch's hooks for one save of a session. `sees`: whether the thread observes writes from the save on.
 std::unique_ptr<torch::autograd::SavedVariableHooks> hooks_for(std::shared_ptr<Queue> queue, bool sees);
 
 }  // namespace unclobber::saves

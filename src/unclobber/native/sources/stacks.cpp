@@ -41,7 +41,7 @@ bool is(const Stack* stack, const unclobber_frame* frames, int count) {
          });
 }
 
-// The stacks that this thread has met last, each with a use: found again without a lock.
+// The stacks that this thread used last, each with a use, so that they are found without a lock.
 struct Recent {
   static constexpr size_t kSlots = 64;
   Stack* slots[kSlots] = {};
@@ -191,14 +191,14 @@ PyObject* Operation::tuple() {
   PyObject* known = tuple_.load(std::memory_order_acquire);
   if (known != nullptr) return known;
   Owned made = tuple_of(stack->frames, stack->count);
-  // another thread may have been quicker, where making these objects let it run
+  // another thread may have made it meanwhile, because making these objects can release the lock
   if (tuple_.compare_exchange_strong(known, made.get(), std::memory_order_acq_rel)) return made.release();
   return known;
 }
 
 Operation* current(bool* fresh) {
   const uint64_t node = at::sequence_number::peek();
-  Recent& mine = recent;  // a thread's own variables are dear to find
+  Recent& mine = recent;  // once, because each access of a thread-local costs a call
   Stack* stack = walked(mine, node);
   Operation* last = mine.newest;
   *fresh = stack != nullptr && (last == nullptr || last->stack != stack || last->node != node);

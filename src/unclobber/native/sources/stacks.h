@@ -14,7 +14,7 @@ struct Stack {
   std::atomic<long> uses{0};  // the table of all that are known is no use
   uint64_t hash = 0;
   int count = 0;
-  std::atomic<int> library{-1};  // whether all frames are a library's; -1: nobody has asked
+  std::atomic<int> library{-1};  // whether all frames are a library's; -1: not computed yet
   unclobber_frame* frames = nullptr;
 };
 
@@ -51,8 +51,8 @@ void learn(PyObject* is_library, PyObject* ours);
 // of_program(): what `unclobber.source.frames.of_program` does.
 PyObject* of_program(PyObject* module, PyObject* nothing);
 
-// Forget what nobody uses if much was added, or `all` of it and what this thread remembers, too. The
-// interpreter's lock is held.
+// Forget unused stacks if many were added; with `all`, every unused one and this thread's memory of them. Under the
+// interpreter's lock.
 void sweep(bool all);
 
 // How many distinct stacks are known.

@@ -1,4 +1,4 @@
-// The unpack hook: what `unclobber.hooks.saves._make_unpack` does, with the same results.
+// The unpack hook, with the results of `unclobber.hooks.saves._make_unpack`.
 #include "unpack.h"
 
 #include <ATen/core/Tensor.h>
@@ -20,7 +20,7 @@ struct Unpack : callable::Object {
 
   PyObject* need;          // need(saved): something may have happened to it
   PyObject* marker;        // backward.marker
-  PyObject* current_node;  // current_node(): whose backward runs in this thread
+  PyObject* current_node;  // current_node(): the node that runs in this thread
   PyObject* key;           // of the note in the node's metadata
 
   void begin(PyObject* args);
@@ -32,7 +32,7 @@ PyObject* name_told = nullptr;
 PyObject* name_now = nullptr;
 PyObject* name_metadata = nullptr;
 
-// Tell the node where its operation ran and which backward asked; it asks for several tensors in a row.
+// Note on the node where its operation ran and which backward unpacks; it unpacks several tensors in a row.
 void note(const Unpack& unpack, PyObject* record) {
   PyObject* stack = records::get(record, records::kStack);
   Owned told = must(PyObject_GetAttr(unpack.marker, name_told));

@@ -1,5 +1,5 @@
-// What `unclobber.hooks._kernel_shapes` does for torch's own operations at our key, where no tensor comes in
-// that Python must look at. A kernel in Python takes some microseconds for each operation.
+// The write kernels of `unclobber.hooks._kernel_shapes` for torch's own operations, as far as Python need not inspect
+// a tensor: a kernel in Python takes some microseconds for each operation.
 #include "writes.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -34,7 +34,7 @@ constexpr c10::DispatchKey kKey = c10::DispatchKey::Fake;
 
 void see(bool on) { c10::impl::tls_set_dispatch_key_included(kKey, on); }
 
-// Somebody who wants to know of writes: the containers of `unclobber.hooks.kernels.Listener`.
+// A listener, by the containers of `unclobber.hooks.kernels.Listener`.
 struct Listener {
   PyObject* listener;
   PyObject* pending;
@@ -94,7 +94,7 @@ bool may_be_missed(const at::Tensor& target) {
   return target.is_view() && (c10::GradMode::is_enabled() || target._base().requires_grad());
 }
 
-// Whether the listener must be asked of a write to `target`: `Ledger.before_write` says nothing of all others.
+// Whether the listener must be notified of a write to `target`: `Ledger.before_write` ignores all others.
 bool concerns(const Listener& one, const at::Tensor& target, bool plain, const Stack& stack, size_t first) {
   if (!any_waiting(one) && !any_followed(one) && !(plain && one.follows_views && target.requires_grad())) return false;
   if (one.queue == nullptr || !saves::is_usual(target) || one.queue->reports_all_writes()) return true;
@@ -159,7 +159,7 @@ struct Call {
   }
 };
 
-// One operation: what it writes, and how listeners are told of it.
+// An operation: the arguments that it writes, and the notification of listeners.
 class Told {
  public:
   Told(PyObject* packet, std::vector<size_t> written, bool plain, bool bumps)
@@ -168,8 +168,8 @@ class Told {
   Told(const Told&) = delete;
   Told& operator=(const Told&) = delete;
 
-  // Tell of the call on `stack`. Where it is not known what the operation counts, `marks` becomes a list, owned,
-  // of what is to be settled when it has run.
+  // Notify listeners of the call on `stack`. If its number of bumps is unknown, `marks` becomes an owned list
+  // of the logs to be settled when it has run.
   void tell(const Listeners& now, const c10::OperatorHandle& op, const Stack& stack, PyObject** marks) const {
     const size_t first = stack.size() - op.schema().arguments().size();
     std::unique_ptr<Call> call;
@@ -229,7 +229,7 @@ class Told {
   bool plain_;
 };
 
-// The kernel at our key.
+// The kernel at unclobber's key.
 class Writes final : public c10::OperatorKernel {
  public:
   explicit Writes(std::unique_ptr<const Told> told) : told_(std::move(told)) {}
@@ -250,7 +250,7 @@ class Writes final : public c10::OperatorKernel {
   }
 
  private:
-  // The operation has run, or failed: look again while anybody listens, and count what has moved.
+  // After the operation has run or failed: observe again if any listener is left, and count the bumps.
   void end(const Listeners* now, PyObject* marks) const {
     if (anybody.load(std::memory_order_relaxed)) see(true);
     if (marks == nullptr) return;
@@ -263,23 +263,24 @@ class Writes final : public c10::OperatorKernel {
   std::unique_ptr<const Told> told_;
 };
 
-// The kernel of a building block, `x.op_(...)`, over torch's own at its key, which it does the work of: it runs
+// The kernel of a building block, `x.op_(...)`, in the place of torch's own kernel, whose work it does: it runs
 // the operation below, and moves the counter (torch/csrc/autograd/VariableTypeManual.cpp, `ADInplaceOrView::copy_`).
 class Over final : public c10::OperatorKernel {
  public:
-  Over(std::unique_ptr<const Told> told, PyObject* asleep) : told_(std::move(told)), asleep_(Py_NewRef(asleep)) {}
-  ~Over() override { drop_later(asleep_); }
+  Over(std::unique_ptr<const Told> told, PyObject* ran_dormant)
+      : told_(std::move(told)), ran_dormant_(Py_NewRef(ran_dormant)) {}
+  ~Over() override { drop_later(ran_dormant_); }
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
-    PyObject* marks = nullptr;  // stays so: what it counts is known
+    PyObject* marks = nullptr;  // stays so, because the number of bumps is known
     if (const auto now = listening()) {
       told_->tell(*now, op, *stack, &marks);
     } else {
-      with_gil([&] { must(PyObject_CallNoArgs(asleep_)); });
+      with_gil([&] { must(PyObject_CallNoArgs(ran_dormant_)); });
     }
     const at::Tensor target = (*stack)[stack->size() - op.schema().arguments().size()].toTensor();
     const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::ADInplaceOrView);
-    // into a lazily conjugate or negative tensor it is told already, where torch writes the tensor's memory
+    // a write to a lazily conjugate or negative tensor is observed below, where torch writes the tensor's memory
     const bool lazy = keys.has(c10::DispatchKey::Conjugate) || keys.has(c10::DispatchKey::Negative);
     const bool sees = lazy && c10::impl::tls_is_dispatch_key_included(kKey);
     if (sees) see(false);
@@ -296,10 +297,10 @@ class Over final : public c10::OperatorKernel {
 
  private:
   std::unique_ptr<const Told> told_;
-  PyObject* asleep_;
+  PyObject* ran_dormant_;
 };
 
-// --- what Python has of a registered kernel ------------------------------------------------------------
+// --- the Python object of a registered kernel ----------------------------------------------------------
 
 struct Object {
   PyObject_HEAD
@@ -308,7 +309,7 @@ struct Object {
 };
 PyTypeObject* type = nullptr;  // owned for the life of the process, as its module is
 
-// torch warns of a kernel over another's.
+// torch warns of a kernel that replaces another one.
 class Silence final : public c10::WarningHandler {
  public:
   void process(const c10::Warning&) override {}
@@ -397,12 +398,12 @@ bool follows_without_saves() {
                      [](const Listener& one) { return !any_waiting(one) && any_followed(one); });
 }
 
-PyObject* lay(PyObject*, PyObject* arguments) {
+PyObject* register_kernel(PyObject*, PyObject* arguments) {
   const char *name, *overload;
-  PyObject *packet, *written, *asleep = nullptr;
+  PyObject *packet, *written, *ran_dormant = nullptr;
   int plain, bumps;
   if (!PyArg_ParseTuple(arguments, "ssUO!pp|O", &name, &overload, &packet, &PyTuple_Type, &written, &plain, &bumps,
-                        &asleep)) {
+                        &ran_dormant)) {
     throw python_error();
   }
   const auto op = c10::Dispatcher::singleton().findSchema(c10::OperatorName(name, overload));
@@ -424,13 +425,13 @@ PyObject* lay(PyObject*, PyObject* arguments) {
   Owned self = must(type->tp_alloc(type, 0));
   auto* object = reinterpret_cast<Object*>(self.get());
   object->kernel = new c10::KernelFunction(
-      asleep == nullptr
+      ran_dormant == nullptr
           ? c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Writes>(std::move(told)))
-          : c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Over>(std::move(told), asleep)));
+          : c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Over>(std::move(told), ran_dormant)));
   Silence silence;
   object->handle = new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerImpl(
-      op->operator_name(), asleep == nullptr ? kKey : c10::DispatchKey::ADInplaceOrView, *object->kernel, std::nullopt,
-      nullptr, "unclobber"));
+      op->operator_name(), ran_dormant == nullptr ? kKey : c10::DispatchKey::ADInplaceOrView, *object->kernel,
+      std::nullopt, nullptr, "unclobber"));
   return self.release();
 }
 

@@ -242,9 +242,9 @@ def operator_handle(name: str, schema: Any = None) -> OperatorHandle:
     Raises:
         RuntimeError: Python can't call it.
     """
-    packet, _, overload = name.partition(".")
-    handle: Any = torch._C._dispatch_find_schema_or_throw(packet, overload)
-    return OperatorHandle(name, schema or torch._C._get_schema(packet, overload), handle.redispatch_boxed)
+    base, _, overload = name.partition(".")
+    handle: Any = torch._C._dispatch_find_schema_or_throw(base, overload)
+    return OperatorHandle(name, schema or torch._C._get_schema(base, overload), handle.redispatch_boxed)
 
 
 def below(op: OperatorHandle) -> Any:
@@ -266,9 +266,9 @@ def _made_below(op: OperatorHandle) -> Any:
     A number that torch itself wrapped into a tensor (``matrix_exp`` calls ``pow`` so) reaches a kernel
     in Python as a number. Only some operations take it back as one; the others get a 0-dim tensor.
     """
-    packet, _, overload = op.name.partition(".")
-    run = torch._C._get_operation_overload(packet, overload)[0]
-    if torch._C._should_allow_numbers_as_tensors(packet.partition("::")[2]):
+    base, _, overload = op.name.partition(".")
+    run = torch._C._get_operation_overload(base, overload)[0]
+    if torch._C._should_allow_numbers_as_tensors(base.partition("::")[2]):
 
         def call(*args: Any, **kwargs: Any) -> Any:
             with below_adinplaceorview():
@@ -343,9 +343,9 @@ def register(name: str, key: str, kernel: Any) -> Any:
     Returns:
         A handle, whose ``reset()`` unregisters the kernel.
     """
-    namespace, _, rest = name.partition("::")
+    namespace, _, operator = name.partition("::")
     handle: Any = torch._C._dispatch_library("IMPL", namespace, key, __file__, 0)
-    handle.impl(rest, key, kernel, True)
+    handle.impl(operator, key, kernel, True)
     return handle
 
 
@@ -412,11 +412,11 @@ def operation_database() -> list[Any]:
 
 def written_arguments(op: Any) -> tuple[int | str, ...]:
     """Return the arguments that an ``OpOverload`` declares as written: positions, and keyword-only names."""
-    found: list[int | str] = []
+    written: list[int | str] = []
     for position, argument in enumerate(op._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
-            found.append(argument.name if argument.kwarg_only else position)
-    return tuple(found)
+            written.append(argument.name if argument.kwarg_only else position)
+    return tuple(written)
 
 
 def loader_home() -> Any:

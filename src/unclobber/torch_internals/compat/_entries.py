@@ -98,7 +98,7 @@ def engine_may_need_threads() -> bool:
     return current.type != "cuda" or torch.cuda.device_count() > 0
 
 
-def lies_over_programs_hooks(pack: Any) -> None:
+def mark_hooks_below(pack: Any) -> None:
     """Let a selective checkpoint find the program's hooks below unclobber's, which are about to be pushed.
 
     Since 2.14 it searches for the program's hooks, and warns of a coming change if it finds some. Its own
@@ -109,7 +109,7 @@ def lies_over_programs_hooks(pack: Any) -> None:
     pack._user_hooks = top_hooks()
 
 
-def lies_over_nothing(pack: Any) -> None:
+def clear_hooks_below(pack: Any) -> None:
     """Forget the hooks below ``pack``, which was popped: a graph that holds ``pack`` must not keep them alive
     (test_a_left_session_keeps_the_programs_hooks_no_longer_than_torch_does)."""
     pack._user_hooks = None

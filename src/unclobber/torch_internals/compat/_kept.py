@@ -38,7 +38,7 @@ def raw_saved(node: Any) -> Iterator[tuple[str, Any]]:
     for attribute in raw_attributes(node):
         role = attribute.removeprefix("_raw_saved_")
         if not HANDS_OUT_DATA:
-            yield from _asked_for(node, role)
+            yield from _kept_under(node, role)
             continue
         try:
             value = getattr(node, attribute)
@@ -92,7 +92,7 @@ class _NodeQuestion(threading.local):
     answers: _Answers | None = None
 
 
-_asking = _NodeQuestion()
+_reading = _NodeQuestion()
 
 
 def recognizable(unpack: Unpack) -> Unpack:
@@ -102,7 +102,7 @@ def recognizable(unpack: Unpack) -> Unpack:
 
     def recognized(kept: Any) -> torch.Tensor:
         """Unpack. While ``raw_saved`` reads a node, note the argument and return a substitute instead."""
-        answers = _asking.answers
+        answers = _reading.answers
         if answers is None:
             return unpack(kept)
         with unseen_by_torch():
@@ -126,7 +126,7 @@ class _SomebodyElsesError(Exception):
     """An unpack hook that isn't recognizable was about to run."""
 
 
-def _asked_for(node: Any, role: str) -> Iterator[tuple[str, Any]]:
+def _kept_under(node: Any, role: str) -> Iterator[tuple[str, Any]]:
     """Yield what a node keeps under a role: arguments of recognizable hooks, or tensors without a hook."""
     answers: _Answers = {}
     try:
@@ -134,9 +134,9 @@ def _asked_for(node: Any, role: str) -> Iterator[tuple[str, Any]]:
     except RuntimeError:
         return
     many = isinstance(value, (list, tuple))
-    for index, one in enumerate(value if many else (value,)):
-        key = storage_key_or_none(one) if isinstance(one, torch.Tensor) else None
-        kept = answers[key][1] if key in answers else one
+    for index, element in enumerate(value if many else (value,)):
+        key = storage_key_or_none(element) if isinstance(element, torch.Tensor) else None
+        kept = answers[key][1] if key in answers else element
         yield (f"{role}[{index}]" if many else role), kept
 
 
@@ -146,7 +146,7 @@ def _unpacked(node: Any, role: str, answers: _Answers) -> Any:
     Raises:
         RuntimeError: the tensor was freed, or a hook that isn't recognizable keeps it.
     """
-    before, _asking.answers = _asking.answers, answers
+    before, _reading.answers = _reading.answers, answers
     try:
         with without_modes(), _NobodysHooks():  # a mode would be called when torch makes the tensor
             if isinstance(node, torch.autograd.function.BackwardCFunction):
@@ -156,7 +156,7 @@ def _unpacked(node: Any, role: str, answers: _Answers) -> Any:
     except _SomebodyElsesError:
         raise RuntimeError("kept by a hook that is not ours") from None
     finally:
-        _asking.answers = before
+        _reading.answers = before
 
 
 class _NobodysHooks:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 
-def _one_after_another(tensors: Iterable[torch.Tensor]) -> None:
+def _increment_each(tensors: Iterable[torch.Tensor]) -> None:
     for tensor in tensors:
         torch._C._increment_version(tensor)
 
@@ -26,7 +26,7 @@ def _increments_several() -> bool:
 # torch.autograd.graph.increment_version is public; this is what it calls, without its wrapper. torch 2.4
 # takes one tensor at a time: delete the two functions above with it.
 increment_version: Callable[[Iterable[torch.Tensor]], None] = (
-    torch._C._increment_version if _increments_several() else _one_after_another
+    torch._C._increment_version if _increments_several() else _increment_each
 )
 
 

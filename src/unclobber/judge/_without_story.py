@@ -7,7 +7,7 @@ from dataclasses import replace
 from ..model import CODES, Finding, Need, Save, Variant
 
 
-def judge_untold(
+def judge_without_story(
     code: str,
     fault: str,
     *,

@@ -3,7 +3,7 @@
 The verdict (refuse, return or repair) reads no source file. The explanation is built afterwards, inside the
 program's backward or write, which may be deep in a recursion, in one of its threads, or in a file that is
 gone. A failure there is an internal error. It costs the explanation, which then says so, and nothing else.
-Every finding is made in :func:`told`, and every text in :func:`text_of` or :func:`rendered`.
+Every finding is made in :func:`finding_or_fallback`, and every text in :func:`text_of` or :func:`rendered`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import NamedTuple, TypeVar
 
-from ..model import PACKAGE, Finding, InplaceError, Report, Save, Variant, asked
+from ..model import PACKAGE, Finding, InplaceError, Report, Save, Variant, or_default
 from ..report import RenderOptions, ahead_to_text, summary_line, to_text
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ _LONGEST = 200
 _HERE = PACKAGE + os.sep
 
 
-class Certain(NamedTuple):
+class KnownFacts(NamedTuple):
     """Facts on a conflict that are known without reading any source file."""
 
     code: str
@@ -39,12 +39,14 @@ class Certain(NamedTuple):
     variant: Variant | None = None
 
 
-def told(make: Callable[[], Finding | None], certain: Callable[[], Certain]) -> Finding | None:
+def finding_or_fallback(
+    make: Callable[[], Finding | None], known_facts: Callable[[], KnownFacts]
+) -> Finding | None:
     """Return the finding with its explanation, or one without if an internal error prevents it.
 
     Args:
         make: Describes and judges the conflict; returns None if nothing is wrong.
-        certain: Returns the known facts. Called after an internal error only, and must not read source files.
+        known_facts: Returns the known facts without reading a source file. Called after an error only.
     """
     try:
         return make()
@@ -52,10 +54,10 @@ def told(make: Callable[[], Finding | None], certain: Callable[[], Certain]) -> 
     except Exception as error:
         fault = fault_in(_NOT_TOLD, error)
     # Imported late, because the command line renders reports without any rule.
-    from ..judge import judge_untold
+    from ..judge import judge_without_story
 
-    known = certain()
-    return judge_untold(
+    known = known_facts()
+    return judge_without_story(
         known.code,
         fault,
         message=known.message,
@@ -72,11 +74,11 @@ def fault_in(what: str, error: Exception) -> str:
     It keeps no reference to the error, whose frames hold the program's tensors.
     """
     kind = type(error).__name__
-    first = asked(lambda: " ".join(str(error).split()), "")
+    first = or_default(lambda: " ".join(str(error).split()), "")
     text = f"{kind}: {first}" if first else kind
     if len(text) > _LONGEST:
         text = text[: _LONGEST - 1] + "…"
-    place = asked(lambda: _place(error.__traceback__), "")
+    place = or_default(lambda: _place(error.__traceback__), "")
     return f"{what}: {text}{place}; please report this fault of unclobber's"
 
 
@@ -102,8 +104,8 @@ def error_of(finding: Finding, others: Sequence[Finding] = ()) -> InplaceError:
         others: Findings that the same backward would have refused next.
     """
     first = finding.torch_message or finding.message
-    told = [first, text_of(finding), *filter(None, [asked(lambda: ahead_to_text(others), "")])]
-    return InplaceError("\n\n".join(told), finding)
+    parts = [first, text_of(finding), *filter(None, [or_default(lambda: ahead_to_text(others), "")])]
+    return InplaceError("\n\n".join(parts), finding)
 
 
 def text_of(finding: Finding, *, width: int = 80, colour: bool = False) -> str:
@@ -114,15 +116,15 @@ def text_of(finding: Finding, *, width: int = 80, colour: bool = False) -> str:
         from ..judge import without_places
 
         plainer = without_places(finding, fault_in(_NOT_SHOWN, error))
-    severity = asked(lambda: plainer.severity, "error")
+    severity = or_default(lambda: plainer.severity, "error")
     head = f"{severity}[{plainer.code}]: {plainer.message}"
     plainest = "\n".join([head, *(f"  = note: {note}" for note in plainer.notes)])
-    return asked(lambda: to_text(plainer, width=width, colour=colour), plainest)
+    return or_default(lambda: to_text(plainer, width=width, colour=colour), plainest)
 
 
 def line_of(finding: Finding) -> str:
     """Return ``report.summary_line``, or just the code and message if that fails."""
-    return asked(lambda: summary_line(finding), f"SUMMARY: {finding.code} {finding.message}")
+    return or_default(lambda: summary_line(finding), f"SUMMARY: {finding.code} {finding.message}")
 
 
 def rendered(render: Callable[[Report, RenderOptions], str], report: Report, options: RenderOptions) -> str:
