@@ -1,5 +1,5 @@
-// Who asked for what a node saved: where its operation ran, and which backward. For the core in Python this lies
-// in the node's `metadata`, which takes the interpreter's lock.
+// Who asked for what a node saved: where its operation ran, and which backward. The core in Python has this in
+// unclobber/hooks/_node_notes.py, which takes the interpreter's lock.
 #pragma once
 #include "common.h"
 #include "stacks.h"
