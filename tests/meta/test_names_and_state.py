@@ -36,8 +36,10 @@ STATE = {
         "torch_internals.compat._entries._pushed", "torch_internals.compat._kept._asking",
     },
     "read by the unpack hook at each saved tensor": {"hooks.backward.marker"},
+    "beside torch's nodes, of the last backward calls": {"hooks.backward.begun_at"},
     "holds only what is alive elsewhere": {
         "hooks.unmarked._alive", "hooks.functions._classes", "integrations.notebook._magics",
+        "hooks.functions._stashes", "hooks.module_hooks._hooked", "record.saved._lives",
     },
     "a cache": {
         "source.sites._known", "source.owners._settled", "hooks.fallback._calls",
@@ -53,7 +55,10 @@ STATE = {
     "a lock": {
         "source.owners._looking",
         "hooks.unmarked._lock", "torch_internals.patches._lock", "parsing.texts._lock",
-        "derivatives.torch_table._lock",
+        "derivatives.torch_table._lock", "torch_internals.compat._graph._lock",
+    },
+    "lent to torch under that lock": {
+        "torch_internals.compat._graph._with_hooks",
     },
 }  # fmt: skip
 """Every module-level object that changes while a program runs."""

@@ -1,9 +1,8 @@
 """A graph that an earlier backward freed: the freed node, and the way to it.
 
-When backward unpacks a saved tensor, ``hooks.saves`` leaves a note on the node: the stack of its operation,
-and the unpacking call. The note is in the node's own ``metadata`` and dies with it. After a second backward
-has failed, this file walks the graph in the engine's order, latest operation first, to the node whose saved
-tensors are freed.
+When backward unpacks a saved tensor, ``hooks.saves`` notes of the node: the stack of its operation, and the
+unpacking call. After a second backward has failed, this file walks the graph in the engine's order, latest
+operation first, to the node whose saved tensors are freed.
 """
 
 from __future__ import annotations
@@ -51,8 +50,7 @@ def note_of(node: Any) -> Note | None:
 
 def began_here(node: Any) -> tuple[BackwardMark, ...]:
     """Return the marks of the last two backwards that began at the node, oldest first."""
-    found: tuple[BackwardMark, ...] = node.metadata.get(compat.ROOT_NOTE, ())
-    return found
+    return backward.begun_at.of(node) or ()
 
 
 def begun_before(node: Any, call: BackwardCall) -> BackwardMark | None:

@@ -19,7 +19,7 @@ from ..derivatives import by_operation, may_save_result_again
 from ..hooks import backward
 from ..hooks.graph import reachable
 from ..model import or_default
-from ..record import History, SavedTensor, SaveState, same_memory
+from ..record import History, SavedTensor, SaveState, life_of, same_memory
 from ..source import frames, sites, syntax
 from ..source.operands import callee
 from ..torch_internals import compat
@@ -126,7 +126,7 @@ def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTenso
             return other
         if node is not None and history is not None and history.output == unpacked.output_nr:
             life = history.life()
-            if life is not None and life is node.metadata.get(compat.LIFE_NOTE):
+            if life is not None and life is life_of(node):
                 return other
     return saved
 
@@ -146,7 +146,7 @@ def _listed_result(saved: SavedTensor, node: Any) -> History | None:
     history = None if saved.entry is None else saved.entry.history
     if node is None or history is None or not compat.tells_nothing_saved(node):
         return None
-    return history if history.life() is node.metadata.get(compat.LIFE_NOTE) else None
+    return history if history.life() is life_of(node) else None
 
 
 def _operation_in_copy_slices(saved: SavedTensor, node: Any) -> str | None:

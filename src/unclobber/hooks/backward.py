@@ -18,6 +18,7 @@ from ..source import Stack, frames
 from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall, engine
 from ..torch_internals.patches import Patches
+from ._node_notes import NodeNotes
 
 
 class BackwardCall:
@@ -72,9 +73,11 @@ class BackwardMark(NamedTuple):
 class _Marker:
     """The mark of the call that is running; None while several threads run one, or none."""
 
-    __slots__ = ("_native", "now", "told")
+    __slots__ = ("_native", "notes", "now", "told")
 
     def __init__(self) -> None:
+        self.notes: NodeNotes[tuple[Stack, BackwardMark | None]] = NodeNotes()
+        """What ``note_of`` gives, where the native core doesn't know it."""
         self.now: BackwardMark | None = None
         self.told: Stack | None = None
         """The stack of the saves whose node was told of it last."""
@@ -83,6 +86,8 @@ class _Marker:
 
     def set(self, now: BackwardMark | None) -> None:
         self.now, self.told = now, None
+        self.notes.forget_oldest()
+        begun_at.forget_oldest()
         if self._native is not None:
             self._native.mark(now)
 
@@ -95,7 +100,7 @@ class _Marker:
     def note_of(self, node: Any) -> tuple[Stack, BackwardMark | None] | None:
         """Where the node's operation ran and which backward asked last for what it saved; None if none did
         while watched."""
-        found: tuple[Stack, BackwardMark | None] | None = node.metadata.get(compat.NODE_NOTE)
+        found = self.notes.of(node)
         if self._native is None:
             return found
         other: tuple[Stack, BackwardMark | None] | None = self._native.note_of(node)
@@ -104,6 +109,8 @@ class _Marker:
         return max(found, other, key=lambda note: -1 if note[1] is None else note[1].nth)
 
 
+begun_at: NodeNotes[tuple[BackwardMark, ...]] = NodeNotes()
+"""The last two backwards that began at a node, oldest first."""
 marker = _Marker()
 
 
@@ -186,6 +193,8 @@ def count() -> int:
 def install(patches: Patches) -> None:
     """Be told of the engine's calls while somebody looks."""
     patches.when_awake(_begin)
+    patches.at_undo(marker.notes.forget)
+    patches.at_undo(begun_at.forget)
 
 
 def _begin() -> Callable[[], None]:
@@ -221,7 +230,7 @@ def _leave_mark(roots: Sequence[Any], mark: BackwardMark) -> None:
         node = getattr(root, "node", None) or compat.renewed_grad_fn(root)
         if node is not None:
             _thread.highest = max(_thread.highest, compat.sequence_number(node) + 1)
-            node.metadata[compat.ROOT_NOTE] = (*node.metadata.get(compat.ROOT_NOTE, ())[-1:], mark)
+            begun_at.put(node, (*(begun_at.of(node) or ())[-1:], mark))
 
 
 class _EngineCalls:

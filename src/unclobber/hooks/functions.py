@@ -31,9 +31,6 @@ from ._stale_reads import StaleReads, StaleTensor
 from .conflicts import Conflicts, DirtyNotReturned, StaleOnCtx
 from .write_log import FollowedWrite, WriteLog
 
-_STASH = "_unclobber_stash"
-"""Where on ``ctx`` our records lie; they die with the node."""
-
 
 class Stashed:
     """A tensor that ``forward`` left on ``ctx``, itself or inside of something."""
@@ -47,6 +44,10 @@ class Stashed:
         self.ways = found.ways
         self.saved = saved
         """Its ``origin`` is the tensor: what the program has dropped, ``backward`` can't read."""
+
+
+_stashes: weakref.WeakKeyDictionary[Any, list[Stashed]] = weakref.WeakKeyDictionary()
+"""By ``ctx``. Not on it, for a program may look there."""
 
 
 class _Forward:
@@ -126,7 +127,7 @@ class _Forward:
             found = _nested.tensors_of(ctx, stacks)
             if found:
                 file = self.conflicts.ledger.file
-                ctx.__dict__[_STASH] = [
+                _stashes[ctx] = [
                     Stashed(self.conflicts, one, file(one.tensor, stacks[one.attribute])) for one in found
                 ]
         if self.log.writes and self.recorded:
@@ -256,17 +257,18 @@ def _run_backward(original: Callable[..., Any], patches: Patches) -> Callable[..
         run: Callable[..., Any] = functools.partial(original, ctx)
         if conflicts is not None:
             run = functools.partial(_gradients.watched, conflicts, run)
-        stale = _stale_on(ctx) if _STASH in ctx.__dict__ else []
+        stashed = _stashes.get(ctx)
+        stale = _stale(stashed) if stashed else []
         return _run_with_stale(ctx, stale, run, gradients) if stale else run(*gradients)
 
     return run_backward
 
 
-def _stale_on(ctx: Any) -> list[tuple[Stashed, SaveState]]:
+def _stale(stashes: list[Stashed]) -> list[tuple[Stashed, SaveState]]:
     with compat.unseen_by_functions():
         return [
             (stashed, state)
-            for stashed in ctx.__dict__[_STASH]
+            for stashed in stashes
             if (state := stashed.conflicts.stale(stashed.saved, "ctx")) is not None
         ]
 

@@ -30,6 +30,10 @@ class Hooked(NamedTuple):
     """The code of the first hook."""
 
 
+_hooked: weakref.WeakKeyDictionary[Any, Hooked] = weakref.WeakKeyDictionary()
+"""By the node of the Function that made the views."""
+
+
 def install(patches: Patches) -> None:
     """Note every view that is made for a hook while somebody looks."""
     home = torch.utils.hooks.BackwardHook
@@ -43,17 +47,11 @@ def of(view: torch.Tensor) -> Hooked | None:
     while node is not None and not isinstance(node, torch.autograd.function.BackwardCFunction):
         before = node.next_functions
         node = before[0][0] if len(before) == 1 else None
-    found = _notes(node).get(compat.HOOKED_NOTE) if node is not None and _is_hooks(node) else None
-    return found if isinstance(found, Hooked) else None
+    return None if node is None else _hooked.get(node)
 
 
 def _is_hooks(node: Any) -> bool:
     return bool(node.name() == compat.MODULE_HOOK + "Backward")
-
-
-def _notes(node: Any) -> dict[str, Any]:
-    notes: dict[str, Any] = node.metadata
-    return notes
 
 
 def _noting(original: Callable[..., Any], given: bool, patches: Patches) -> Callable[..., Any]:
@@ -66,9 +64,7 @@ def _noting(original: Callable[..., Any], given: bool, patches: Patches) -> Call
             if node is not None and _is_hooks(node):
                 hooks = [*self.user_hooks, *self.user_pre_hooks]
                 code = frames.code_of(getattr(hooks[0], "__wrapped__", hooks[0])) if hooks else None
-                _notes(node)[compat.HOOKED_NOTE] = Hooked(
-                    weakref.ref(self.module), frames.of_program(), given, code
-                )
+                _hooked[node] = Hooked(weakref.ref(self.module), frames.of_program(), given, code)
                 break  # one node made them all
         return made
 

@@ -337,7 +337,7 @@ def _make_hooks(
     if native is None:
         return _make_pack(ledger, see), _make_unpack(need)
     pack = native.Pack(ledger, see is compat.see_writes)
-    return pack, native.Unpack(need, backward.marker, compat.current_node, compat.NODE_NOTE)
+    return pack, native.Unpack(need, backward.marker, compat.current_node, backward.marker.notes.put)
 
 
 _HELPERS = frozenset((*compat.saving_without_nodes, __file__))
@@ -429,11 +429,11 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
     """The unpack hook: nothing happened since the save in almost all cases.
 
     The node is told where its operation ran and which backward asked: once its saves are freed,
-    nothing else knows (``evidence.freed``). The note dies with the node. A node asks for several tensors in a
+    nothing else knows (``evidence.freed``). A node asks for several tensors in a
     row, which share one stack object (``_make_pack``): it is told once.
     """
     current_node: Any = compat.current_node
-    marker, key = backward.marker, compat.NODE_NOTE
+    marker, put = backward.marker, backward.marker.notes.put
     handed_out, is_usual, unseen = handed.unpacked, compat.is_usual, compat.unseen_by_functions
 
     def unpack(saved: SavedTensor) -> torch.Tensor:
@@ -442,7 +442,7 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
             marker.told = stack or None  # the empty one of an engine's thread is everybody's
             node = current_node()
             if node is not None:
-                node.metadata[key] = (stack, marker.now)
+                put(node, (stack, marker.now))
         if handed_out.origins is not None and not saved.unchecked:
             handed_out.origins.append(saved.origin())
         if saved.entry is None:

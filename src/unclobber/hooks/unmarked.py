@@ -27,11 +27,11 @@ from .write_log import WriteLog, storage_of
 
 
 class Unmarked:
-    """An input that was overwritten. Lies in the metadata of the node that made its old values."""
+    """An input that was overwritten. Lives as long as the node that made its old values."""
 
     __slots__ = (
-        "__weakref__", "armed", "conflict", "conflicts", "moment", "node", "output", "thread", "told",
-        "where",
+        "__weakref__", "armed", "conflict", "conflicts", "moment", "node", "number", "output", "thread",
+        "told", "where",
     )  # fmt: skip
 
     def __init__(
@@ -42,13 +42,18 @@ class Unmarked:
         """What is to be told."""
         self.where = where
         """True for each element of the base that has changed; of the base's shape."""
-        self.node = compat.sequence_number(compat.grad_fn(base))
+        node: Any = compat.grad_fn(base)
+        node.register_hook(self.ran)
+        self.node, self.number = compat.node_key(node), compat.sequence_number(node)
         self.output = base.output_nr
         self.moment = compat.next_sequence_number()
         """Nodes from this number on were made after the Function had run, by the same thread."""
         self.thread = threading.get_ident()
         self.armed = True
         self.told = False
+
+    def ran(self, *_: Any) -> None:
+        """The node holds this as a hook of its own: in its ``metadata`` a program would see it."""
 
     def arrived(self, gradient: torch.Tensor | None) -> None:
         """An operation that read the input afterwards hands on the gradient of it."""
@@ -142,8 +147,6 @@ def note(
             returned,
         )
         one = Unmarked(conflicts, conflict, _base(tensor), where)
-        metadata: Any = compat.grad_fn(_base(tensor)).metadata
-        metadata[compat.UNMARKED_NOTE] = (*metadata.get(compat.UNMARKED_NOTE, ()), one)
         with _lock:
             _alive.add(one)
 
@@ -200,15 +203,16 @@ def look_ahead(call: EngineCall) -> Callable[[], None] | None:
     if not graph:
         return None
     running = needed(graph, call.inputs) if call.inputs else graph.keys()
-    numbers = {one.node for one in waiting}
+    numbers = {one.number for one in waiting}
     handles = []
     for node in graph.values():
         for position, (child, output) in enumerate(node.next_functions):
             # The gradient of the input itself, where that is asked for, is right: no other node gets it.
             if child is None or compat.sequence_number(child) not in numbers or id(child) not in running:
                 continue
-            for one in child.metadata.get(compat.UNMARKED_NOTE, ()):
-                if one.armed and one.output == output and compat.sequence_number(node) >= one.moment:
+            key, number = compat.node_key(child), compat.sequence_number(node)
+            for one in waiting:
+                if one.node == key and one.output == output and number >= one.moment:
                     one.told = False
                     handles.append(node.register_hook(_noticed(one, position)))
 

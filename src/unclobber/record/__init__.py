@@ -12,7 +12,7 @@ from ._write_event import WriteEvent
 from .content import differing, each_once, same_bits
 from .fingerprints import Fingerprints
 from .ledger import METADATA_ONLY, FingerprintedLedger, Ledger, SaveState
-from .saved import History, SavedTensor, UncheckedSave, same_memory
+from .saved import History, SavedTensor, UncheckedSave, life_of, same_memory
 from .saved_bytes import SavedBytes
 from .selection import select
 from .self_overlap import LARGEST_COPY
@@ -37,6 +37,7 @@ __all__ = [
     "WriteEvent",
     "differing",
     "each_once",
+    "life_of",
     "overlap",
     "region_of",
     "same_bits",

@@ -126,10 +126,18 @@ class LogEntry:
         return self.storage_swap is not None or self.log is None or self.log.serial != self.since
 
 
-class Life:
-    """Marker in a node's ``metadata`` that dies with the node."""
+class Life(dict[Any, Any]):
+    """Empty dict among a node's hooks, which dies with the node."""
 
     __slots__ = ("__weakref__",)
+
+
+_lives: weakref.WeakValueDictionary[tuple[int, int], Life] = weakref.WeakValueDictionary()
+
+
+def life_of(node: Any) -> Life | None:
+    """Return what dies with ``node``, if ``note_original`` has noted it."""
+    return _lives.get(compat.node_key(node))
 
 
 class History(NamedTuple):
@@ -165,7 +173,10 @@ def note_original(saved: SavedTensor, entry: LogEntry, target: torch.Tensor | No
     # If the node that made the tensor has saved it, the original would keep node and record alive.
     if keeps and any(kept is saved for _, kept in compat.raw_saved(node)):
         return
-    life = node.metadata.setdefault(compat.LIFE_NOTE, Life())
+    life = life_of(node)
+    if life is None:
+        life = _lives[compat.node_key(node)] = Life()
+        compat.live_with(node, life)
     entry.history = History(weakref.ref(life), tensor.output_nr)
     if keeps:
         entry.original = tensor

@@ -15,22 +15,21 @@ namespace {
 struct Unpack : callable::Object {
   static constexpr const char* name = "Unpack";
   static constexpr const char* full_name = "_unclobber_native.Unpack";
-  static constexpr const char* doc = "Unpack(need, marker, current_node, key): the unpack hook of a session.";
+  static constexpr const char* doc = "Unpack(need, marker, current_node, put): the unpack hook of a session.";
   static constexpr const char* expected = "one saved tensor is expected";
 
   PyObject* need;          // need(saved): something may have happened to it
   PyObject* marker;        // backward.marker
   PyObject* current_node;  // current_node(): the node that runs in this thread
-  PyObject* key;           // of the note in the node's metadata
+  PyObject* put;           // put(node, note)
 
   void begin(PyObject* args);
   PyObject* called(PyObject* record);
-  std::array<PyObject**, 4> references() { return {&need, &marker, &current_node, &key}; }
+  std::array<PyObject**, 4> references() { return {&need, &marker, &current_node, &put}; }
 };
 
 PyObject* name_told = nullptr;
 PyObject* name_now = nullptr;
-PyObject* name_metadata = nullptr;
 
 // Note on the node where its operation ran and which backward unpacks; it unpacks several tensors in a row.
 void note(const Unpack& unpack, PyObject* record) {
@@ -44,8 +43,7 @@ void note(const Unpack& unpack, PyObject* record) {
   if (node.get() == Py_None) return;
   Owned now = must(PyObject_GetAttr(unpack.marker, name_now));
   Owned pair = must(PyTuple_Pack(2, stack, now.get()));
-  Owned metadata = must(PyObject_GetAttr(node.get(), name_metadata));
-  must(PyObject_SetItem(metadata.get(), unpack.key, pair.get()));
+  must(PyObject_CallFunctionObjArgs(unpack.put, node.get(), pair.get(), nullptr));
 }
 
 // Whether the alias is at the version at which it was saved.
@@ -79,7 +77,7 @@ PyObject* Unpack::called(PyObject* record) {
 }
 
 void Unpack::begin(PyObject* args) {
-  if (!PyArg_ParseTuple(args, "OOOO", &need, &marker, &current_node, &key)) throw python_error();
+  if (!PyArg_ParseTuple(args, "OOOO", &need, &marker, &current_node, &put)) throw python_error();
   for (PyObject** one : references()) Py_INCREF(*one);
 }
 
@@ -88,7 +86,6 @@ void Unpack::begin(PyObject* args) {
 void add_to(PyObject* module) {
   name_told = must(PyUnicode_InternFromString("told")).release();
   name_now = must(PyUnicode_InternFromString("now")).release();
-  name_metadata = must(PyUnicode_InternFromString("metadata")).release();
   callable::Class<Unpack>::add_to(module);
 }
 

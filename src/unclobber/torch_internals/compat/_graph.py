@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,12 +14,6 @@ from ._tensors import increment_version, is_functorch_wrapper
 # The node whose backward runs in this thread, None outside. Until a public one exists.
 current_node = torch._C._current_autograd_node
 
-# Keys of ``Node.metadata`` (public since 1.7) for unclobber's notes on a node: its last unpack, the last two
-# backwards that began at it, a module's hooks, and a marker that dies with it.
-NODE_NOTE = "unclobber"
-ROOT_NOTE = "unclobber root"
-LIFE_NOTE = "unclobber life"
-UNMARKED_NOTE = "unclobber unmarked"
 DETACHED_SENTENCE = (
     "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_()."
     "This is not supported, please use out-of-place `.detach()` instead"
@@ -37,7 +32,6 @@ NO_GRAD_VIEW_SENTENCE = (
     "want the inplace to be tracked) or both outside (if you want the inplace to be tracked)."
 )
 """torch/csrc/autograd/variable.cpp, ``handle_view_on_rebase``, after the view's name."""
-HOOKED_NOTE = "unclobber hooked"
 
 
 # How a view was made, which decides whether torch follows it after a write (variable.h, ``CreationMeta``; in
@@ -211,6 +205,29 @@ def result_of(node: Any) -> tuple[tuple[int, ...], torch.dtype] | None:
     if described is None:
         return None
     return (tuple(described[0].shape), described[0].dtype) if described else ((), torch.float32)
+
+
+def node_key(node: Any) -> tuple[int, int]:
+    """A key of a backward node, which no other has while it lives, and hardly one later.
+
+    A node's Python object may be made anew (until 2.12), its ``metadata`` (public since 1.7) is one for good.
+    """
+    return id(node.metadata), node._sequence_nr()
+
+
+_with_hooks = torch.empty(0, device="cpu")
+_lock = threading.Lock()
+
+
+def live_with(node: Any, companion: dict[Any, Any]) -> None:
+    """Let a node hold an empty dict as long as it lives, as it holds the hooks of a tensor that it has made.
+
+    ``_register_hook_dict``: see ``Tensor.register_hook`` in torch/_tensor.py, since 0.2. Nobody is called.
+    """
+    with _lock:
+        _with_hooks._backward_hooks = companion  # type: ignore[assignment]
+        node._register_hook_dict(_with_hooks)
+        _with_hooks._backward_hooks = None
 
 
 def sequence_number(node: Any) -> int:
