@@ -67,8 +67,10 @@ def requests_in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
     Example:
         >>> x = torch.zeros(2)
-        >>> requests_in_place(torch.Tensor.add_, (x, 1), {}), requests_in_place(torch.dropout, (x, 0.5, True), {})
-        (True, False)
+        >>> requests_in_place(torch.Tensor.add_, (x, 1), {})
+        True
+        >>> requests_in_place(torch.dropout, (x, 0.5, True), {})
+        False
         >>> requests_in_place(torch.nn.functional.relu, (x, True), {})
         True
     """

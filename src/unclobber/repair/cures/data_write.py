@@ -41,6 +41,7 @@ def rewritten(source: Source, statement: cst.CSTNode, torch: str) -> str | None:
         return None
     if any(isinstance(source.parents.get(node), cst.AssignTarget) for node in uses):
         return None
+    # The comments above the line go above the `with`.
     bare: Any = line.with_changes(leading_lines=())
     for node in uses:
         bare = bare.deep_replace(node, node.value)

@@ -43,6 +43,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             continue
         for (path, source, statement), _ in callers(site, project):
             nearest = source.above(statement, cst.For) or source.above(statement, cst.While)
+            # Several of the call sites may be in one loop.
             if nearest is not None and id(nearest) not in loops:
                 loops.add(id(nearest))
                 yield from _proposals(path, carried(source, nearest))

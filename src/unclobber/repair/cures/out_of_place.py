@@ -141,6 +141,7 @@ def _inside(
         written: cst.BaseExpression | None = None
         if value is not None:
             inner: cst.BaseExpression = node
+            # The inner calls of a chain are written with the outer one.
             while (method := _inplace.method_call(inner, imported)) is not None:
                 done.add(id(inner))
                 inner = method[1].value
