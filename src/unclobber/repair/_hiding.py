@@ -22,8 +22,8 @@ from ._job import HeldBy
 from ._probes import Spot
 from ._proposal import Proposal
 from ._syntax import Source
-from .cures._liveness import read_later
-from .cures._sites import write_spots
+from .fixers._liveness import read_later
+from .fixers._sites import write_spots
 from .project import Project
 
 

@@ -500,7 +500,7 @@ def _repair(state: _Candidate, proof: Proof | None) -> Repair:
     """Return a state as a repair."""
     return Repair(
         titles=tuple(step.title for step in state.steps),
-        cures=tuple(step.cure for step in state.steps),
+        fixers=tuple(step.fixer for step in state.steps),
         texts=state.texts,
         changed_lines=state.lines,
         proof=proof,

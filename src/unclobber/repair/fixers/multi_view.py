@@ -1,4 +1,4 @@
-"""Cure: take views one by one.
+"""Fixer: take views one by one.
 
 ``a, b = x.chunk(2)`` gives views that torch ties together, and so it refuses writes to them.
 """

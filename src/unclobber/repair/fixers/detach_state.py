@@ -1,4 +1,4 @@
-"""Cure: cut a state that a loop carries off the graph of the turn before, by ``state.detach()``.
+"""Fixer: cut a state that a loop carries off the graph of the turn before, by ``state.detach()``.
 
 Truncated back-propagation through time: each backward reaches as far as its own step. A detach behind the
 backward cuts where that has been; one at a read cuts there each time, which is the same only if each turn

@@ -1,4 +1,4 @@
-"""Cure: collect in a list and stack, instead of filling a buffer in a loop.
+"""Fixer: collect in a list and stack, instead of filling a buffer in a loop.
 
 Each turn's value is then a tensor of its own, so no write comes near a tensor that another turn has saved,
 and backward no longer copies the whole buffer for each row.

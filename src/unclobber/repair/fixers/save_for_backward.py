@@ -1,4 +1,4 @@
-"""Cure: let autograd keep what a custom Function keeps on ``ctx``, or let the Function keep a copy.
+"""Fixer: let autograd keep what a custom Function keeps on ``ctx``, or let the Function keep a copy.
 
 Tensors passed to ``save_for_backward`` are checked for overwriting; ``ctx.x`` is not. Only the Function has
 a copy.

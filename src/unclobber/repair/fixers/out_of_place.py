@@ -1,4 +1,4 @@
-"""Cure: write the result into a new tensor, ``x += y`` as ``x = x + y``.
+"""Fixer: write the result into a new tensor, ``x += y`` as ``x = x + y``.
 
 Right if no other code relies on the old tensor being changed through another name; the proof finds out
 whether any does.

@@ -1,4 +1,4 @@
-"""Cure: let two losses go through one graph, by ``retain_graph=True`` in the first backward, or by one
+"""Fixer: let two losses go through one graph, by ``retain_graph=True`` in the first backward, or by one
 backward on their sum.
 
 Only if the two follow each other in one pass of the program. If each turn of a loop comes back to a graph
