@@ -49,7 +49,7 @@ STANDARD = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
 def test_files_of_the_standard_library():
     """Every eighth file of its top folder is followed as if it used torch."""
     for path in STANDARD[::8]:
-        check_text(path.read_text(encoding="utf-8") + "\n# torch\n", str(path), everything=True)
+        check_text(path.read_text(encoding="utf-8") + "\n# torch\n", str(path), all_rules=True)
 
 
 def test_what_can_t_be_read(tmp_path):

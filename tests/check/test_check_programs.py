@@ -11,9 +11,9 @@ from unclobber.static import check_text
 HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
 
 
-def found_in(body: str, *, everything: bool = False) -> list[tuple[str, str | None, str]]:
+def found_in(body: str, *, all_rules: bool = False) -> list[tuple[str, str | None, str]]:
     """Code, confidence and the text of the statement to blame."""
-    found = check_text(HEAD + dedent(body), "program.py", everything=everything)
+    found = check_text(HEAD + dedent(body), "program.py", all_rules=all_rules)
     places = [(one, one.writes[0].site if one.writes else one.needed.site) for one in found]
     return [(one.code, one.confidence, site.statement.split("\n")[0]) for one, site in places]
 
@@ -191,7 +191,7 @@ def test_on_request():
         return y
     """
     assert found_in(body) == []
-    assert found_in(body, everything=True) == [("UC101", "medium", "y += 1")]
+    assert found_in(body, all_rules=True) == [("UC101", "medium", "y += 1")]
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_on_request():
     ids=["a size is a number", "a list of a length", "through .data"],
 )
 def test_not_even_on_request(body):
-    assert found_in(body, everything=True) == []
+    assert found_in(body, all_rules=True) == []
 
 
 def test_a_function_of_a_name_that_trains_nothing_weighs_less():
@@ -231,7 +231,7 @@ def test_a_function_of_a_name_that_trains_nothing_weighs_less():
         return y
     """
     assert found_in(body) == []
-    assert [confidence for _, confidence, _ in found_in(body, everything=True)] == ["medium"]
+    assert [confidence for _, confidence, _ in found_in(body, all_rules=True)] == ["medium"]
 
 
 @pytest.mark.parametrize("text", [
@@ -245,4 +245,4 @@ def test_a_function_of_a_name_that_trains_nothing_weighs_less():
     "import torch\nx: int\nx += 1\nglobal_ = [i for i in x if i for j in i]\n",
 ])  # fmt: skip
 def test_any_python_is_followed(text):
-    check_text(text, "a.py", everything=True)
+    check_text(text, "a.py", all_rules=True)

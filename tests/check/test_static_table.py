@@ -43,7 +43,7 @@ def test_what_everybody_knows():
 
 
 def test_views_and_inplace_are_those_of_this_torch():
-    """What the cures read from the table, and never from torch, because `check` loads none."""
+    """What the fixers read from the table, and never from torch, because `check` loads none."""
     table = torch_table()
     assert (table.several, table.views) == (views.several(), views.attributes())
     assert table.inplace == {**inplace.module_positions(), **inplace.function_positions()}

@@ -24,4 +24,4 @@ def test_the_loop_as_it_should_be_is_not_flagged(name):
     torch.manual_seed(0)
     text = late(name)
     exec(compile(text, name, "exec"), {"__name__": "__main__"})
-    assert check_text(text, "loop.py", everything=True) == []
+    assert check_text(text, "loop.py", all_rules=True) == []

@@ -96,7 +96,7 @@ def test_a_look_at_a_history_is_caught():
         ("unclobber.judge._words", "from torch import Tensor", "torch"),
         ("unclobber.judge._words", "from ..hooks import saves", "unclobber.hooks.saves"),
         ("unclobber.report._text", "from unclobber.repair import plan", "unclobber.repair.plan"),
-        ("unclobber.repair.cures.scatter", "from ...report import to_text", "unclobber.report.to_text"),
+        ("unclobber.repair.fixers.scatter", "from ...report import to_text", "unclobber.report.to_text"),
         ("unclobber.record._undo", "from ..judge import judge", "unclobber.judge.judge"),
         ("unclobber.attic._box", "from ..model import Save", "unclobber.model.Save"),
         ("unclobber.hooks.saves", "from ..record._undo import keep", "unclobber.record._undo.keep"),

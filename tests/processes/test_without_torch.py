@@ -149,7 +149,7 @@ def test_check_imports_no_torch_for_a_finding_of_any_code(tmp_path):
     wanted = {rule.code for rule in RULES.values()}
     files: dict[str, Path] = {}
     for path in sorted(PROGRAMS.glob("*/*.py")):
-        for finding in check_file(str(path), everything=True).findings:
+        for finding in check_file(str(path), all_rules=True).findings:
             if finding.code not in files:
                 files[finding.code] = tmp_path / f"{finding.code}.py"
                 files[finding.code].write_bytes(path.read_bytes())

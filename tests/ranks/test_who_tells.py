@@ -30,7 +30,7 @@ def tell(ending):
     if whole is not None:
         texts = [f"{one.message} {list(one.ranks)}" for one in whole.findings]
         print("report", texts, [end.state for end in whole.ranks], flush=True)
-ranks.tell_before_sigterm(tell)
+ranks.report_before_sigterm(tell)
 find("UC201", f"found on {rank}")
 print("ready", flush=True)
 try:

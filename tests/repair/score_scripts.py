@@ -1,6 +1,6 @@
 """Score ``unclobber fix`` over made scripts: ``python tests/repair/score_scripts.py [NUMBER]``.
 
-One line per script that is not cured rightly and a table per family. Exits 1 if a proved cure makes a script
+One line per script that is not cured rightly and a table per family. Exits 1 if a proved fixer makes a script
 do something else.
 """
 

@@ -84,7 +84,7 @@ def check(script: Script, at: Desk) -> Verdict:
     if truth.code != 0:
         return Verdict(UNFIT, f"the truth fails: {_last(truth.err)}")
     at.path.write_text(script.text)
-    rounds = _rounds.run("train.py", timeout=60.0, everything=True, runner=at.runner)
+    rounds = _rounds.run("train.py", timeout=60.0, fix_all=True, runner=at.runner)
     return judged(script, rounds, truth, at)
 
 

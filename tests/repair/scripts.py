@@ -1,7 +1,7 @@
 """Short training scripts with something to fix, made from parts: who holds the tensor, how it is written,
 what is used afterwards.
 
-Each prints what it has computed and writes it to a file beside itself, so that a cure that changes anything
+Each prints what it has computed and writes it to a file beside itself, so that a fixer that changes anything
 can be told by running the cured script plainly. What it should print is told by the script as it is under
 ``guard``; where torch refuses the write itself, so that there is nothing to run, by a twin made from the same
 parts.

@@ -219,7 +219,7 @@ def test_a_leafs_write_says_what_it_was_taken_for(fix):
 
 
 def test_an_element_of_a_list(fix):
-    """A list's entry is bound anew, a tensor's row keeps the cures for tensors."""
+    """A list's entry is bound anew, a tensor's row keeps the fixers for tensors."""
     text = """
     import torch
 

@@ -47,7 +47,7 @@ def test_sampled(script, at):
 
 
 UNFIXED_OF_THE_SAMPLE: frozenset[str] = frozenset()
-"""What has no cure that keeps everything."""
+"""What has no fixer that keeps everything."""
 
 
 @pytest.mark.sweep
@@ -99,7 +99,7 @@ def _claimed(at: Desk, text: str) -> rounds.Rounds:
     ],
 )
 def test_the_check_can_say_no(at, planted, result, said):
-    """A right cure beside others: an alias that keeps the old values, a crash, other files, other words."""
+    """A right fixer beside others: an alias that keeps the old values, a crash, other files, other words."""
     truth = run(at, ALIAS.text, guarded=True)
     assert truth.code == 0, truth.err
     at.path.write_text(ALIAS.text)

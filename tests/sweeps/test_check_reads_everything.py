@@ -38,9 +38,9 @@ def followed(path: Path) -> tuple[int, int]:
     try:
         with tokenize.open(path) as stream:
             text = stream.read()
-        found = check_text(f"{text}\n# torch\n", str(path), everything=True)
+        found = check_text(f"{text}\n# torch\n", str(path), all_rules=True)
     except (SyntaxError, ValueError, RecursionError, NotParsedError):
-        checked = check_file(str(path), everything=True)
+        checked = check_file(str(path), all_rules=True)
         # A file that doesn't speak of torch is not even parsed.
         assert checked.problem or "torch" not in path.read_text(encoding="utf-8", errors="replace"), path
         return checked.lines, 0

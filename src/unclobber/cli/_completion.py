@@ -13,12 +13,12 @@ Offer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 def one_of(words: Iterable[str]) -> Offer:
     """Return a shell completer that offers the words starting with the typed prefix."""
 
-    def offer(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-        return [CompletionItem(word) for word in words if word.startswith(begun)]
+    def offer(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+        return [CompletionItem(word) for word in words if word.startswith(typed)]
 
     return offer
 
 
-def a_file(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+def a_file(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
     """Complete with file names; the shell itself finds them."""
-    return [CompletionItem(begun, type="file")]
+    return [CompletionItem(typed, type="file")]

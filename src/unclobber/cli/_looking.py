@@ -32,7 +32,7 @@ _MOST_PROBLEMS = 5
 def looked_at(
     paths: Sequence[str],
     *,
-    everything: bool = False,
+    all_rules: bool = False,
     only_high: bool = False,
     jobs: int = 0,
     chosen: tuple[tuple[str, ...], tuple[str, ...]] = ((), ()),
@@ -43,7 +43,7 @@ def looked_at(
 
     Args:
         paths: Files and folders, as the user named them.
-        everything: Whether to run the rules that only ``--all`` enables, too.
+        all_rules: Whether to run the rules that only ``--all`` enables, too.
         only_high: Whether to drop findings of medium confidence.
         jobs: Processes; 0 for as many as there are cores.
         chosen: Codes to report (all if empty), and codes to ignore.
@@ -59,7 +59,7 @@ def looked_at(
         files = python_files(paths)
     except FileNotFoundError as error:
         raise UsageError(f"{error.filename}: no such file or directory", "Name files and folders.") from None
-    checked_files = _look(files, everything, jobs)
+    checked_files = _look(files, all_rules, jobs)
     findings = [f for file in checked_files for f in file.findings if f.confidence == "high" or not only_high]
     report = _judged(findings, chosen, known, written)
     return replace(
@@ -72,11 +72,11 @@ def looked_at(
 
 
 # --- looking -----------------------------------------------------------------------------------------
-def _look(files: Sequence[str], everything: bool, jobs: int) -> list[CheckedFile]:
+def _look(files: Sequence[str], all_rules: bool, jobs: int) -> list[CheckedFile]:
     from ..static import check_files
 
     with _bar(len(files)) as done:
-        return check_files(files, everything=everything, jobs=jobs, done=done)
+        return check_files(files, all_rules=all_rules, jobs=jobs, done=done)
 
 
 @contextmanager
@@ -84,7 +84,7 @@ def _bar(total: int) -> Iterator[Callable[[CheckedFile], None]]:
     """Yield a function to call after each checked file. On a terminal it draws a progress bar after
     `_SHOWN_AFTER` seconds.
     """
-    begun = time.monotonic()
+    started = time.monotonic()
     # `2>&-` leaves no stderr: sys.stderr is None.
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda _: None
@@ -103,7 +103,7 @@ def _bar(total: int) -> Iterator[Callable[[CheckedFile], None]]:
     task = bar.add_task("", total=total)
 
     def done(_: CheckedFile) -> None:
-        if not bar.live.is_started and time.monotonic() - begun > _SHOWN_AFTER:
+        if not bar.live.is_started and time.monotonic() - started > _SHOWN_AFTER:
             bar.start()
         bar.advance(task)
 
@@ -131,7 +131,7 @@ def _judged(
     """Split the findings by the settings, comments and baseline that suppress them. Write a new baseline
     to `written`.
     """
-    told: list[Finding] = []
+    reported: list[Finding] = []
     suppressed: list[Suppressed] = []
     by_folder: dict[str, Suppression] = {}
     for finding in findings:
@@ -142,21 +142,21 @@ def _judged(
             by_folder[folder] = Suppression(_settings(folder, chosen))
         by = by_folder[folder].by(finding)
         if by is None:
-            told.append(by_folder[folder].noted(finding))
+            reported.append(by_folder[folder].noted(finding))
         else:
             suppressed.append(Suppressed(finding, by))
     notices: list[str] = []
     if written is not None:
-        write_the_baseline(told, written)
-        notices.append(f"{plural(len(told), 'finding')} written to {shown_path(written.path)}")
-        in_baseline, told = told, []
+        write_the_baseline(reported, written)
+        notices.append(f"{plural(len(reported), 'finding')} written to {shown_path(written.path)}")
+        in_baseline, reported = reported, []
     elif known is not None:
-        told, in_baseline, idle = known.split(told)
+        reported, in_baseline, idle = known.split(reported)
         notices += idle_entries(idle)
     else:
         in_baseline = []
     suppressed += [Suppressed(finding, "baseline") for finding in in_baseline]
-    return Report("clean", tuple(told), notices=tuple(notices), suppressed=tuple(suppressed))
+    return Report("clean", tuple(reported), notices=tuple(notices), suppressed=tuple(suppressed))
 
 
 def _path(finding: Finding) -> str:

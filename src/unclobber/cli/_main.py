@@ -70,9 +70,9 @@ def _no_command(given: str) -> str:
     return f"No such command '{given}'. {meant}"
 
 
-def _print_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
+def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     """Print the version and the core that runs, then exit; click's callback of ``--version``."""
-    if not asked or context.resilient_parsing:
+    if not wanted or context.resilient_parsing:
         return
     from ..native.core import choice
 

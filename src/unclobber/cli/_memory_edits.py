@@ -92,7 +92,7 @@ def _take(change: Change, chosen: _Chosen, project: Project, prover: Prover) -> 
         together = [*chosen.edits, *way]
         # Proved together and not by itself, because two edits can be right alone and wrong in one file.
         texts = given.edited(project, _by_file(together))
-        # `edited` refuses a place that an earlier edit has changed.
+        # `edited` refuses a file outside of the project, and a place that overlaps an earlier edit.
         if texts is None:
             continue
         proof = prover.prove(texts)

@@ -12,14 +12,14 @@ T = TypeVar("T")
 
 def progress(items: Iterable[T], label: Callable[[T], str]) -> Iterator[T]:
     """Pass ``items`` on; on a terminal, number and name the latest in a line that is erased at the end."""
-    with said() as tell:
+    with said() as show:
         for number, item in enumerate(items, 1):
-            tell(f"{number}  {label(item)[:60]}")
+            show(f"{number}  {label(item)[:60]}")
             yield item
 
 
 @contextmanager
-def beside_a_program() -> Iterator[Callable[[str], None] | None]:
+def program_progress() -> Iterator[Callable[[str], None] | None]:
     """Yield a function that shows a step while a program runs in this process, or None if stderr is no
     terminal. The program's output appears above the line.
 

@@ -2,7 +2,7 @@
 
 ``N.alive`` is locked as long as process N lives: the kernel lets go of the lock however it dies, and
 children don't inherit it. ``N.findings`` grows by one pickle a finding, ``N.end`` is the process's whole
-report, `N.who` holds a child's name and process id, which its number doesn't say. Only this user can
+report, ``N.who`` holds a child's name and process id, which its number doesn't say. Only this user can
 write to the directory, so its files can be unpickled.
 """
 
@@ -100,17 +100,17 @@ class Folder:
         report, ending = self._get(self._file(number, "end")) or (None, None)
         return ProcessRecord(number, state, report, ending, tuple(self._stream(number)))
 
-    def who(self, number: int) -> Any:
+    def identity(self, number: int) -> Any:
         """Return what a process wrote of itself with `introduce`, or None."""
         return self._get(self._file(number, "who"))
 
-    def told(self) -> dict[int, int] | None:
+    def reported(self) -> dict[int, int] | None:
         """Return the number of findings of each rank in the last report; None if there was no report yet."""
-        told: dict[int, int] | None = self._get(os.path.join(self.path, "told"))
-        return told
+        reported: dict[int, int] | None = self._get(os.path.join(self.path, "told"))
+        return reported
 
-    def tell(self, told: dict[int, int]) -> None:
-        self._put(os.path.join(self.path, "told"), told)
+    def note_reported(self, reported: dict[int, int]) -> None:
+        self._put(os.path.join(self.path, "told"), reported)
 
     def remove(self) -> None:
         """Delete the directory; called once nothing is left to report."""
@@ -189,9 +189,9 @@ class Records(Folder):
         # again.
         return number == self.number or super().alive(number)
 
-    def introduce(self, who: object) -> None:
-        """Write this process's identity, for `Folder.who`."""
-        self._put(self._file(self.number, "who"), who)
+    def introduce(self, identity: object) -> None:
+        """Write this process's identity, for `Folder.identity`."""
+        self._put(self._file(self.number, "who"), identity)
 
     def found(self, finding: Finding) -> None:
         """Append a finding to this process's file."""

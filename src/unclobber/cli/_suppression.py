@@ -82,12 +82,12 @@ class RunSuppression(NamedTuple):
         # By identity, because two equal findings of one place may be split: only as many as the baseline
         # counts are known.
         known = {id(finding) for finding in could_be}
-        told = tuple(finding for finding in report.findings if id(finding) not in known)
+        reported = tuple(finding for finding in report.findings if id(finding) not in known)
         return replace(
             report,
-            findings=told,
+            findings=reported,
             suppressed=(*report.suppressed, *(Suppressed(finding, "baseline") for finding in could_be)),
-            outcome=outcome(told, failed=failed),
+            outcome=outcome(reported, failed=failed),
         )
 
     def finished(self, report: Report, files: Iterable[str], ending: ProgramEnd) -> Report:

@@ -8,7 +8,7 @@ from types import FrameType, TracebackType
 
 from ..model import PACKAGE
 
-_OURS = PACKAGE + os.sep
+_OWN = PACKAGE + os.sep
 
 
 def show(error: BaseException) -> int | None:
@@ -17,7 +17,7 @@ def show(error: BaseException) -> int | None:
     Returns:
         The exit code if the program's own hook raised ``SystemExit``, else None.
     """
-    without_our_frames(error)
+    without_own_frames(error)
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     # Set as the interpreter does, because `pdb.pm()` and notebooks read them.
     if sys.version_info >= (3, 12):
@@ -34,7 +34,7 @@ def show(error: BaseException) -> int | None:
     return None
 
 
-def without_our_frames(error: BaseException) -> None:
+def without_own_frames(error: BaseException) -> None:
     """Remove unclobber's frames from the tracebacks of an exception and of everything chained to it."""
     seen: set[int] = set()
     todo: list[BaseException | None] = [error]
@@ -52,13 +52,13 @@ def without_our_frames(error: BaseException) -> None:
 def _stripped(traceback: TracebackType | None) -> TracebackType | None:
     """Return a traceback without unclobber's frames, nor the import machinery that they call."""
     entries: list[TracebackType] = []
-    ours_so_far = traceback is not None and _is_ours(traceback.tb_frame)
+    own_so_far = traceback is not None and _is_own(traceback.tb_frame)
     while traceback is not None:
         # Import machinery below unclobber's frames was called by it, like `<frozen runpy>`; below the
         # program's frames, by the program (test_as_without_us.py, test_a_failing_module).
         frozen = traceback.tb_frame.f_code.co_filename.startswith("<frozen ")
-        if not _is_ours(traceback.tb_frame) and not (ours_so_far and (frozen or _is_importlib(traceback))):
-            ours_so_far = False
+        if not _is_own(traceback.tb_frame) and not (own_so_far and (frozen or _is_importlib(traceback))):
+            own_so_far = False
             entries.append(traceback)
         traceback = traceback.tb_next
     rebuilt: TracebackType | None = None
@@ -67,8 +67,8 @@ def _stripped(traceback: TracebackType | None) -> TracebackType | None:
     return rebuilt
 
 
-def _is_ours(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith(_OURS)
+def _is_own(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(_OWN)
 
 
 def _is_importlib(traceback: TracebackType) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..model import Finding, Report
-from ._places import places
+from ._merge_keys import merge_key
 
 if TYPE_CHECKING:
     from ._program import ProgramEnd
@@ -20,8 +20,8 @@ def complete(report: Report, uncaught: Iterable[Finding], ending: ProgramEnd, *,
     findings turn 0 into 1, unless `exit_zero`.
     """
     # By places and not by equality, because a finding that recurs may differ in its wording.
-    there = {places(finding) for finding in report.findings}
-    missing = tuple(finding for finding in uncaught if places(finding) not in there)
+    there = {merge_key(finding) for finding in report.findings}
+    missing = tuple(finding for finding in uncaught if merge_key(finding) not in there)
     report = replace(report, findings=report.findings + missing)
     code = ending.exit_code
     if ending.refused and exit_zero:

@@ -23,7 +23,7 @@ def command(*, force: bool) -> int:
     from ..native.build import build
 
     require_torch()
-    with said() as tell:
-        file = build(tell, again=force)
+    with said() as progress:
+        file = build(progress, again=force)
     print(f"the native core is built, and runs unless UNCLOBBER_NATIVE=0 is set: {file}")
     return 0

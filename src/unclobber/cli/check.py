@@ -31,7 +31,7 @@ from ._terminal import HELP
 )
 @click.option(
     "--all",
-    "everything",
+    "all_rules",
     is_flag=True,
     help="Also what is too often no fault: saves that may need no gradient, `.data`, gradients that are "
     "changed in backward.",
@@ -51,7 +51,7 @@ from ._terminal import HELP
 @click.argument("paths", nargs=-1, metavar="PATH...", shell_complete=a_file)
 def command(
     *,
-    everything: bool,
+    all_rules: bool,
     confidence: str,
     format_: str,
     output: str | None,
@@ -74,7 +74,7 @@ def command(
     chosen = codes_of(select, "--select"), codes_of(ignore, "--ignore")
     report = looked_at(
         paths,
-        everything=everything,
+        all_rules=all_rules,
         only_high=confidence == "high",
         jobs=jobs,
         chosen=chosen,

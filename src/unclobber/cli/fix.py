@@ -68,9 +68,7 @@ class _FixCommand(click.Command):
 )
 @click.option("--write", is_flag=True, help="Write the best proved fix to the files.")
 @click.option("--check", is_flag=True, help="Only say whether there is a proved fix: exit 1 if so.")
-@click.option(
-    "--all", "everything", is_flag=True, help="Go on with the next finding until the script is clean."
-)
+@click.option("--all", "fix_all", is_flag=True, help="Go on with the next finding until the script is clean.")
 @click.option(
     "--diff", "only_diff", is_flag=True, help="Print only the diff, for `patch -p0` or `git apply -p0`."
 )
@@ -93,7 +91,7 @@ def command(
     unrun: bool,
     write: bool,
     check: bool,
-    everything: bool,
+    fix_all: bool,
     only_diff: bool,
     timeout: float,
     to_end: float,
@@ -132,7 +130,7 @@ def command(
                 script,
                 arguments,
                 timeout=timeout,
-                everything=everything,
+                fix_all=fix_all,
                 first_only=check,
                 progress=progress,
                 runner=runner,
@@ -147,9 +145,9 @@ def command(
     report = _report(rounds, on_disk, (script, *arguments))
     diff = _diff(rounds, on_disk)
     # Rendered before the files are written, because the texts quote their source lines as they were.
-    stories = beside = ""
+    stories = proofs = ""
     if format_ == "text" and not (only_diff or check):
-        stories, beside = _stories(rounds), _beside(rounds, on_disk)
+        stories, proofs = _stories(rounds), _fix_sentences(rounds, on_disk)
     written: list[str] = []
     if write and rounds.proved:
         written = apply.write(on_disk, dict(rounds.project.overlay), rounds.project.originals)
@@ -158,10 +156,10 @@ def command(
     elif format_ == "json":
         write_document(sys.stdout, _json(report, rounds, diff, written))
     else:
-        _print(stories, rounds, diff, beside, written, check=check)
+        _print(stories, rounds, diff, proofs, written, check=check)
     if check:
         return int(bool(rounds.proved))
-    fixed = bool(written) and (isinstance(last, Clean) or not everything)
+    fixed = bool(written) and (isinstance(last, Clean) or not fix_all)
     return 0 if fixed or (isinstance(last, Clean) and not rounds.proved) else 1
 
 
@@ -203,8 +201,8 @@ def _report(rounds: Rounds, project: Project, words: tuple[str, ...]) -> Report:
     from ..repair.outcome import Proved, Unproved
     from ..repair.rounds import with_fixes
 
-    met = [outcome for outcome in rounds.outcomes if isinstance(outcome, (Proved, Unproved))]
-    findings = tuple(with_fixes(outcome, project) for outcome in met)
+    explained = [outcome for outcome in rounds.outcomes if isinstance(outcome, (Proved, Unproved))]
+    findings = tuple(with_fixes(outcome, project) for outcome in explained)
     if not findings:
         return Report("clean", command=words)
     refused = any(finding.torch_message for finding in findings)
@@ -217,7 +215,7 @@ def _diff(rounds: Rounds, project: Project) -> str:
     return unified(project, rounds.project.overlay)
 
 
-def _print(stories: str, rounds: Rounds, diff: str, beside: str, written: list[str], *, check: bool) -> None:
+def _print(stories: str, rounds: Rounds, diff: str, proofs: str, written: list[str], *, check: bool) -> None:
     """Print the explanations, the diff, the sentences on proofs, and whether files were written."""
     from ..repair.outcome import Clean, Failed, Unproved
 
@@ -232,7 +230,7 @@ def _print(stories: str, rounds: Rounds, diff: str, beside: str, written: list[s
     click.echo(stories, nl=False)
     if diff:
         _print_diff(diff)
-    click.echo(beside, nl=False)
+    click.echo(proofs, nl=False)
     if isinstance(last, (Unproved, Failed)):
         click.echo(_sentence(f"not fixed: {last.reason}"))
     if rounds.in_place:
@@ -243,7 +241,7 @@ def _print(stories: str, rounds: Rounds, diff: str, beside: str, written: list[s
         click.echo("nothing written yet: `unclobber fix --write` writes it")
 
 
-def _beside(rounds: Rounds, project: Project) -> str:
+def _fix_sentences(rounds: Rounds, project: Project) -> str:
     """Return the sentences on the candidates: how far the best one is proved, how other proved ones differ
     from it, and those that the user must decide on.
     """
@@ -288,9 +286,7 @@ def _sentence(text: str, *, indent: str = "") -> str:
 
 
 def _stories(rounds: Rounds) -> str:
-    """Return the explanations of the findings. Each names the fix of the diff below it; `_beside` says the
-    other fixes.
-    """
+    """Return the explanations of the findings. Each names only the fix of the diff below it."""
     from dataclasses import asdict, replace
 
     from ..model import Fix
@@ -298,12 +294,12 @@ def _stories(rounds: Rounds) -> str:
     from ..report import to_text
 
     options = options_for(sys.stdout)
-    told = []
+    explanations = []
     for outcome in rounds.outcomes:
         if isinstance(outcome, (Proved, Unproved)):
             fixes = (Fix(_title(outcome.best)),) if isinstance(outcome, Proved) else ()
-            told.append(to_text(replace(outcome.finding, fixes=fixes), **asdict(options)))
-    return "".join(f"{story}\n\n" for story in told)
+            explanations.append(to_text(replace(outcome.finding, fixes=fixes), **asdict(options)))
+    return "".join(f"{story}\n\n" for story in explanations)
 
 
 def _print_diff(diff: str) -> None:

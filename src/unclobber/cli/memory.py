@@ -17,7 +17,7 @@ from ._completion import a_file, one_of
 from ._errors import ReportError, UsageError
 from ._output import OutputFile, usable, write_document, write_text
 from ._program import die_interrupted, run
-from ._progress import beside_a_program
+from ._progress import program_progress
 from ._target import Target, program_and_arguments, target_of
 from ._terminal import HELP
 from ._torch import require_torch
@@ -101,7 +101,7 @@ def command(
 
     shown = ("-m", *words) if as_module else words
     program = _Program(target)
-    with beside_a_program() as tell:
+    with program_progress() as show:
         report = _runs.run_program(
             program.run,
             command=shown,
@@ -109,8 +109,8 @@ def command(
             fake=fake,
             try_changes=try_ or apply_,
             progress=None
-            if tell is None
-            else lambda count: tell(f"{count:,} operations recorded" if count else ""),
+            if show is None
+            else lambda count: show(f"{count:,} operations recorded" if count else ""),
         )
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()  # what the program printed comes first

@@ -25,7 +25,7 @@ FORMATS = ("text", "json", "markdown")
 
 
 @click.command(context_settings={"max_content_width": 100, "help_option_names": HELP})
-@click.option("--all", "everything", is_flag=True, help="Every differentiable operation of this torch.")
+@click.option("--all", "all_operations", is_flag=True, help="Every differentiable operation of this torch.")
 @click.option(
     "--check",
     is_flag=True,
@@ -43,7 +43,7 @@ FORMATS = ("text", "json", "markdown")
 @click.option("--output", metavar="FILE", shell_complete=a_file, help="Write to FILE.")
 @click.argument("names", nargs=-1, metavar="OP...")
 def command(
-    *, everything: bool, check: bool, format_: str, output: str | None, names: tuple[str, ...]
+    *, all_operations: bool, check: bool, format_: str, output: str | None, names: tuple[str, ...]
 ) -> int:
     """Say what an operation saves for backward and what may be overwritten after it.
 
@@ -55,11 +55,11 @@ def command(
     """
     if format_ not in FORMATS:
         raise UsageError(f"there is no format {format_!r}", f"The formats are {', '.join(FORMATS)}.")
-    if not (names or everything or check):
+    if not (names or all_operations or check):
         raise UsageError("no operation named", "Name some: `unclobber rules exp mul`; or give --all.")
-    if everything and names:
+    if all_operations and names:
         raise UsageError("--all and names exclude each other", "Give one of the two.")
-    if check and everything:
+    if check and all_operations:
         raise UsageError("--check checks all operations", "Leave --all out.")
     file = None if output is None else OutputFile.at(output)
     require_torch()
@@ -69,7 +69,7 @@ def command(
 
     operations: list[OperationRules] = []
     unknown: list[UnknownOperationError] = []
-    for name in all_names() if everything else names:
+    for name in all_names() if all_operations else names:
         try:
             operations.append(rules(name))
         except UnknownOperationError as error:

@@ -121,7 +121,7 @@ def command(
     )
     script = None if as_module else os.path.abspath(words[0])
     process = os.getpid()
-    children = Children(session, suppression, told_beside=delivery.on_stderr)
+    children = Children(session, suppression, text_on_stderr=delivery.on_stderr)
     loaded = LoadedFiles()
     uncaught: list[Finding] = []
 
@@ -135,7 +135,7 @@ def command(
 
     ranks = Ranks.join()
 
-    def tell(ending: ProgramEnd) -> int:
+    def report_all(ending: ProgramEnd) -> int:
         """Make the report, merge children and ranks, deliver it, and return the exit code."""
         report = session.report(script_failed=ending.failed)
         report = complete(report, uncaught, ending, exit_zero=exit_zero)
@@ -153,7 +153,7 @@ def command(
 
     if ranks is not None:
         session.on_finding = ranks.found
-        ranks.tell_before_sigterm(tell)
+        ranks.report_before_sigterm(report_all)
     with session, children:
         ending = run(target, is_finding, story_follows=lambda: delivery.on_stderr and os.getpid() == process)
         ending = wait_for_threads(ending)
@@ -167,7 +167,7 @@ def command(
         try:
             if ranks is not None:
                 ranks.ended(uncaught if ending.refused and delivery.on_stderr else ())
-            code = tell(ending)
+            code = report_all(ending)
         except (UnclobberError, BrokenPipeError):
             raise
         except Exception as error:

@@ -58,11 +58,11 @@ def _kept(trace: Trace, peak: int) -> tuple[KeptStorage, ...]:
         # A save of an earlier step is no memory of this one, unless it is alive still.
         if end_of(save, trace) >= trace.began:
             by_storage.setdefault(save.storage, []).append(save)
-    storages = [_kept_one(trace.storages[number], saves, trace, peak) for number, saves in by_storage.items()]
+    storages = [_kept_storage(trace.storages[n], saves, trace, peak) for n, saves in by_storage.items()]
     return tuple(sorted(storages, key=lambda storage: (-storage.bytes, storage.since)))
 
 
-def _kept_one(storage: Storage, saves: list[PackedSave], trace: Trace, peak: int) -> KeptStorage:
+def _kept_storage(storage: Storage, saves: list[PackedSave], trace: Trace, peak: int) -> KeptStorage:
     """Return the facts on one kept storage. Ticks count from the start of forward."""
     return KeptStorage(
         bytes=storage.bytes,

@@ -140,8 +140,8 @@ def lives(report: MemoryReport) -> Lives:
                 text=_life_text(storage),
             )
         )
-    rest = every[_BARS:]
-    return Lives(tuple(bars), len(shown) * ROW, len(rest), sum(storage.bytes for _, storage in rest))
+    left_out = every[_BARS:]
+    return Lives(tuple(bars), len(shown) * ROW, len(left_out), sum(storage.bytes for _, storage in left_out))
 
 
 def _life_text(storage: KeptStorage) -> str:

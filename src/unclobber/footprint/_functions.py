@@ -46,7 +46,7 @@ class FunctionCalls(TorchFunctionMode):
     ) -> Any:
         """Run the function between the two listeners; an error of the function ends the call, too."""
         kwargs = kwargs or {}
-        self._begins(asks_in_place(func, args, kwargs), func, (args, kwargs))
+        self._begins(requests_in_place(func, args, kwargs), func, (args, kwargs))
         out = None
         try:
             out = func(*args, **kwargs)
@@ -62,14 +62,16 @@ def name_of(func: Any) -> str:
     return OPERATORS.get(bare, bare)
 
 
-def asks_in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def requests_in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether a call writes its argument because the program requests it.
 
     Example:
         >>> x = torch.zeros(2)
-        >>> asks_in_place(torch.Tensor.add_, (x, 1), {}), asks_in_place(torch.dropout, (x, 0.5, True), {})
-        (True, False)
-        >>> asks_in_place(torch.nn.functional.relu, (x, True), {})
+        >>> requests_in_place(torch.Tensor.add_, (x, 1), {})
+        True
+        >>> requests_in_place(torch.dropout, (x, 0.5, True), {})
+        False
+        >>> requests_in_place(torch.nn.functional.relu, (x, True), {})
         True
     """
     name = str(getattr(func, "__name__", ""))

@@ -111,7 +111,7 @@ def _is_in_place(operation: Operation) -> bool:
     """
     name = operation.name
     return (
-        operation.asked
+        operation.in_place_requested
         and name.endswith("_")
         and not name.startswith("_")
         and operation.writes == (operation.operands[0].storage,)
@@ -183,7 +183,7 @@ def _chance(
         return None
     positions = [0]
     # a + b is b + a, so either operand may take the result (test_in_place.py, test_either_operand_of_a_sum).
-    if operation.name == "add" and operation.alpha_is_one and len(operation.operands) > 1:
+    if operation.name == "add" and operation.unit_alpha and len(operation.operands) > 1:
         positions.append(1)
     for position in positions:
         if position < len(operation.operands) and _free(operation, position, rule, trace, saves):

@@ -51,8 +51,8 @@ def totals(trace: Trace, peak: int) -> tuple[ModuleTotal, ...]:
             rows_by_key[key] = ModuleTotal(
                 call.path, call.kind, call.tree, calls[key], whole.get(key, 0), own.get(key, 0)
             )
-    rest = own.get(None, 0)
-    outside = (ModuleTotal("", OUTSIDE, -1, 0, rest, rest),) if rest and rows_by_key else ()
+    unowned = own.get(None, 0)
+    outside = (ModuleTotal("", OUTSIDE, -1, 0, unowned, unowned),) if unowned and rows_by_key else ()
     return (*rows_by_key.values(), *outside)
 
 

@@ -17,10 +17,10 @@ from ..model import PACKAGE
 from ..source import Stack, sites
 from ._facts import Location
 
-Spot = tuple[CodeType, int]
+Instruction = tuple[CodeType, int]
 
 
-def innermost(stack: Stack) -> Spot | None:
+def innermost(stack: Stack) -> Instruction | None:
     """Return code object and instruction of the line to charge; None if the whole stack is torch's."""
     for code, lasti in zip(stack[::2], stack[1::2], strict=False):
         if not _machinery(code.co_filename):
@@ -30,15 +30,15 @@ def innermost(stack: Stack) -> Spot | None:
 
 def key(stack: Stack) -> tuple[object, ...]:
     """Return a key of the line that is equal when the program is run again."""
-    spot = innermost(stack)
-    if spot is None:
+    instruction = innermost(stack)
+    if instruction is None:
         return ()
-    code, lasti = spot
+    code, lasti = instruction
     return (code.co_filename, code.co_qualname, code.co_firstlineno, lasti)
 
 
 @lru_cache(maxsize=4096)
-def _place(files: tuple[str, ...], code: CodeType, lasti: int, user: Spot | None) -> Location | None:
+def _place(files: tuple[str, ...], code: CodeType, lasti: int, user: Instruction | None) -> Location | None:
     """Return the location of a line. ``files`` is part of the cache's key, because code objects of equal
     text in two files are equal.
     """
@@ -52,15 +52,15 @@ def _place(files: tuple[str, ...], code: CodeType, lasti: int, user: Spot | None
 
 def place(stack: Stack) -> Location | None:
     """Return the line to charge, looked up in its source; None if there is none."""
-    spot = innermost(stack)
-    if spot is None:
+    instruction = innermost(stack)
+    if instruction is None:
         return None
     user = sites.user_frame(stack)
     # The line to charge is the user's own, which needs no second place.
-    if user is not None and user[0] is spot[0]:
+    if user is not None and user[0] is instruction[0]:
         user = None
-    files = (spot[0].co_filename, "" if user is None else user[0].co_filename)
-    return _place(files, *spot, user)
+    files = (instruction[0].co_filename, "" if user is None else user[0].co_filename)
+    return _place(files, *instruction, user)
 
 
 @lru_cache(maxsize=4096)
@@ -83,10 +83,10 @@ def _roots() -> tuple[str, ...]:
 def _installed(path: str) -> bool:
     """Return whether a path below the standard library's folder belongs to an installed package."""
     torchs = os.path.join(os.path.dirname(torch.__file__), "")
-    ours = os.path.join(PACKAGE, "")
+    own = os.path.join(PACKAGE, "")
     return (
         # site-packages is a folder inside of the standard library's.
         any(part in path for part in (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}"))
         and not path.startswith(torchs)
-        and not path.startswith(ours)
+        and not path.startswith(own)
     )

@@ -103,10 +103,10 @@ class Operation:
     makes: tuple[int, ...]
     operands: tuple[Operand, ...] = ()
     output: Operand | None = None
-    alpha_is_one: bool = True
+    unit_alpha: bool = True
     function: str | None = None
     """The called torch function whose result is this operation's result."""
-    asked: bool = True
+    in_place_requested: bool = True
     """Whether the program's call requests in-place; else the library decided to write."""
     outer: int | None = None
     """Index in ``Trace.functions`` of the torch function that the program called."""

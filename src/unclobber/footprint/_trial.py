@@ -17,7 +17,7 @@ from ..agreement import difference, rounding
 from ..source import frames
 from . import _places
 from ._facts import MemoryReport, Trial
-from ._functions import REVERSED, asks_in_place, in_place_form, name_of
+from ._functions import REVERSED, in_place_form, name_of, requests_in_place
 from ._timeline import timeline
 from ._trace import KnowsModule, Trace
 from .recorder import MemoryRecorder
@@ -56,7 +56,7 @@ class InPlaceMode(TorchFunctionMode):
         """Run a call in place if it is one of the chosen ones."""
         kwargs = kwargs or {}
         operation = name_of(func)
-        if in_place_form(operation) is not None and not asks_in_place(func, args, kwargs):
+        if in_place_form(operation) is not None and not requests_in_place(func, args, kwargs):
             # `3 + x` is x.__radd__(3), so its operands are swapped.
             turned = str(func.__name__).strip("_") in REVERSED and len(args) > 1
             operands = [args[1], args[0]] if turned else list(args)

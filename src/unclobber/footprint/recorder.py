@@ -98,7 +98,7 @@ class MemoryRecorder(compat.OwnMode):
         self._handles: list[Any] = []
         self._hooks = saved_tensors_hooks(self.pack, compat.recognizable(self.unpack))
         self._calls = FunctionCalls(self._call_begins, self._call_ends)
-        self._asked: list[tuple[bool, int, int]] = []
+        self._open_calls: list[tuple[bool, int, int]] = []
         self._step_began: int | None = None
 
     @property
@@ -214,7 +214,7 @@ class MemoryRecorder(compat.OwnMode):
             reads=tuple(reads),
             writes=self._written(func, args, kwargs),
             makes=tuple(made),
-            asked=self._asked[-1][0] if self._asked else True,
+            in_place_requested=self._open_calls[-1][0] if self._open_calls else True,
         )
         if not backward:
             self._describe(operation, func, args, kwargs, outputs)
@@ -238,9 +238,9 @@ class MemoryRecorder(compat.OwnMode):
             operation.output = results[0]
             operands = [self._operand(arg) for arg in args if isinstance(arg, Tensor)]
             operation.operands = tuple(operand for operand in operands if operand is not None)
-            operation.alpha_is_one = kwargs.get("alpha", 1) == 1
-        if self._asked:
-            operation.outer = self._asked[-1][2]
+            operation.unit_alpha = kwargs.get("alpha", 1) == 1
+        if self._open_calls:
+            operation.outer = self._open_calls[-1][2]
         operation.kernel = func
         operation.arguments = compat.tree_map(self._described, (args, kwargs))
 
@@ -389,7 +389,7 @@ class MemoryRecorder(compat.OwnMode):
         if not (self._done or self._quiet):
             trace.functions.append(FunctionCall(name_of(func), self._values(given)))
         # Pushed for ignored calls, too, because `_call_ends` pops one for each.
-        self._asked.append((in_place, len(trace.operations), number))
+        self._open_calls.append((in_place, len(trace.operations), number))
 
     def _values(self, given: Any) -> tuple[Value, ...]:
         """Return the tensors of a call that have strided memory."""
@@ -404,7 +404,7 @@ class MemoryRecorder(compat.OwnMode):
 
     def _call_ends(self, name: str, out: Any) -> None:
         """Note the result of a torch function, and which operation made it."""
-        _, start, number = self._asked.pop()
+        _, start, number = self._open_calls.pop()
         if self._done or not isinstance(out, Tensor):
             return
         # Only its address is read: reading a view's grad_fn may make torch refuse a later write.

@@ -74,9 +74,9 @@ def _by_line(report: MemoryReport, width: int) -> str:
         rows += _hanging(f"{short(line.place)}  {_what(line, report.kept)}", left, width)
         if line.place is not None and line.place.source:
             rows += _hanging(" ".join(line.place.source.split()), " " * (len(left) + 2), width)
-    rest = report.by_line[_LINES:]
-    if rest:
-        rows.append(f"  {size(sum(line.bytes for line in rest)):>10}          {len(rest)} more lines")
+    left_out = report.by_line[_LINES:]
+    if left_out:
+        rows.append(f"  {size(sum(line.bytes for line in left_out)):>10}          {len(left_out)} more lines")
     return "\n".join(rows)
 
 

@@ -93,10 +93,10 @@ def parse(line: str) -> tuple[_Options, str]:
         >>> parse("--guard step(x) --strict")
         (_Options(guard=True, strict=None, fingerprint=None), 'step(x) --strict')
     """
-    options, rest = _Options(), line.strip()
-    while rest.startswith("--"):
-        word, _, rest = rest.partition(" ")
-        rest = rest.lstrip()
+    options, code = _Options(), line.strip()
+    while code.startswith("--"):
+        word, _, code = code.partition(" ")
+        code = code.lstrip()
         name, _, value = word.partition("=")
         if word in ("--guard", "--strict", "--no-guard", "--no-strict"):
             switch = word[2:].removeprefix("no-")
@@ -105,7 +105,7 @@ def parse(line: str) -> tuple[_Options, str]:
             options = replace(options, fingerprint=_share(value) if "=" in word else 1.0)
         else:
             raise UsageError(f"there is no option {word}: {_USAGE}")
-    return options, rest
+    return options, code
 
 
 def _settings() -> ProjectSettings:
@@ -148,15 +148,15 @@ class Magics:
         if cell is None and line.split()[:1] in (["on"], ["off"]):
             self._switch(*line.split(maxsplit=1))
             return None
-        options, rest = parse(line)
-        if cell is not None and rest:
-            raise UsageError(f"options only in the first line, not {rest!r}: {_USAGE}")
-        if cell is None and not rest:
+        options, code = parse(line)
+        if cell is not None and code:
+            raise UsageError(f"options only in the first line, not {code!r}: {_USAGE}")
+        if cell is None and not code:
             if self.last is None:
                 raise UsageError("nothing has run under %unclobber yet")
             return self.shown(self.last)
         if cell is None:
-            body, raw = rest, f"%unclobber {line}"
+            body, raw = code, f"%unclobber {line}"
         else:
             body, raw = cell, f"%%unclobber {line}\n{cell}"
         self._run(options, *self._compiled(body, raw, below_the_magic=cell is not None))
@@ -184,9 +184,9 @@ class Magics:
 
     def _switch(self, word: str, line: str = "") -> None:
         """Start or end the session over all cells: ``%unclobber on`` and ``off``."""
-        options, rest = parse(line)
-        if rest or (word == "off" and line):
-            raise UsageError(f"%unclobber {word}: what is {rest or line!r}? {_SWITCH}")
+        options, code = parse(line)
+        if code or (word == "off" and line):
+            raise UsageError(f"%unclobber {word}: what is {code or line!r}? {_SWITCH}")
         self.off()
         if word == "on":
             self._every_cell = EveryCell(self.shell, self._session(options), self._show, self._refusal)
@@ -231,7 +231,7 @@ class Magics:
         except BaseException as error:
             self._keep(session, finding, failed=True)
             if finding is None:
-                self._without_our_frames(error)
+                self._without_own_frames(error)
                 raise
             refusal = self._refusal(finding, error)
             raise refusal from (None if refusal is error else error)
@@ -261,7 +261,7 @@ class Magics:
         refusal._render_traceback_ = lambda: [f"InplaceError: {line}"]  # type: ignore[attr-defined]
         return refusal
 
-    def _without_our_frames(self, error: BaseException) -> None:
+    def _without_own_frames(self, error: BaseException) -> None:
         """Make the traceback of the user's own error start in the user's cell, not in this file."""
         # IPython renders these two by itself, without frames of this file.
         if isinstance(error, SyntaxError | KeyboardInterrupt):

@@ -245,12 +245,12 @@ def _summary(watched: list[dict[str, Any]]) -> str:
     tests = f"{len(watched)} test{'s' * (len(watched) != 1)}"
     codes = Counter(code for test in watched for code in test["codes"])
     suppressed = sum(test["suppressed"] for test in watched)
-    rest = f", {suppressed} suppressed" if suppressed else ""
+    suffix = f", {suppressed} suppressed" if suppressed else ""
     if not codes:
-        return f"unclobber: {tests} watched, no findings{rest}"
+        return f"unclobber: {tests} watched, no findings{suffix}"
     count = sum(codes.values())
     hit = sum(bool(test["codes"]) for test in watched)
     each = ", ".join(f"{code}: {number}" for code, number in sorted(codes.items()))
     text = f"unclobber: {tests} watched, {count} finding{'s' * (count != 1)} in {hit} ({each})"
     repaired = sum(test["repaired"] for test in watched)
-    return (f"{text}, {repaired} repaired by guard" if repaired else text) + rest
+    return (f"{text}, {repaired} repaired by guard" if repaired else text) + suffix

@@ -1,6 +1,6 @@
 """Edits of the user's source from findings, each proved by running it.
 
-``_plan`` collects candidates from the fixers (``cures``). ``proof`` runs each candidate in a process of its
+``_plan`` collects candidates from the ``fixers``. ``proof`` runs each candidate in a process of its
 own and compares its gradients with those of the original under ``guard``. ``_search`` joins the two, and
 ``apply`` writes the proved edits. ``import unclobber`` imports nothing here.
 """

@@ -62,6 +62,7 @@ def copy_for(script: str, home: str) -> Copy:
     root, here = root_of(script), os.path.realpath(os.getcwd())
     if _within(here, root):
         wanted = [root]
+    # One copy of the working directory holds the project, too.
     elif _within(root, here) and _fits(here, home):
         wanted = [here]
     else:

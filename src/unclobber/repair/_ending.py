@@ -169,6 +169,7 @@ _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 def _text(path: str, sources: list[str]) -> str:
     """Return a stream's text without addresses of objects and line numbers of the program's own files,
     because an edit moves both."""
+    # A program may print bytes that are no UTF-8.
     with open(path, encoding="utf-8", errors="surrogateescape", newline="") as stream:
         text = stream.read(_MOST_TEXT)
     text = _ADDRESS.sub("0x…", text)

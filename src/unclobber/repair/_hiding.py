@@ -22,8 +22,8 @@ from ._job import HeldBy
 from ._probes import Spot
 from ._proposal import Proposal
 from ._syntax import Source
-from .cures._liveness import read_later
-from .cures._sites import write_spots
+from .fixers._liveness import read_later
+from .fixers._sites import write_spots
 from .project import Project
 
 
@@ -72,6 +72,7 @@ def hidden(proposal: Proposal, finding: Finding, project: Project, held: Mapping
         for name in holders.names:
             if name in bound:
                 continue
+            # Any code may read an attribute or an item.
             if not name.isidentifier() or read_later(source, statement, cst.Name(name)):
                 return Hidden(f"`{name}` is left without the write")
             if source.above(statement, cst.FunctionDef) is None:
@@ -94,6 +95,7 @@ def _change(source: Source, statement: Any, new: str, names: tuple[str, ...]) ->
     full = new.splitlines()
     new_lines = [line.strip() for line in full]
     touched, bound = False, set()
+    # autojunk would take lines that are frequent in a long file for noise.
     codes = difflib.SequenceMatcher(None, old_lines, new_lines, autojunk=False).get_opcodes()
     for tag, a, b, c, d in codes:
         if tag == "equal" or b < first or a > last:

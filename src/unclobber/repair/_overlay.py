@@ -54,6 +54,7 @@ def install(
         if real in texts:
             show(own, texts[real])
             return compiled(texts[real], own)
+        # Files in a copy are compiled here, because code from Python's cache would get the copy's path.
         if own == os.path.abspath(name) and real not in always:
             code: CodeType | None = original(loader, fullname)
             return code

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from ..model import Finding
 from ..parsing import parse
 from ._proposal import Proposal
-from .cures import ALWAYS_IN_DOUBT, CURES
 from .diff import changed_lines
+from .fixers import ALWAYS_IN_DOUBT, FIXERS
 from .project import Project
 
 MOST = 40
@@ -24,10 +24,10 @@ def proposals(finding: Finding, project: Project, *, certain: bool = False) -> l
     """
     ranked: list[tuple[int, bool, int, Proposal]] = []
     seen: set[frozenset[tuple[str, str]]] = set()
-    for rank, (name, cure) in enumerate(CURES.items()):
+    for rank, (name, fixer) in enumerate(FIXERS.items()):
         if certain and name in ALWAYS_IN_DOUBT:
             continue
-        for proposal in cure(finding, project):
+        for proposal in fixer(finding, project):
             texts = frozenset(proposal.texts.items())
             if certain and proposal.in_doubt:
                 seen.add(texts)  # the same text from another fixer is as doubtful
@@ -42,7 +42,7 @@ def proposals(finding: Finding, project: Project, *, certain: bool = False) -> l
 def has_any(finding: Finding, project: Project) -> bool:
     """Return whether there is any candidate, which is known once the first one is made."""
     return any(
-        _is_change(proposal, project) for cure in CURES.values() for proposal in cure(finding, project)
+        _is_change(proposal, project) for fixer in FIXERS.values() for proposal in fixer(finding, project)
     )
 
 

@@ -35,7 +35,7 @@ def reading_of(finding: Finding) -> Reading | None:
 class Proposal:
     """A fix candidate: an edit of one or more files, not yet run."""
 
-    cure: str
+    fixer: str
     title: str
     """A phrase that describes the edit: ``write `d` out of place``."""
     texts: Mapping[str, str]

@@ -81,6 +81,7 @@ class _LeavesAsValues(TorchFunctionMode):
 
     def _value(self, argument: Any) -> Any:
         """Return the copy of a leaf that requires grad; any other argument unchanged."""
+        # Exact types only, because the constructor of a named tuple takes other arguments.
         if isinstance(argument, (tuple, list)) and type(argument) in (tuple, list):
             return type(argument)(map(self._value, argument))
         if not isinstance(argument, torch.Tensor) or not argument.requires_grad:
@@ -204,6 +205,7 @@ def _outputs_copied() -> Iterator[None]:
     """
     function: Any = torch.autograd.Function
     hooks: Any = torch.utils.hooks.BackwardHook
+    # From the class's dict, because the attribute would be bound to Function itself.
     original = function.__dict__["apply"]
     within: list[Any] = []
 
@@ -260,6 +262,7 @@ def _results_written_back() -> Iterator[None]:
     Autograd records that copy as any other write.
     """
     function: Any = torch.autograd.Function
+    # From the class's dict, because the attribute would be bound to Function itself.
     original = function.__dict__["apply"]
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:

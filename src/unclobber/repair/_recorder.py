@@ -161,6 +161,7 @@ def _key(leaf: torch.Tensor) -> Key:
         values = leaf.detach()
         if values.layout is not torch.strided or not values.numel():
             return (tuple(leaf.shape), str(leaf.dtype))
+        # In double precision, because a sum in float16 would overflow.
         wide = values.to(torch.complex128 if values.is_complex() else torch.float64)
         return (tuple(leaf.shape), str(leaf.dtype), complex(wide.sum()), float(wide.abs().square().sum()))
 

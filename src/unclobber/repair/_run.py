@@ -128,6 +128,7 @@ class Run:
         if self.job.to_end:
             self.living.look(nth)
         mine, reference = self.recorder.records, self.reference
+        # Calls after `stop_after` leave no record to compare.
         if len(mine) != nth:
             return False
         beside = reference is not None and nth <= len(reference.records) and not self.job.joins
@@ -176,6 +177,7 @@ class Run:
             name: module
             for name, module in new
             if isinstance(path := getattr(module, "__file__", None), str)
+            # multiprocessing's second name for the script.
             and name != "__mp_main__"
             and self.project.owns(self._here(path))
         }
@@ -194,6 +196,8 @@ class Run:
     def _ending_of(self, generators: dict[str, str]) -> EndState:
         """Run the exit functions and return the end state."""
         job = self.job
+        # Here, because the child ends by `os._exit`, and the output of exit functions belongs to the end
+        # state.
         atexit._run_exitfuncs()
         _ending.flush()
         return _ending.ending_of(

@@ -117,6 +117,7 @@ class Search:
         start = _Candidate(project)
         self._edited = bool(project.overlay)
         self.progress("running it twice under guard")
+        # The fixers parse files while the children run.
         with ThreadPoolExecutor(1) as meanwhile:
             proposed = meanwhile.submit(_plan.proposals, finding, project)
             problem = self._not_deterministic(finding, first.backwards)
@@ -197,6 +198,7 @@ class Search:
         held = self._held_in(state, finding) if proposals else {}
         for proposal in proposals:
             project = state.project.with_texts(proposal.texts)
+            # By the texts, because the same edits in another order are the same state.
             key = frozenset(project.overlay.items())
             if key in seen:
                 continue
@@ -211,6 +213,7 @@ class Search:
                 (*state.hides, *filter(None, [hidden.note])),
                 state.unread | hidden.unread,
             )
+            # The counter decides between equal states, which Python can't compare.
             heapq.heappush(queue, (new.order, len(new.steps), next(order), new))
 
     def _held_in(self, state: _Candidate, finding: Finding) -> dict[Spot, HeldBy]:
@@ -332,6 +335,7 @@ class Search:
             self.script,
             self.arguments,
             overlay=dict(project.overlay),
+            # -1 stands for the usual limit, because None means no limit.
             stop_after=self._failed_at + BEYOND if stop_after == -1 else stop_after,
             compare_until=self._failed_at,
         )
@@ -496,7 +500,7 @@ def _repair(state: _Candidate, proof: Proof | None) -> Repair:
     """Return a state as a repair."""
     return Repair(
         titles=tuple(step.title for step in state.steps),
-        cures=tuple(step.cure for step in state.steps),
+        fixers=tuple(step.fixer for step in state.steps),
         texts=state.texts,
         changed_lines=state.lines,
         proof=proof,

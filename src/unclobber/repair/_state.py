@@ -278,6 +278,7 @@ class _StateComparison:
 
     def compare(self, mine: int, other: int, name: str) -> None:
         """Record the differences of two rows and of all rows that they lead to."""
+        # A queue and no recursion, because linked objects can be deeper than Python's stack.
         todo = deque([(mine, other, name)])
         while todo:
             mine, other, name = todo.popleft()

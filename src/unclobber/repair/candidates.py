@@ -114,6 +114,7 @@ def edits_of(project: Project, texts: Mapping[str, str]) -> tuple[Edit, ...]:
     edits: list[Edit] = []
     for path in sorted(texts):
         old, new = (project.text(path) or "").split("\n"), texts[path].split("\n")
+        # autojunk would take lines that are frequent in a long file for noise.
         codes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
         for tag, a, b, c, d in codes:
             if tag == "equal":

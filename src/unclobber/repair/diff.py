@@ -18,6 +18,7 @@ def changed_lines(old: str, new: str) -> int:
         2
     """
     before, other = _lines(old), _lines(new)
+    # autojunk would take lines that are frequent in a long file for noise.
     codes = difflib.SequenceMatcher(None, before, other, autojunk=False).get_opcodes()
     return sum(max(b - a, d - c) for tag, a, b, c, d in codes if tag != "equal")
 

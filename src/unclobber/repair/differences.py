@@ -8,7 +8,7 @@ from .candidates import edits_of
 from .outcome import Repair
 from .project import Project
 
-BY_CURE: dict[str, str] = {
+BY_FIXER: dict[str, str] = {
     "no-grad": "the write stays in place and is not recorded, so no gradient goes through it",
     "out-of-place": "a new tensor and no copy; other names keep the old one",
     "rebind-element": "a new tensor as the container's entry; other names keep the old one",
@@ -58,7 +58,7 @@ def difference(other: Repair, best: Repair) -> str:
     """
     assert other.proof is not None
     assert best.proof is not None
-    clauses = [BY_CURE[cure] for cure in dict.fromkeys(other.cures) if cure not in best.cures]
+    clauses = [BY_FIXER[fixer] for fixer in dict.fromkeys(other.fixers) if fixer not in best.fixers]
     if not clauses:
         clauses = ["the same at another place" if other.titles == best.titles else "another form of the same"]
     clauses += [note for note in other.notes if note not in best.notes]

@@ -48,7 +48,7 @@ class Repair:
 
     titles: tuple[str, ...]
     """The edits' phrases, in the order in which they were found."""
-    cures: tuple[str, ...]
+    fixers: tuple[str, ...]
     texts: Mapping[str, str]
     """Absolute path to the whole new text."""
     changed_lines: int

@@ -43,12 +43,12 @@ def run(
     *,
     timeout: float = 120.0,
     seconds_to_end: float = 60.0,
-    everything: bool = False,
+    fix_all: bool = False,
     first_only: bool = False,
     progress: Callable[[str], None] = lambda _: None,
     runner: Runner | None = None,
 ) -> Rounds:
-    """Repair a script once, or with ``everything`` until it is clean or a round proves nothing.
+    """Repair a script once, or with ``fix_all`` until it is clean or a round proves nothing.
 
     Nothing is written. Each round builds on the edits before it, but is compared with the program on disk
     under guard, so errors can't add up.
@@ -58,7 +58,7 @@ def run(
         arguments: Its command line.
         timeout: Time limit of each run, in seconds.
         seconds_to_end: Time limit of a run that goes on to its end, in seconds.
-        everything: Go on until the script is clean or nothing more is proved.
+        fix_all: Go on until the script is clean or nothing more is proved.
         first_only: Stop each round at its first proof.
         progress: Called with each step.
         runner: A driver process to use and leave open; its own time limits apply then.
@@ -82,7 +82,7 @@ def run(
             if not isinstance(outcome, Proved):
                 break
             project = project.with_texts(outcome.best.texts)
-            if not everything:
+            if not fix_all:
                 break
         in_place = used.copy is not None and not used.copy.pairs
         return Rounds(tuple(outcomes), project, used.runs - runs, in_place)

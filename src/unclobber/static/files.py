@@ -60,12 +60,12 @@ def _below(folder: str) -> Iterator[str]:
         yield from (os.path.join(here, name) for name in sorted(names) if name.endswith(".py"))
 
 
-def check_file(path: str, *, everything: bool = False) -> CheckedFile:
+def check_file(path: str, *, all_rules: bool = False) -> CheckedFile:
     """Check one file. Never raises.
 
     Args:
         path: Absolute.
-        everything: Also apply the rules that are reported only on request.
+        all_rules: Also apply the rules that are reported only on request.
     """
     try:
         with tokenize.open(path) as stream:
@@ -74,20 +74,20 @@ def check_file(path: str, *, everything: bool = False) -> CheckedFile:
         return CheckedFile(path, problem=f"can't be read: {_reason(error)}")
     lines = text.count("\n") + (not text.endswith("\n"))
     try:
-        return CheckedFile(path, lines, tuple(check_text(text, path, everything=everything)))
+        return CheckedFile(path, lines, tuple(check_text(text, path, all_rules=all_rules)))
     except (RecursionError, MemoryError, NotParsedError):
         return CheckedFile(path, lines, problem="is nested too deeply to be followed")
     except (SyntaxError, ValueError) as error:
         return CheckedFile(path, lines, problem=f"is no Python that this interpreter reads: {_reason(error)}")
 
 
-def check_text(text: str, path: str, *, everything: bool = False) -> list[Finding]:
+def check_text(text: str, path: str, *, all_rules: bool = False) -> list[Finding]:
     """Return the findings in the text of a file.
 
     Args:
         text: The file's text.
         path: The file's name in findings.
-        everything: Also apply the rules that are reported only on request.
+        all_rules: Also apply the rules that are reported only on request.
     Raises:
         SyntaxError: The text is no Python; ``ValueError`` if it holds null bytes.
     Example:
@@ -99,7 +99,7 @@ def check_text(text: str, path: str, *, everything: bool = False) -> list[Findin
         return []
     with _deep():
         found = suspicions(text, path)
-    return findings(path, text, found, everything=everything)
+    return findings(path, text, found, all_rules=all_rules)
 
 
 @contextmanager
@@ -124,7 +124,7 @@ def _reason(error: Exception) -> str:
 def check_files(
     paths: Sequence[str],
     *,
-    everything: bool = False,
+    all_rules: bool = False,
     jobs: int = 0,
     done: Callable[[CheckedFile], None] | None = None,
 ) -> list[CheckedFile]:
@@ -132,32 +132,32 @@ def check_files(
 
     Args:
         paths: Absolute.
-        everything: Also apply the rules that are reported only on request.
+        all_rules: Also apply the rules that are reported only on request.
         jobs: Processes; 0 for as many as there are cores.
         done: Called with each file once it is done, in their order.
     """
     found: list[CheckedFile] = []
-    for one in _checked(paths, everything, jobs or os.cpu_count() or 1):
+    for one in _checked(paths, all_rules, jobs or os.cpu_count() or 1):
         found.append(one)
         if done is not None:
             done(one)
     return found
 
 
-def _checked(paths: Sequence[str], everything: bool, jobs: int) -> Iterator[CheckedFile]:
+def _checked(paths: Sequence[str], all_rules: bool, jobs: int) -> Iterator[CheckedFile]:
     """Yield the result of each file, in order."""
     if jobs == 1 or len(paths) <= _FEW:
-        yield from (check_file(path, everything=everything) for path in paths)
+        yield from (check_file(path, all_rules=all_rules) for path in paths)
         return
     # Imported here: a report at a program's end may need this file when no pool can be started any more.
     from concurrent.futures import ProcessPoolExecutor
 
     with ProcessPoolExecutor(min(jobs, len(paths))) as pool:
-        yield from pool.map(_check_all if everything else check_file, paths, chunksize=8)
+        yield from pool.map(_check_all if all_rules else check_file, paths, chunksize=8)
 
 
 def _check_all(path: str) -> CheckedFile:
-    return check_file(path, everything=True)
+    return check_file(path, all_rules=True)
 
 
 __all__ = ["CheckedFile", "check_file", "check_files", "check_text", "python_files"]

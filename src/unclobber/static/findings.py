@@ -26,7 +26,7 @@ _PREFIXES: dict[tuple[str, bool], str] = {
 
 
 def findings(
-    path: str, text: str, suspicions: Iterable[Suspicion], *, everything: bool = False
+    path: str, text: str, suspicions: Iterable[Suspicion], *, all_rules: bool = False
 ) -> list[Finding]:
     """Return the findings to report for a file.
 
@@ -34,9 +34,9 @@ def findings(
         path: Absolute.
         text: The file's text.
         suspicions: The interpreter's suspicions.
-        everything: Also apply the rules that are reported only on request.
+        all_rules: Also apply the rules that are reported only on request.
     """
-    told = [one for one in suspicions if is_told(one.rule, one.level, everything=everything)]
+    told = [one for one in suspicions if is_told(one.rule, one.level, all_rules=all_rules)]
     lines = text.split("\n")
     return [_finding(one, os.path.abspath(path), lines) for one in _once(told)]
 

@@ -1,4 +1,4 @@
-"""Hand-made findings, for cures that read more than one statement."""
+"""Hand-made findings, for fixers that read more than one statement."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from unclobber.repair.project import Project
 
 @pytest.fixture
 def proposed(tmp_path: Path) -> Callable[..., list[str]]:
-    """``proposed(cure, code, text, saved=…, write=…, needed=…)``: the texts that a cure proposes for a
+    """``proposed(fixer, code, text, saved=…, write=…, needed=…)``: the texts that a fixer proposes for a
     finding whose places are the given expressions, or ``(expression, line)`` pairs."""
 
     def run(
-        cure,
+        fixer,
         code,
         text,
         *,
@@ -52,6 +52,6 @@ def proposed(tmp_path: Path) -> Callable[..., list[str]]:
             needed=Need(place(needed)) if needed else None,
         )
         project = Project(str(tmp_path.resolve()), loaded=(str(path.resolve()),))
-        return [proposal.texts[str(path)] for proposal in cure(finding, project)]
+        return [proposal.texts[str(path)] for proposal in fixer(finding, project)]
 
     return run

@@ -1,4 +1,4 @@
-"""Apply one cure's rewriting to the statement on a marked line."""
+"""Apply one fixer's rewriting to the statement on a marked line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def marked(text: str, mark: str = MARK) -> tuple[Source, cst.BaseSmallStatement]
 
 
 def rewritten(rewrites: Callable[[Source, Any], Iterable[Any]], text: str) -> list[str]:
-    """All new texts that a cure's ``rewrites`` yields for the marked statement, dedented as ``text``."""
+    """All new texts that a fixer's ``rewrites`` yields for the marked statement, dedented as ``text``."""
     source, statement = marked(text)
     found = []
     for new in rewrites(source, statement):

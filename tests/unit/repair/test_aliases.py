@@ -8,7 +8,7 @@ import pytest
 from rewriting import marked
 
 from unclobber.repair._syntax import root_place
-from unclobber.repair.cures._aliases import held_elsewhere
+from unclobber.repair.fixers._aliases import held_elsewhere
 
 ALONE = {
     "computed here": """

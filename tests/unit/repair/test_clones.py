@@ -6,11 +6,11 @@ import pytest
 from made_findings import saved_in
 from rewriting import plain, rewritten
 
-from unclobber.repair.cures import CURES
-from unclobber.repair.cures.clone_parameters import rewrites as parameter_rewrites
+from unclobber.repair.fixers import FIXERS
+from unclobber.repair.fixers.clone_parameters import rewrites as parameter_rewrites
 
-clone_saved, clone_target = CURES["clone-saved"], CURES["clone-target"]
-clone_parameters = CURES["clone-parameters"]
+clone_saved, clone_target = FIXERS["clone-saved"], FIXERS["clone-target"]
+clone_parameters = FIXERS["clone-parameters"]
 
 PROGRAM = """
 import torch
@@ -120,12 +120,12 @@ def test_a_line_that_is_shared(proposed, before, after):
     assert proposed(clone_target, "UC101", f"{before}use(x)\n", write="x[0]") == [f"{after}use(x)\n"]
 
 
-@pytest.mark.parametrize("cure", ["out-of-place", "clone-target"])
-def test_a_step_is_not_written_to_a_new_tensor(proposed, cure):
+@pytest.mark.parametrize("fixer", ["out-of-place", "clone-target"])
+def test_a_step_is_not_written_to_a_new_tensor(proposed, fixer):
     """It would be no leaf, and the next step would find no gradient there."""
     text = "for _ in range(2):\n    f(w).backward()\n    w -= lr * {}\n"
-    assert proposed(CURES[cure], "UC201", text.format("w.grad"), write="w -=") == []
-    assert len(proposed(CURES[cure], "UC201", text.format("v"), write="w -=")) == 1
+    assert proposed(FIXERS[fixer], "UC201", text.format("w.grad"), write="w -=") == []
+    assert len(proposed(FIXERS[fixer], "UC201", text.format("v"), write="w -=")) == 1
 
 
 def test_parameters_are_copied_for_one_call(proposed):

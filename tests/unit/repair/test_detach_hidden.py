@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from rewriting import plain
 
-from unclobber.repair.cures import CURES
+from unclobber.repair.fixers import FIXERS
 
-detach_hidden = CURES["detach-hidden"]
+detach_hidden = FIXERS["detach-hidden"]
 
 CELL = """
 class R:

@@ -75,7 +75,7 @@ def test_global_names_that_nobody_reads(judged):
 
 
 def test_what_was_not_measured(judged):
-    """There the cure's own guess counts."""
+    """There the fixer's own guess counts."""
     note, _ = judged("y = h.clamp_(0)", "y = h = h.clamp(0)", None, hides="h")
     assert note == "whoever else holds the tensor `h` no longer sees this write"
     assert judged("y = h.clamp_(0)", "y = h = h.clamp(0)", ALONE, hides="h")[0] == ""

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from unclobber.repair._syntax import parse
-from unclobber.repair.cures import CURES
-from unclobber.repair.cures.multi_view import single
+from unclobber.repair.fixers import FIXERS
+from unclobber.repair.fixers.multi_view import single
 
-multi_view = CURES["multi-view"]
+multi_view = FIXERS["multi-view"]
 
 
 def test_nothing_to_do(proposed):

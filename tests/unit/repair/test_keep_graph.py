@@ -7,9 +7,9 @@ from made_findings import finding_in
 from rewriting import plain
 
 from unclobber.repair._proposal import KEPT
-from unclobber.repair.cures import CURES
+from unclobber.repair.fixers import FIXERS
 
-keep_graph, detach_state = CURES["keep-graph"], CURES["detach-state"]
+keep_graph, detach_state = FIXERS["keep-graph"], FIXERS["detach-state"]
 
 LOSSES = """
 for x in data:
@@ -23,11 +23,11 @@ for x in data:
 
 @pytest.fixture
 def freed(tmp_path):
-    """``freed(text, first, second)``: what the cure proposes where ``second`` needs what ``first`` freed."""
+    """``freed(text, first, second)``: what the fixer proposes where ``second`` needs what ``first`` freed."""
 
-    def run(text, first, second, *, nth=(1, 2), cure=keep_graph):
+    def run(text, first, second, *, nth=(1, 2), fixer=keep_graph):
         finding, project = finding_in(tmp_path, "UC301", text, freed=first, needed=second, nth=nth)
-        return list(cure(finding, project))
+        return list(fixer(finding, project))
 
     return run
 
@@ -122,5 +122,5 @@ def test_losses_in_a_loop(freed):
 def test_two_losses_are_not_detached(freed):
     """The second loss would no longer reach what both share."""
     text = LOSSES.replace("net(x)", "net(x, h)")
-    assert freed(text, "a.backward()", "b.backward()", cure=detach_state) == []
-    assert freed(text, "a.backward()", "a.backward()", nth=(1, 3), cure=detach_state)
+    assert freed(text, "a.backward()", "b.backward()", fixer=detach_state) == []
+    assert freed(text, "a.backward()", "a.backward()", nth=(1, 3), fixer=detach_state)

@@ -7,10 +7,10 @@ import pytest
 from rewriting import plain, rewritten
 
 from unclobber.repair._syntax import parse, walk
-from unclobber.repair.cures import CURES, _inplace
-from unclobber.repair.cures.out_of_place import rewrites
+from unclobber.repair.fixers import FIXERS, _inplace
+from unclobber.repair.fixers.out_of_place import rewrites
 
-out_of_place = CURES["out-of-place"]
+out_of_place = FIXERS["out-of-place"]
 HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
 TAIL = "use(x, a, b)\n"
 
@@ -103,7 +103,7 @@ def test_nothing_to_do(statement):
     ],
 )
 def test_not_safe_so_untouched(text):
-    """A write whose effect would be lost, or that has no name, is left to other cures."""
+    """A write whose effect would be lost, or that has no name, is left to other fixers."""
     assert rewritten(rewrites, text) == []
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from rewriting import plain
 
-from unclobber.repair.cures import CURES
+from unclobber.repair.fixers import FIXERS
 
-own_memory = CURES["own-memory"]
+own_memory = FIXERS["own-memory"]
 
 PROGRAM = """
 def f(x, y):

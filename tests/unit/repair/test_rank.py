@@ -36,7 +36,7 @@ def test_what_counts(better, worse):
     ids=["waited", "time", "memory"],
 )
 def test_noise_does_not_count(other):
-    """Equal cures keep the order of the table, also where the machine was busy with something else."""
+    """Equal fixers keep the order of the table, also where the machine was busy with something else."""
     assert _rank(_repair()) == _rank(other)
 
 

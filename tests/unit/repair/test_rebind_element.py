@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from rewriting import marked, rewritten
 
-from unclobber.repair.cures import CURES
-from unclobber.repair.cures._containers import element_held_elsewhere
-from unclobber.repair.cures.rebind_element import rewrites
+from unclobber.repair.fixers import FIXERS
+from unclobber.repair.fixers._containers import element_held_elsewhere
+from unclobber.repair.fixers.rebind_element import rewrites
 
-rebind_element = CURES["rebind-element"]
+rebind_element = FIXERS["rebind-element"]
 
 
 @pytest.mark.parametrize(

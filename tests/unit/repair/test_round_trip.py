@@ -1,6 +1,6 @@
-"""Every cure on every file of the standard library's tests: no crash, and only Python comes out.
+"""Every fixer on every file of the standard library's tests: no crash, and only Python comes out.
 
-These files hold what Python's grammar allows; nothing in them is a tensor, so a cure that fires does so on
+These files hold what Python's grammar allows; nothing in them is a tensor, so a fixer that fires does so on
 the look of a statement alone, as it would on a user's.
 """
 
@@ -16,7 +16,7 @@ import test
 
 from unclobber.repair._syntax import parse
 from unclobber.repair._text import decode
-from unclobber.repair.cures import clone_target, out_of_place, scatter, stack_list
+from unclobber.repair.fixers import clone_target, out_of_place, scatter, stack_list
 
 FILES = sorted(Path(test.__file__).parent.rglob("*.py"))
 SHORT = [path for path in FILES if path.stat().st_size < 60_000]

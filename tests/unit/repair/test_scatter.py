@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rewriting import rewritten
 
-from unclobber.repair.cures.scatter import rewrites
+from unclobber.repair.fixers.scatter import rewrites
 
 
 def _lines(statement: str) -> list[str]:

@@ -98,7 +98,7 @@ def test_optimizers_are_looked_into():
     ids=["rounding", "float", "nan", "identity", "more", "inplace", "decorator", "parameter"],
 )
 def test_what_does_not(one, other):
-    """Roundings, identities, what a cure adds, and how a module works inside."""
+    """Roundings, identities, what a fixer adds, and how a module works inside."""
     assert _difference(one, other) == []
 
 
@@ -118,7 +118,7 @@ def test_names_that_nobody_reads():
 
 
 def test_what_is_cut_off_its_graph():
-    """Where that is what the cure is for."""
+    """Where that is what the fixer is for."""
     one, other = torch.ones(1, requires_grad=True), torch.ones(1)
     assert _difference(one, other) == ["x"]
     assert _difference(one, other, detaches=True) == []

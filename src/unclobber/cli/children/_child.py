@@ -27,7 +27,7 @@ _TASKS = (
 """Classes in which a pool's worker wraps a task's exception to send it to the caller."""
 
 
-class Who(NamedTuple):
+class ProcessIdentity(NamedTuple):
     """A child as ``multiprocessing`` knows it."""
 
     name: str
@@ -97,7 +97,7 @@ class Child:
         try:
             self._records = Records(self._settings.folder)
             self._records.introduce(
-                Who(self._process.name, self._pid, bool(self._process._config.get("daemon")))
+                ProcessIdentity(self._process.name, self._pid, bool(self._process._config.get("daemon")))
             )
         except (ImportError, AttributeError):  # no POSIX: no fcntl, no getuid
             self._records = None
@@ -145,7 +145,7 @@ class Child:
         """
         finding = None if self._session is None else self._session.finding_for(error)
         self._stopped = finding is not None
-        if finding is None or self._records is None or not self._settings.told_beside:
+        if finding is None or self._records is None or not self._settings.text_on_stderr:
             return False
         from ...report import summary_line
         from .._output import write_to_stderr
@@ -159,9 +159,9 @@ class Child:
         import traceback
 
         from .._output import write_to_stderr
-        from .._tracebacks import without_our_frames
+        from .._tracebacks import without_own_frames
 
-        without_our_frames(error)
+        without_own_frames(error)
         # multiprocessing prints its own `_bootstrap` as the outermost frame, which the raised traceback here
         # lacks.
         caller = sys._getframe(2)  # `_bootstrap` of multiprocessing

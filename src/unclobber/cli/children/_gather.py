@@ -13,10 +13,10 @@ from typing import Literal
 from ...judge import outcome
 from ...model import ProcessEnd, Report
 from ...session.session import Session, finding_of
-from .._places import joined, joined_suppressed, places, total
+from .._merge_keys import joined, joined_suppressed, merge_key, total
 from .._records import Folder, ProcessRecord
 from .._suppression import RunSuppression
-from ._child import Who
+from ._child import ProcessIdentity
 from ._follow import follow, unfollow
 from ._settings import Settings
 
@@ -29,10 +29,10 @@ class Children:
     Args:
         session: The session that is about to watch this process.
         suppression: The suppression of the run.
-        told_beside: Whether the report is text among the program's messages on stderr.
+        text_on_stderr: Whether the report is text among the program's messages on stderr.
     """
 
-    def __init__(self, session: Session, suppression: RunSuppression, *, told_beside: bool) -> None:
+    def __init__(self, session: Session, suppression: RunSuppression, *, text_on_stderr: bool) -> None:
         """Choose the run's directory and the settings for children; nothing is followed before the context
         is entered.
         """
@@ -48,7 +48,7 @@ class Children:
             strict=session.strict,
             fingerprint=session.fingerprint,
             command=session.command,
-            told_beside=told_beside,
+            text_on_stderr=text_on_stderr,
             suppression=tuple(suppression),
         )
 
@@ -66,11 +66,13 @@ class Children:
         """
         children = self._read()
         process = getattr(error, "error_pid", None)  # of torch.multiprocessing.ProcessException
-        if any(who.pid == process and record.ending and record.ending.refused for who, record in children):
+        if any(
+            child.pid == process and record.ending and record.ending.refused for child, record in children
+        ):
             return True
         cause = finding_of(error)
-        told = (places(finding) for _, record in children for finding in record.findings)
-        return cause is not None and places(cause) in told
+        reported = (merge_key(finding) for _, record in children for finding in record.findings)
+        return cause is not None and merge_key(cause) in reported
 
     def gather(self, own: Report, *, failed: bool) -> Report:
         """Return this process's report merged with its children's records, and delete the records.
@@ -83,13 +85,14 @@ class Children:
         self._folder.remove()
         if not children:
             return own
-        by_process = [(_OWN, own.findings), *((who.name, record.findings) for who, record in children)]
+        by_process = [(_OWN, own.findings)]
+        by_process += [(child.name, record.findings) for child, record in children]
         findings = tuple(
             replace(finding, processes=names, times=sum(version.times for version in same))
             for finding, names, same in joined(by_process)
         )
         hidden = [(_OWN, own.suppressed)]
-        hidden += [(who.name, record.report.suppressed) for who, record in children if record.report]
+        hidden += [(child.name, record.report.suppressed) for child, record in children if record.report]
         suppressed = tuple(
             replace(item, finding=replace(item.finding, processes=names))
             for item, names in joined_suppressed(hidden, findings)
@@ -101,19 +104,19 @@ class Children:
             findings=findings,
             totals=total(reports),
             notices=tuple(dict.fromkeys(notice for report in reports for notice in report.notices)),
-            processes=tuple(_end(who, record) for who, record in children),
+            processes=tuple(_end(child, record) for child, record in children),
             suppressed=suppressed,
         )
 
-    def _read(self) -> Sequence[tuple[Who, ProcessRecord]]:
+    def _read(self) -> Sequence[tuple[ProcessIdentity, ProcessRecord]]:
         """Return all watched children with their records, in the order in which they started."""
         with contextlib.suppress(FileNotFoundError):  # no child has made the directory
-            everyone = [(self._folder.who(n), self._folder.read(n)) for n in self._folder.numbers()]
-            return [(who, record) for who, record in everyone if who is not None]
+            everyone = [(self._folder.identity(n), self._folder.read(n)) for n in self._folder.numbers()]
+            return [(child, record) for child, record in everyone if child is not None]
         return ()
 
 
-def _end(who: Who, record: ProcessRecord) -> ProcessEnd:
+def _end(child: ProcessIdentity, record: ProcessRecord) -> ProcessEnd:
     """Return how a child ended, for the report. Its outcome is None if it left no report and no finding."""
     report, ending = record.report, record.ending
     state: Literal["ended", "failed", "running", "died"] = "running" if record.state == "running" else "died"
@@ -121,6 +124,5 @@ def _end(who: Who, record: ProcessRecord) -> ProcessEnd:
         state = "failed" if ending.failed else "ended"
     result = outcome(record.findings, failed=False) if report is None else report.outcome
     known = None if report is None and result == "clean" else result
-    return ProcessEnd(
-        who.name, who.pid, state, None if report is None else report.exit_code, known, who.daemon
-    )
+    code = None if report is None else report.exit_code
+    return ProcessEnd(child.name, child.pid, state, code, known, child.daemon)

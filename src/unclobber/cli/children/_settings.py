@@ -19,7 +19,7 @@ class Settings(NamedTuple):
     strict: bool
     fingerprint: float
     command: tuple[str, ...]
-    told_beside: bool
+    text_on_stderr: bool
     """Whether the report is text among the program's messages on stderr, so that a child's finding needs
     no traceback.
     """

@@ -38,7 +38,7 @@ class Ranks:
         self.world = world
         self._records = records
         self._hurry = threading.Event()
-        self._telling = threading.Lock()
+        self._reporting = threading.Lock()
 
     @classmethod
     def join(cls) -> Ranks | None:
@@ -63,17 +63,17 @@ class Ranks:
         with contextlib.suppress(OSError):
             self._records.found(finding)
 
-    def tell_before_sigterm(self, tell: Callable[[ProgramEnd], object]) -> None:
-        """Call `tell` at SIGTERM until the program has ended; later, SIGTERM only shortens the wait."""
+    def report_before_sigterm(self, report: Callable[[ProgramEnd], object]) -> None:
+        """Call `report` at SIGTERM until the program has ended; later, SIGTERM only shortens the wait."""
 
         def terminated() -> bool:
             """Report, unless the program has ended; return whether the process is to end now."""
             self._hurry.set()
             # Not blocking: `ended` holds the lock for good, and a blocked thread would leave SIGTERM without
             # effect.
-            if not self._telling.acquire(blocking=False):
+            if not self._reporting.acquire(blocking=False):
                 return False
-            tell(ProgramEnd(128 + signal.SIGTERM, failed=True, terminated=True))
+            report(ProgramEnd(128 + signal.SIGTERM, failed=True, terminated=True))
             return True
 
         self._termination = Termination(terminated)
@@ -85,7 +85,7 @@ class Ranks:
 
         Each rank says why it stopped, because another rank may print the report.
         """
-        self._telling.acquire()
+        self._reporting.acquire()
         for finding in stopped_by:
             line = summary_line(finding).removeprefix("SUMMARY: ")
             # One write, because `print` writes the newline separately and the ranks share a terminal.
@@ -110,7 +110,7 @@ class Ranks:
             with records.door():
                 if self._is_mine():
                     return self._whole(report)
-                if records.told() is not None:
+                if records.reported() is not None:
                     self._tidy(self._all())
         except FileNotFoundError:  # another rank reported and removed the directory
             return None
@@ -154,16 +154,16 @@ class Ranks:
         """Return whether this rank reports: it is the lowest one, or that one is gone and this one is the
         last or knows more findings.
         """
-        reporter, told = self._reporter(), self._records.told()
+        reporter, reported = self._reporter(), self._records.reported()
         if reporter == self.world.rank:
             return True
         records = self._records
         # Ended and still alive means that the reporter waits for other ranks in `_wait` and will report.
-        waits = records.state(reporter) == "ended" and records.alive(reporter) and told is None
+        waits = records.state(reporter) == "ended" and records.alive(reporter) and reported is None
         if waits or any(records.state(rank) == "running" for rank in self._others()):
             return False
         counts = {record.number: len(record.findings) for record in self._all()}
-        return told is None or any(count > told.get(rank, 0) for rank, count in counts.items())
+        return reported is None or any(count > reported.get(rank, 0) for rank, count in counts.items())
 
     def _all(self) -> list[ProcessRecord]:
         # Expected ranks are listed too, because one that died before its session began left no file.
@@ -172,7 +172,7 @@ class Ranks:
 
     def _whole(self, own: Report) -> Report:
         records = self._all()
-        self._records.tell({record.number: len(record.findings) for record in records})
+        self._records.note_reported({record.number: len(record.findings) for record in records})
         self._tidy(records)
         return merge(records, torch_version=own.torch_version, command=own.command)
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from ...judge import outcome
 from ...model import Finding, Outcome, RankEnd, Report
-from .._places import joined, joined_suppressed, total
+from .._merge_keys import joined, joined_suppressed, total
 from .._records import ProcessRecord
 
 _WORST_FIRST: tuple[Outcome, ...] = ("refused", "silent", "script-error", "clean")

@@ -22,11 +22,11 @@ class Termination:
     """A SIGTERM handler that calls its argument once, in a thread of its own.
 
     Args:
-        tell: Reports, and returns True if the process is to end now, False to let it run on.
+        report: Reports, and returns True if the process is to end now, False to let it run on.
     """
 
-    def __init__(self, tell: Callable[[], bool]) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[], bool]) -> None:
+        self._report = report
         self._read = self._write = -1
 
     def install(self) -> None:
@@ -67,7 +67,7 @@ class Termination:
             if byte[0] != signal.SIGTERM or signal.getsignal(signal.SIGTERM) != self._handle:
                 continue
             try:
-                ends = self._tell()
+                ends = self._report()
             except BaseException:  # whatever it is, it must not keep the process from ending
                 traceback.print_exc()
                 ends = True

@@ -41,7 +41,7 @@ class _Made:
 class _Running:
     """A running call, and the number of its results that it has saved."""
 
-    told: Any
+    call: Any
     saves: int = 0
 
 
@@ -101,8 +101,8 @@ class KeepLess(SitesMode):
         """Run a call; at a chosen site, note how its result is made again or which results equal it."""
         if site is None:
             return func(*args, **kwargs)
-        told = _identity(site[1], (args, kwargs)) if site in self._same else None
-        self._running = None if told is None else _Running(told)
+        call = _identity(site[1], (args, kwargs)) if site in self._same else None
+        self._running = None if call is None else _Running(call)
         try:
             out = func(*args, **kwargs)
         finally:
@@ -111,10 +111,10 @@ class KeepLess(SitesMode):
             if site in self._again:
                 self._note(func, (args, kwargs), out)
             key = compat.storage_key_or_none(out)
-            if told is not None and key is not None:
+            if call is not None and key is not None:
                 # Weak, because the note must not keep the memory alive that it is to spare.
                 self._arguments[key] = (
-                    told,
+                    call,
                     weakref.ref(out.untyped_storage(), lambda _: self._arguments.pop(key, None)),
                 )
         return out
@@ -146,9 +146,9 @@ class KeepLess(SitesMode):
         key = compat.storage_key_or_none(tensor) or 0
         if self._running is not None:
             # Saves of the call's own arguments are no results, so they are kept as usual.
-            if not any(key == argument[0] for argument in self._running.told if isinstance(argument, tuple)):
+            if not any(key == part[0] for part in self._running.call if isinstance(part, tuple)):
                 self._running.saves += 1
-                return self._kept_once(tensor, (self._running.told, self._running.saves))
+                return self._kept_once(tensor, (self._running.call, self._running.saves))
         elif key in self._arguments:
             return self._kept_once(tensor, self._arguments[key][0])
         made = self._made.get(key)
@@ -164,9 +164,9 @@ class KeepLess(SitesMode):
         place = (tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset()))
         return _Recipe(bare, sources, *place)
 
-    def _kept_once(self, tensor: Tensor, told: Any) -> Any:
+    def _kept_once(self, tensor: Tensor, call: Any) -> Any:
         """Return the save of the first result with these arguments; make it if this is the first."""
-        place = (told, tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset(), tensor._version)
+        place = (call, tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset(), tensor._version)
         known = self._first.get(place)
         if known is None:
             known = self._first[place] = self._pack(tensor)

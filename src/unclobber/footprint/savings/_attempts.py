@@ -155,7 +155,7 @@ class StepClock:
     def __init__(self, step: int) -> None:
         """Prepare the clock; it starts when the context is entered."""
         self._step = step
-        self._begun: float | None = None
+        self._started: float | None = None
         self._entered = 0.0
         self._depth = 0
         self._backwards = 0
@@ -196,8 +196,8 @@ class StepClock:
                 self.learned(module, self._trees)
             self._trees += 1
         self._modules.append(self._names[id(module)])
-        if self._begun is None:
-            self._begun = _now()
+        if self._started is None:
+            self._started = _now()
 
     def _module_ends(self, *_: Any) -> None:
         if self._modules:
@@ -216,9 +216,9 @@ class StepClock:
         now = _now()
         self._backwards += 1
         if self._backwards == self._step:
-            self.seconds = now - (self._entered if self._begun is None else self._begun)
+            self.seconds = now - (self._entered if self._started is None else self._started)
             raise EnoughError
-        self._begun = now
+        self._started = now
 
 
 def _now() -> float:

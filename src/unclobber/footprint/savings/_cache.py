@@ -39,8 +39,8 @@ def caches(trace: Trace) -> Iterable[Option]:
 
 
 def _cached(storage: Storage) -> bool:
-    spot = _places.innermost(storage.stack) if storage.kind == "activation" else None
-    return spot is not None and spot[0].co_filename.replace("\\", "/").endswith(_FILE)
+    instruction = _places.innermost(storage.stack) if storage.kind == "activation" else None
+    return instruction is not None and instruction[0].co_filename.replace("\\", "/").endswith(_FILE)
 
 
 class NoCache:

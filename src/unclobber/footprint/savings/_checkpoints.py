@@ -52,7 +52,7 @@ def groups(trace: Trace) -> list[Group]:
     for call in trace.calls:
         if not call.again and call.parent is not None and call.begin >= trace.start and call.end is not None:
             by_name.setdefault((call.tree, pattern(call.path), call.kind), []).append(call)
-    every = _of_one_kind(by_name)
+    every = _of_same_class(by_name)
     for (_, name, kind), calls in by_name.items():
         modules = tuple(dict.fromkeys((call.tree, call.path) for call in calls))
         every.append(Group(name, kind, modules, tuple(calls)))
@@ -63,7 +63,7 @@ def groups(trace: Trace) -> list[Group]:
     return every
 
 
-def _of_one_kind(by_name: dict[tuple[int, str, str], list[ModuleCall]]) -> list[Group]:
+def _of_same_class(by_name: dict[tuple[int, str, str], list[ModuleCall]]) -> list[Group]:
     """Return groups of all modules of a class that stand in several places, as the blocks of both halves
     of a U-Net do.
     """
@@ -119,13 +119,13 @@ class SecondForward:
     def _backward_of(self, call: ModuleCall, numbers: Iterable[int]) -> int | None:
         """Return the tick before backward first reads a save of the module; None if it reads none."""
         assert call.end is not None
-        begun = [
+        read_at = [
             save.needed
             for number in numbers
             for save in self._saves.get(number, ())
             if save.needed is not None and call.begin <= save.tick <= call.end
         ]
-        return min(begun) - 1 if begun else None
+        return min(read_at) - 1 if read_at else None
 
     def _gone(self, call: ModuleCall, made: Iterable[int], window: int) -> Iterable[Span]:
         """Yield the memory that only the module keeps, from its end until its backward."""

@@ -146,8 +146,8 @@ class _CopySearch:
         copied = all(op.name in _COPIES or op.name in VIEWS for op in inside)
         # By the operands, because an operation's result doesn't say yet that it needs a gradient.
         plain = not any(operand.requires_grad for operand in tensors.values())
-        told = plain and all(op.name in POINTWISE | VIEWS or op.name in _COPIES for op in inside)
-        if not (copied or told) or len(tensors) != 1:
+        derived = plain and all(op.name in POINTWISE | VIEWS or op.name in _COPIES for op in inside)
+        if not (copied or derived) or len(tensors) != 1:
             return None
         (base,) = tensors.values()
         if base.storage in self._written or not result.whole:

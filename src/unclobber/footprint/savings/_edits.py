@@ -111,8 +111,8 @@ def of_conversion(stack: Stack) -> tuple[tuple[SourceEdit, ...], ...]:
 
 def _site(stack: Stack) -> Site | None:
     """Return the site of the line to charge, or None."""
-    spot = _places.innermost(stack)
-    return None if spot is None else sites.resolve(spot)
+    instruction = _places.innermost(stack)
+    return None if instruction is None else sites.resolve(instruction)
 
 
 @dataclass(frozen=True)
@@ -170,10 +170,10 @@ class _ParsedFile:
     def only_for(self, inside: Sequence[ast.expr], result: ast.expr) -> list[ast.Assign]:
         """Return the assignments before `result` whose names are read nowhere but in it."""
         body = self._body_of(result)
-        ours = {id(node) for node in inside}
+        own = {id(node) for node in inside}
         dead: list[ast.Assign] = []
         for statement in reversed(body):
-            holds = any(id(node) in ours for node in ast.walk(statement))
+            holds = any(id(node) in own for node in ast.walk(statement))
             # Walked backwards, so that a name read only by a removed statement is dead as well.
             if not holds or not _targets(statement) or any(node is result for node in ast.walk(statement)):
                 continue

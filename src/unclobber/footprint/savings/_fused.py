@@ -46,11 +46,11 @@ _UNARY: tuple[tuple[str, str, dict[str, Any]], ...] = (
 def matching(replay: Replay) -> Fused | None:
     """Return the function that computes what a part computes; None if torch has none that is known here."""
     count = len(replay.part.activations)
-    candidates = _of_one(replay) if count == 1 else _of_three(replay) if count in (2, 3) else ()
+    candidates = _of_single(replay) if count == 1 else _attention(replay) if count in (2, 3) else ()
     return next((fused for fused in candidates if replay.same(fused.function, fused.inputs)), None)
 
 
-def _of_one(replay: Replay) -> Iterator[Fused]:
+def _of_single(replay: Replay) -> Iterator[Fused]:
     """Yield functions of one activation to compare, with their options."""
     others = len(replay.part.others)
     names = {operation.name for operation in replay.part.operations}
@@ -130,7 +130,7 @@ def rms_norm_in_pieces(device: str) -> bool:
 
 
 # --- attention ---------------------------------------------------------------------------------------
-def _of_three(replay: Replay) -> Iterator[Fused]:
+def _attention(replay: Replay) -> Iterator[Fused]:
     """Yield scaled dot product attention of queries, keys and values, with or without a mask."""
     count = len(replay.part.activations)
     others = range(count, len(replay.inputs))

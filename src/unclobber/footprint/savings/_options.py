@@ -45,13 +45,13 @@ def options(trace: Trace, report: MemoryReport) -> list[Option]:
         *held(trace, line),
         *caches(trace),
     ]
-    told = []
+    worthwhile = []
     for option in candidates:
         # Pieces and in-place changes bring a prediction of their own.
         drop = option.change.predicted or fall(line, option.spans)
         if drop > _LEAST * step:
-            told.append(replace(option, change=replace(option.change, predicted=drop)))
-    return sorted(told, key=lambda option: (-option.change.predicted, option.change.recomputed))
+            worthwhile.append(replace(option, change=replace(option.change, predicted=drop)))
+    return sorted(worthwhile, key=lambda option: (-option.change.predicted, option.change.recomputed))
 
 
 # --- what is computed otherwise ----------------------------------------------------------------------

@@ -126,7 +126,7 @@ def _runs(
     for call in calls:
         # A module that runs twice has no single place in a row.
         once = times[call.tree, call.path] == 1 and "*" in pattern(call.path)
-        if run and once and _of_one_row(run[-1], call) and flow.goes_on(run[-1], call):
+        if run and once and _in_same_row(run[-1], call) and flow.goes_on(run[-1], call):
             run.append(call)
             continue
         if len(run) > 2:
@@ -136,7 +136,7 @@ def _runs(
         yield tuple(run)
 
 
-def _of_one_row(a: ModuleCall, b: ModuleCall) -> bool:
+def _in_same_row(a: ModuleCall, b: ModuleCall) -> bool:
     return pattern(a.path) == pattern(b.path) and a.path.rpartition(".")[0] == b.path.rpartition(".")[0]
 
 

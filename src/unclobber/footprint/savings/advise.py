@@ -13,7 +13,7 @@ from ._attempts import Attempts, step_peak
 from ._option import Option, fall
 from ._options import options
 
-MOST_TOLD = 12
+MOST_REPORTED = 12
 MOST_TRIED = 12
 """Changes that are run; each takes three runs of the program."""
 _STEPS = 5
@@ -22,7 +22,7 @@ _STEPS = 5
 
 def predicted(trace: Trace, report: MemoryReport) -> MemoryReport:
     """Return the report with the changes and their predicted savings."""
-    chosen = _worth_telling(options(trace, report))
+    chosen = _worth_reporting(options(trace, report))
     changes = tuple(option.change for option in chosen)
     return replace(report, changes=changes, curve=_curve(trace, chosen, None))
 
@@ -35,7 +35,7 @@ def tried(
     step: int,
 ) -> MemoryReport:
     """Return the report with the changes that could be run, and their measured savings."""
-    chosen = _worth_telling(options(trace, report))
+    chosen = _worth_reporting(options(trace, report))
     if not any(option.runs for option in chosen):
         return replace(report, changes=tuple(option.change for option in chosen))
     attempts = Attempts(run, restore, trace, step)
@@ -57,7 +57,7 @@ def tried(
     return replace(report, changes=tuple(option.change for option in chosen), curve=curve)
 
 
-def _worth_telling(candidates: Sequence[Option]) -> list[Option]:
+def _worth_reporting(candidates: Sequence[Option]) -> list[Option]:
     """Return the largest changes; of checkpoints only those that no other beats in both bytes and work."""
     chosen: list[Option] = []
     for option in candidates:
@@ -76,7 +76,7 @@ def _worth_telling(candidates: Sequence[Option]) -> list[Option]:
         # The checkpoint whose neighbour saves nearly as much adds least to the report.
         gaps = [a.change.predicted - b.change.predicted for a, b in pairwise(again)]
         again.pop(gaps.index(min(gaps)) + 1)
-    return sorted(cheap[:MOST_TOLD] + again, key=lambda option: -option.change.predicted)
+    return sorted(cheap[:MOST_REPORTED] + again, key=lambda option: -option.change.predicted)
 
 
 def _curve(

@@ -1,4 +1,4 @@
-"""Cure: take views one by one.
+"""Fixer: take views one by one.
 
 ``a, b = x.chunk(2)`` gives views that torch ties together, and so it refuses writes to them.
 """
@@ -104,6 +104,7 @@ def single(source: Source, call: cst.Call, count: int) -> str | None:
         parts = [f"{x}[{n}]" if dim == 0 else f"{x}.select({dim}, {n})" for n in range(count)]
     elif kind == "chunk" and size == count:
         whole = f"{x}.unflatten({dim}, ({count}, -1))"
+        # unflatten adds a dimension, which a negative one counts as well.
         parts = [f"{whole}.select({dim if dim >= 0 else dim - 1}, {n})" for n in range(count)]
     elif kind in ("split", "split_with_sizes"):
         sizes = [size] * count if isinstance(size, int) else size or []

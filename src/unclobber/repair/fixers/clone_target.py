@@ -1,4 +1,4 @@
-"""Cure: write to a copy, by ``x = x.clone()`` before the writing statement, or a copy for the call that
+"""Fixer: write to a copy, by ``x = x.clone()`` before the writing statement, or a copy for the call that
 writes.
 
 The narrowest such place is the statement itself; if a helper writes to its argument, the caller owns the

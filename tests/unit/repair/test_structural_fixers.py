@@ -1,24 +1,24 @@
-"""Cures that change more than one expression: lists for buffers, contexts, modes, moved statements."""
+"""Fixers that change more than one expression: lists for buffers, contexts, modes, moved statements."""
 
 from __future__ import annotations
 
 import pytest
 from rewriting import plain, rewritten
 
-from unclobber.repair.cures import CURES
-from unclobber.repair.cures.multi_view import rewrites as view_rewrites
+from unclobber.repair.fixers import FIXERS
+from unclobber.repair.fixers.multi_view import rewrites as view_rewrites
 
-data_write = CURES["data-write"]
-detach_state = CURES["detach-state"]
-inference_mode = CURES["inference-mode"]
-inplace_modules = CURES["inplace-modules"]
-move_step = CURES["move-step"]
-multi_view = CURES["multi-view"]
-no_grad = CURES["no-grad"]
-recompute = CURES["recompute"]
-mark_dirty = CURES["mark-dirty"]
-save_for_backward = CURES["save-for-backward"]
-stack_list = CURES["stack-list"]
+data_write = FIXERS["data-write"]
+detach_state = FIXERS["detach-state"]
+inference_mode = FIXERS["inference-mode"]
+inplace_modules = FIXERS["inplace-modules"]
+move_step = FIXERS["move-step"]
+multi_view = FIXERS["multi-view"]
+no_grad = FIXERS["no-grad"]
+recompute = FIXERS["recompute"]
+mark_dirty = FIXERS["mark-dirty"]
+save_for_backward = FIXERS["save-for-backward"]
+stack_list = FIXERS["stack-list"]
 
 
 def _only(texts: list[str], expected: str) -> None:
@@ -519,11 +519,11 @@ def test_the_forward_moves_into_the_loop(proposed):
     assert texts == ["for _ in range(3):\n    cost = f(x)\n    cost.backward()\n"]
 
 
-@pytest.mark.parametrize("cure", [move_step, recompute])
-def test_without_an_optimizer_nothing_moves(proposed, cure):
+@pytest.mark.parametrize("fixer", [move_step, recompute])
+def test_without_an_optimizer_nothing_moves(proposed, fixer):
     """A write by anything else is no step."""
     text = "y = f(x)\nx.add_(1)\ny.backward()\n"
-    assert proposed(cure, "UC101", text, saved="f(x)", write="x.add_(1)", needed="y.backward()") == []
+    assert proposed(fixer, "UC101", text, saved="f(x)", write="x.add_(1)", needed="y.backward()") == []
 
 
 # --- modes that stay where they are meant -----------------------------------------------------------

@@ -30,6 +30,7 @@ def reads(node: cst.CSTNode) -> set[str]:
         if isinstance(small, cst.Assign):
             names |= names_in(small.value)
             for target in small.targets:
+                # `x[i] = v` reads x; a plain target is only written.
                 if not isinstance(target.target, (cst.Name, cst.Tuple)):
                     names |= names_in(target.target)
         else:
@@ -70,6 +71,7 @@ def forward_slice(body: Sequence[cst.CSTNode], first: int, stop: int) -> list[cs
     for line in body[first + 1 : stop]:
         if not reads(line) & tainted:
             continue
+        # A backward or step in between is no part of the forward.
         if calls_method(line, {"backward", "step", "zero_grad", "grad"}):
             continue
         if not isinstance(line, cst.SimpleStatementLine):

@@ -1,4 +1,4 @@
-"""Cure: cut a state that a loop carries off the graph of the turn before, by ``state.detach()``.
+"""Fixer: cut a state that a loop carries off the graph of the turn before, by ``state.detach()``.
 
 Truncated back-propagation through time: each backward reaches as far as its own step. A detach behind the
 backward cuts where that has been; one at a read cuts there each time, which is the same only if each turn
@@ -43,6 +43,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             continue
         for (path, source, statement), _ in callers(site, project):
             nearest = source.above(statement, cst.For) or source.above(statement, cst.While)
+            # Several of the call sites may be in one loop.
             if nearest is not None and id(nearest) not in loops:
                 loops.add(id(nearest))
                 yield from _proposals(path, carried(source, nearest))

@@ -1,4 +1,4 @@
-"""Cure: collect in a list and stack, instead of filling a buffer in a loop.
+"""Fixer: collect in a list and stack, instead of filling a buffer in a loop.
 
 Each turn's value is then a tensor of its own, so no write comes near a tensor that another turn has saved,
 and backward no longer copies the whole buffer for each row.
@@ -68,6 +68,7 @@ def rewritten(source: Source, store: cst.CSTNode) -> str | None:
     changes: dict[cst.CSTNode, New] = {}
     for assign in uses.stores:
         changes[assign] = _appended(name)
+        # `stack` takes tensors only, but a buffer's element may be set to a number.
         if assign is not store and not isinstance(assign.value, (cst.Call, cst.BinaryOperation)):
             changes[assign.value] = cst.parse_expression(f"{torch}.as_tensor({source.code(assign.value)})")
     for load in uses.loads:
@@ -107,6 +108,7 @@ def _dim(node: cst.Subscript) -> int | None:
     None.
     """
     *whole, last = [element.slice for element in node.slice]
+    # A negative index counts from the buffer's end, which a list has not reached yet.
     if not isinstance(last, cst.Index) or isinstance(
         last.value, (cst.Ellipsis, cst.Tuple, cst.UnaryOperation)
     ):

@@ -1,4 +1,4 @@
-"""Cure: move an optimizer's step behind the backward that still needs its weights.
+"""Fixer: move an optimizer's step behind the backward that still needs its weights.
 
 This changes the program: that backward then also adds to the gradients which the step uses. It is
 offered, never applied.

@@ -38,6 +38,7 @@ def binary(statement: cst.AugAssign) -> cst.BaseExpression | None:
     operator, tightness = known
     right = statement.value
     if not right.lpar and not isinstance(right, _ATOMS):
+        # Equal tightness needs brackets, too: `x - (a - b)`.
         loose = not isinstance(right, cst.BinaryOperation) or _TIGHTNESS[type(right.operator)] <= tightness
         if loose:
             right = right.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])

@@ -1,4 +1,4 @@
-"""Cure: write the element of a list or dict into a new tensor, ``outs[i] += x`` as ``outs[i] = outs[i] + x``.
+"""Fixer: write a list's or dict's element into a new tensor, ``outs[i] += x`` as ``outs[i] = outs[i] + x``.
 
 The edit assigns the container's entry, so a tensor in the container's place gains nothing: there the
 assignment is a write, too. The text doesn't show which of the two it is; the proof does.

@@ -1,4 +1,4 @@
-"""Cure: ``no_grad`` instead of ``inference_mode``, or neither.
+"""Fixer: ``no_grad`` instead of ``inference_mode``, or neither.
 
 A tensor made in inference mode stays outside autograd for ever, and so does a view made there.
 """

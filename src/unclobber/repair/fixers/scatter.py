@@ -1,4 +1,4 @@
-"""Cure: give the assignment to a part its functional form, ``x[mask] = 0`` as ``x = torch.where(mask, 0,
+"""Fixer: give the assignment to a part its functional form, ``x[mask] = 0`` as ``x = torch.where(mask, 0,
 x)``.
 
 ``masked_fill`` and ``where`` for masks and numbers, ``index_fill`` for index tensors and numbers,
@@ -49,7 +49,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
         for text, name, form in rewrites(source, statement):
             if form not in _FORMS_OF.get(ran.get(site) or "", (form,)):
                 continue
-            # In a loop, each turn copies the whole tensor, so another cure is preferred.
+            # In a loop, each turn copies the whole tensor, so another fixer is preferred.
             looped = (
                 source.above(statement, cst.For) is not None or source.above(statement, cst.While) is not None
             )

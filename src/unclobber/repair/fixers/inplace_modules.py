@@ -1,4 +1,4 @@
-"""Cure: drop ``inplace=True`` where a module is constructed, ``nn.ReLU(inplace=True)`` as ``nn.ReLU()``."""
+"""Fixer: drop ``inplace=True`` where a module is constructed, ``nn.ReLU(inplace=True)`` as ``nn.ReLU()``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Score ``unclobber fix`` over a folder of cases: ``python tests/repair/score_cures.py [FOLDER]``.
+"""Score ``unclobber fix`` over a folder of cases: ``python tests/repair/score_fixers.py [FOLDER]``.
 
 One line per case that torch refuses and a table per family. Exits 1 if a claimed proof was wrong.
 """

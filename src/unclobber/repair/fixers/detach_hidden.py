@@ -1,4 +1,4 @@
-"""Cure: cut a hidden state that an object keeps off the graph of the step before, by ``self.h =
+"""Fixer: cut a hidden state that an object keeps off the graph of the step before, by ``self.h =
 self.h.detach()``.
 
 A module that reads ``self.h`` and sets it again makes one graph of all its calls, and the second

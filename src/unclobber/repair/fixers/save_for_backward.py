@@ -1,4 +1,4 @@
-"""Cure: let autograd keep what a custom Function keeps on ``ctx``, or let the Function keep a copy.
+"""Fixer: let autograd keep what a custom Function keeps on ``ctx``, or let the Function keep a copy.
 
 Tensors passed to ``save_for_backward`` are checked for overwriting; ``ctx.x`` is not. Only the Function has
 a copy.
@@ -127,6 +127,7 @@ def rewritten(source: Source, owner: cst.ClassDef) -> str | None:
         return None
     changes: dict[cst.CSTNode, object] = {line: cst.RemoveFromParent() for line, _ in kept}
     save = source.parsed(f"{ctx}.save_for_backward({', '.join(used)})")
+    # The call takes the place of the first removed line, so that comments have a line to go to.
     changes[kept[0][0]] = with_comments_of([line for line, _ in kept], save)
     for node in walk(backward):
         if isinstance(node, cst.Attribute) and node.attr.value in used and _is_name(node.value, back):

@@ -1,4 +1,4 @@
-"""Cure: let the operation save a copy, by cloning the operand that is overwritten later, where it is used.
+"""Fixer: let the operation save a copy, by cloning the operand that is overwritten later, where it is used.
 
 Only the operation has the copy, so no write can reach it. It costs the operand's bytes.
 """

@@ -1,4 +1,4 @@
-"""Cure: write the result into a new tensor, ``x += y`` as ``x = x + y``.
+"""Fixer: write the result into a new tensor, ``x += y`` as ``x = x + y``.
 
 Right if no other code relies on the old tensor being changed through another name; the proof finds out
 whether any does.
@@ -141,6 +141,7 @@ def _inside(
         written: cst.BaseExpression | None = None
         if value is not None:
             inner: cst.BaseExpression = node
+            # The inner calls of a chain are written with the outer one.
             while (method := _inplace.method_call(inner, imported)) is not None:
                 done.add(id(inner))
                 inner = method[1].value

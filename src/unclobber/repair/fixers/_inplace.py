@@ -113,6 +113,7 @@ def without_inplace(call: cst.Call) -> cst.Call | None:
             isinstance(argument.value, cst.Name) and argument.value.value == "True"
         ):
             continue
+        # Positional arguments follow, so the position must stay filled.
         if placed and index + 1 < len(call.args) and call.args[index + 1].keyword is None:
             return call.with_deep_changes(argument.value, value="False")
         return _without(call, index)

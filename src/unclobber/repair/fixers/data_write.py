@@ -1,7 +1,7 @@
-"""Cure: write where torch can see it, ``x.data[i] = v`` as a write under ``no_grad``.
+"""Fixer: write where torch can see it, ``x.data[i] = v`` as a write under ``no_grad``.
 
 On its own this only turns a silently wrong gradient into an error; with a copy at the right place,
-which another cure adds, it turns into a right one.
+which another fixer adds, it turns into a right one.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ def rewritten(source: Source, statement: cst.CSTNode, torch: str) -> str | None:
         return None
     if any(isinstance(source.parents.get(node), cst.AssignTarget) for node in uses):
         return None
+    # The comments above the line go above the `with`.
     bare: Any = line.with_changes(leading_lines=())
     for node in uses:
         bare = bare.deep_replace(node, node.value)

@@ -1,4 +1,4 @@
-"""Cure: give a tensor memory of its own before it is written, by copying an expanded view, or the value that
+"""Fixer: give a tensor memory of its own before it is written, by copying an expanded view, or the value that
 is read while memory that overlaps it is written.
 
 The copy is made where the view is made, so all its holders see the write.

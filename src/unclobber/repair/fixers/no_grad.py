@@ -1,4 +1,4 @@
-"""Cure: write to a leaf without recording it, by putting the statement under ``torch.no_grad()``.
+"""Fixer: write to a leaf without recording it, by putting the statement under ``torch.no_grad()``.
 
 Right for initialisation and for hand-made optimizer steps, because their write is no part of the
 differentiated function. If it is part of it, ``out_of_place`` and ``clone_target`` keep it in the graph.

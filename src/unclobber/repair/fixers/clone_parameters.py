@@ -1,4 +1,4 @@
-"""Cure: run one call of a module with copies of its parameters, so that an optimizer may update the originals
+"""Fixer: call a module once with copies of its parameters, so that an optimizer may update the originals
 before backward.
 
 Gradients arrive at the originals through the copies: the meaning of the program stays what it was. It

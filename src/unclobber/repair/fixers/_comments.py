@@ -1,4 +1,4 @@
-"""Comments of lines that a cure removes: they stay, above the lines in their place."""
+"""Comments of lines that a fixer removes: they stay, above the lines in their place."""
 
 from __future__ import annotations
 

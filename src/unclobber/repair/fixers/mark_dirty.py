@@ -1,4 +1,4 @@
-"""Cure: let a custom Function declare that it writes to its input.
+"""Fixer: let a custom Function declare that it writes to its input.
 
 If ``forward`` returns the input that it overwrites, ``ctx.mark_dirty`` makes the Function part of the
 input's history. If it returns something else, torch would refuse that, and the program doesn't say what the

@@ -1,4 +1,4 @@
-"""Cure: compute the forward again, after the step that changed its weights, or in each turn of the loop.
+"""Fixer: compute the forward again, after the step that changed its weights, or in each turn of the loop.
 
 This changes the program: the loss is then that of the new weights, which is mostly what is meant. It
 is offered, never applied.

@@ -1,6 +1,6 @@
-"""The table of cures: one file each, in the order in which equally good ones are preferred.
+"""The table of fixers: one file each, in the order in which equally good ones are preferred.
 
-A cure is a function ``propose(finding, project)`` that yields candidate edits at the places a
+A fixer is a function ``propose(finding, project)`` that yields candidate edits at the places a
 finding names. It need not be sure, because each edit is run and compared before a user sees it.
 It must be certain of one thing only: that the text it yields is Python and differs where it says.
 """
@@ -33,9 +33,9 @@ from .save_for_backward import propose as _save_for_backward
 from .scatter import propose as _scatter
 from .stack_list import propose as _stack_list
 
-Cure = Callable[[Finding, Project], Iterable[Proposal]]
+Fixer = Callable[[Finding, Project], Iterable[Proposal]]
 
-CURES: dict[str, Cure] = {
+FIXERS: dict[str, Fixer] = {
     "no-grad": _no_grad,
     "out-of-place": _out_of_place,
     "rebind-element": _rebind_element,
@@ -59,6 +59,6 @@ CURES: dict[str, Cure] = {
 }
 
 ALWAYS_IN_DOUBT = frozenset({"detach-hidden", "detach-state", "move-step", "recompute"})
-"""Cures whose every proposal is in doubt (`Proposal.in_doubt`), so that no report shows one."""
+"""Fixers whose every proposal is in doubt (`Proposal.in_doubt`), so that no report shows one."""
 
-__all__ = ["ALWAYS_IN_DOUBT", "CURES", "Cure"]
+__all__ = ["ALWAYS_IN_DOUBT", "FIXERS", "Fixer"]

@@ -7,42 +7,42 @@ from typing import TypeVar
 
 from ..model import Finding, Report, Site, Suppressed, Totals
 
-Who = TypeVar("Who", bound=Hashable)
+Holder = TypeVar("Who", bound=Hashable)
 
 
 def joined(
-    reports: Iterable[tuple[Who, Iterable[Finding]]],
-) -> Iterator[tuple[Finding, tuple[Who, ...], Sequence[Finding]]]:
+    reports: Iterable[tuple[Holder, Iterable[Finding]]],
+) -> Iterator[tuple[Finding, tuple[Holder, ...], Sequence[Finding]]]:
     """Yield each distinct finding once, from the first process that has it, with all processes that have
     it and all their versions of it.
     """
-    by_places: dict[Hashable, tuple[dict[Who, None], list[Finding]]] = {}
-    for who, findings in reports:
+    by_key: dict[Hashable, tuple[dict[Holder, None], list[Finding]]] = {}
+    for holder, findings in reports:
         for finding in findings:
-            finders, same = by_places.setdefault(places(finding), ({}, []))
-            finders[who] = None
+            holders, same = by_key.setdefault(merge_key(finding), ({}, []))
+            holders[holder] = None
             same.append(finding)
     # A dict keeps the order of the first occurrence, so the merged report is in the order of the first
     # process.
-    for finders, same in by_places.values():
-        yield same[0], tuple(finders), same
+    for holders, same in by_key.values():
+        yield same[0], tuple(holders), same
 
 
 def joined_suppressed(
-    reports: Iterable[tuple[Who, Iterable[Suppressed]]], told: Iterable[Finding]
-) -> Iterator[tuple[Suppressed, tuple[Who, ...]]]:
+    reports: Iterable[tuple[Holder, Iterable[Suppressed]]], reported: Iterable[Finding]
+) -> Iterator[tuple[Suppressed, tuple[Holder, ...]]]:
     """Yield each suppressed finding once, with the processes that have it. Findings that any process
     reports are left out.
     """
-    listed = [(who, tuple(suppressed)) for who, suppressed in reports]
+    listed = [(holder, tuple(suppressed)) for holder, suppressed in reports]
     by = {id(item.finding): item.by for _, suppressed in listed for item in suppressed}
-    there = {places(finding) for finding in told}
-    for finding, finders, _ in joined((who, [item.finding for item in each]) for who, each in listed):
-        if places(finding) not in there:
-            yield Suppressed(finding, by[id(finding)]), finders
+    there = {merge_key(finding) for finding in reported}
+    for finding, holders, _ in joined((holder, [item.finding for item in each]) for holder, each in listed):
+        if merge_key(finding) not in there:
+            yield Suppressed(finding, by[id(finding)]), holders
 
 
-def places(finding: Finding) -> Hashable:
+def merge_key(finding: Finding) -> Hashable:
     """Return the key under which findings of two processes count as one: code, status and all its places."""
     saved = finding.saved
     return (

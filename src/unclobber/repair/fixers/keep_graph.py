@@ -1,4 +1,4 @@
-"""Cure: let two losses go through one graph, by ``retain_graph=True`` in the first backward, or by one
+"""Fixer: let two losses go through one graph, by ``retain_graph=True`` in the first backward, or by one
 backward on their sum.
 
 Only if the two follow each other in one pass of the program. If each turn of a loop comes back to a graph
@@ -120,6 +120,7 @@ def retained(source: Source, statement: cst.CSTNode) -> Iterator[str]:
             equal=cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace("")),
         )
         before = list(call.args)
+        # The whitespace of a trailing comma would go before the new argument; LibCST writes a plain one.
         if before and isinstance(before[-1].comma, cst.Comma):
             before[-1] = before[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
         yield source.replaced({call: call.with_changes(args=[*before, argument])})
