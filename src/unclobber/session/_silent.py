@@ -28,7 +28,7 @@ from ..judge import (
 from ..model import Finding, Save, Write, or_default
 from ..record import Ledger, SavedTensor, SaveState
 from ..source import frames, sites, spelling
-from .story_boundary import KnownFacts, fault_in
+from .story_boundary import KnownFacts, internal_error_in
 
 C = TypeVar("C", bound=Conflict)
 
@@ -60,8 +60,8 @@ class SessionView(Protocol):
     ) -> None:
         """Do as ``Session.warn_or_raise``."""
 
-    def name_fault(self, fault: str) -> None:
-        """Do as ``Session.name_fault``."""
+    def note_internal_error(self, fault: str) -> None:
+        """Do as ``Session.note_internal_error``."""
 
 
 UNSURE = "whether a tensor that backward needs was overwritten is not known"
@@ -101,10 +101,10 @@ class SilentConflicts:
             try:
                 state = self.ledger.state_of(saved)
             except Exception as error:
-                fault = fault_in("what became of a tensor could not be told", error)
+                fault = internal_error_in("what became of a tensor could not be told", error)
             else:
                 return state if state.changed else None
-        session.name_fault(fault)
+        session.note_internal_error(fault)
         written = saved.alias._version != saved.version or (entry is not None and entry.written)
         if written and session.policy != "watch":
             known_facts = KnownFacts(_CODES[held], message=UNSURE)

@@ -65,7 +65,7 @@ from ._silent import UNSURE, SilentConflicts, unplaced
 from ._suppressing import Suppressing
 from ._unseen import Unseen
 from ._warning import warn
-from .story_boundary import KnownFacts, error_of, fault_in, finding_or_fallback
+from .story_boundary import KnownFacts, error_of, finding_or_fallback, internal_error_in
 
 Policy = Literal["watch", "guard", "audit"]
 T = TypeVar("T")
@@ -139,7 +139,7 @@ class Session:
         """Positions of findings by the key of their conflict."""
         self._times: Counter[int] = Counter()
         """Numbers of repeated occurrences, by the finding's position."""
-        self._faults: dict[str, None] = {}
+        self._internal_errors: dict[str, None] = {}
         """Sentences about internal errors for the report, each once and in order."""
         self._warned: set[int] = set()
         """Identities of the findings that have warned. All are kept, so no identity is reused."""
@@ -257,7 +257,7 @@ class Session:
             try:
                 verdict = self._verdict(saved)
             except Exception as error:
-                fault = fault_in("what became of a saved tensor could not be told", error)
+                fault = internal_error_in("what became of a saved tensor could not be told", error)
             else:
                 return self._followed(verdict)
         return self._by_versions(saved, fault)
@@ -315,7 +315,7 @@ class Session:
                 is unknown.
         """
         version, entry = saved.alias._version, saved.entry
-        self.name_fault(fault)
+        self.note_internal_error(fault)
         torch_message = sentence.shortest(saved, version)
         if torch_message is None and self.policy == "watch" and _is_detached(saved):
             torch_message = compat.DETACHED_SENTENCE
@@ -327,14 +327,14 @@ class Session:
             self._kept(judge_without_story("UC101", fault, message=message, torch_message=torch_message))
         )
 
-    def name_fault(self, fault: str) -> None:
+    def note_internal_error(self, fault: str) -> None:
         """Note the sentence about an internal error for the report, once."""
-        self._faults[fault] = None
+        self._internal_errors[fault] = None
 
     def _unrecorded(self, error: Exception) -> str:
         """Note an internal error while a write was recorded. Return the sentence about it."""
-        fault = fault_in("a write could not be recorded", error)
-        self.name_fault(fault)
+        fault = internal_error_in("a write could not be recorded", error)
+        self.note_internal_error(fault)
         return fault
 
     def _refusal(self, state: SaveState) -> InplaceError:
@@ -528,7 +528,7 @@ class Session:
         try:
             return look()
         except Exception as error:
-            self.name_fault(fault_in(what, error))
+            self.note_internal_error(internal_error_in(what, error))
         return otherwise
 
     def split_suppressed(self) -> tuple[tuple[Finding, ...], tuple[Suppressed, ...]]:
@@ -576,7 +576,7 @@ class Session:
             torch_version=str(torch.__version__),
             command=self.command,
             exit_code=exit_code,
-            notices=(*_of_this_torch(), *said, *self._faults),
+            notices=(*_of_this_torch(), *said, *self._internal_errors),
             bytes_by_line=by_line,
         )
 

@@ -52,7 +52,7 @@ def finding_or_fallback(
         return make()
     # Not `BaseException`: Ctrl-C ends the program (test_an_interrupt_is_no_fault).
     except Exception as error:
-        fault = fault_in(_NOT_TOLD, error)
+        fault = internal_error_in(_NOT_TOLD, error)
     # Imported late, because the command line renders reports without any rule.
     from ..judge import judge_without_story
 
@@ -68,7 +68,7 @@ def finding_or_fallback(
     )
 
 
-def fault_in(what: str, error: Exception) -> str:
+def internal_error_in(what: str, error: Exception) -> str:
     """Return a sentence about an internal error, without its full stop.
 
     It keeps no reference to the error, whose frames hold the program's tensors.
@@ -115,7 +115,7 @@ def text_of(finding: Finding, *, width: int = 80, colour: bool = False) -> str:
     except Exception as error:
         from ..judge import without_places
 
-        plainer = without_places(finding, fault_in(_NOT_SHOWN, error))
+        plainer = without_places(finding, internal_error_in(_NOT_SHOWN, error))
     severity = or_default(lambda: plainer.severity, "error")
     head = f"{severity}[{plainer.code}]: {plainer.message}"
     plainest = "\n".join([head, *(f"  = note: {note}" for note in plainer.notes)])
@@ -154,5 +154,5 @@ def _showable(
     except Exception as error:
         from ..judge import without_places
 
-        return without_places(finding, fault_in(_NOT_SHOWN, error))
+        return without_places(finding, internal_error_in(_NOT_SHOWN, error))
     return finding
