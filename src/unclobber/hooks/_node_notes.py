@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from ..torch_internals import compat
 
 Note = TypeVar("Note")
-_MANY = 1024
+_MANY = 128
 
 
 class NodeNotes(Generic[Note]):
