@@ -37,6 +37,7 @@ from ..hooks import (
     mechanisms,
     module_hooks,
     pause,
+    registered,
     registrations,
     undispatched,
     unmarked,
@@ -622,6 +623,7 @@ class _Installation:
             # what is told of backward calls first hears of them last: see `Engine`
             _saves.install(patches)
             unmarked.install(patches)
+            registered.install(patches)
             pause.install(patches, self._anything_alive, self._saves, self._may_rest, self.view_writes)
             backward.install(patches)
             undispatched.install(
