@@ -57,6 +57,7 @@ STATE = {
         "hooks.unmarked._lock", "torch_internals.patches._lock", "parsing.texts._lock",
         "derivatives.torch_table._lock", "torch_internals.compat._graph._lock",
     },
+    "nothing of it changes": {"torch_internals.compat._kept.no_memory"},
     "lent to torch under that lock": {
         "torch_internals.compat._graph._with_hooks",
     },

@@ -25,6 +25,7 @@ __all__ = [
     "mechanisms",
     "module_hooks",
     "pause",
+    "registered",
     "registrations",
     "saves",
     "selftest",

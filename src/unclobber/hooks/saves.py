@@ -21,6 +21,7 @@ from ..record import (
     Ledger,
     ProgramPoint,
     PythonQueue,
+    RegisteredHooks,
     SavedBytes,
     SavedTensor,
     SaveQueue,
@@ -68,6 +69,8 @@ class SavedTensorHooks:
         fingerprints: Fingerprints | None = None,
     ) -> None:
         see = compat.see_writes if kernels.installed() else _nothing
+        self._need = need
+        need = _or_registered(need)
         self.pack, self.unpack = _make_hooks(ledger, need, see)
         self._ledger = ledger
         self._native: Any = _core_of(ledger) if fingerprints is None and ledger.saved_bytes is None else None
@@ -76,7 +79,6 @@ class SavedTensorHooks:
         """Whether the hooks lie on torch's stack; the native core's need not."""
         self._over: tuple[Pack, Unpack] | None = None
         """The program's hooks that were entered before these, watched, and pushed over these again."""
-        self._need = need
         self.conflicts = conflicts
         """Whom to tell of what no saved tensor shows."""
         self._see = see
@@ -238,11 +240,11 @@ class SavedTensorHooks:
                         setattr(part, _RIDES, record)
                     else:
                         records.append((part, record))
-            return _PackedWithRecords(kept, records) if records else kept
+            return PackedWithRecords(kept, records) if records else kept
 
         def watched_unpack(kept: Any) -> torch.Tensor:
             ours._see()  # the inner hook may run the user's code: a checkpoint's second forward
-            tensor = unpack(kept.kept if type(kept) is _PackedWithRecords else kept)
+            tensor = unpack(kept.kept if type(kept) is PackedWithRecords else kept)
             for part, record in records_beside(kept):
                 if part is tensor:
                     value = ours.unpack(record)
@@ -254,7 +256,7 @@ class SavedTensorHooks:
         return StandIn(pack, watched_pack), compat.recognizable(StandIn(unpack, watched_unpack))
 
 
-class _PackedWithRecords:
+class PackedWithRecords:
     """What autograd keeps for an inner pack hook of whose tensors we have records."""
 
     __slots__ = ("kept", "records")
@@ -273,12 +275,12 @@ def _is_ours(pack: Pack) -> bool:
 
 def records_beside(kept: Any) -> Sequence[tuple[torch.Tensor, SavedTensor]]:
     """Our records of the tensors in what an inner hook keeps, each after its tensor."""
-    return kept.records if type(kept) is _PackedWithRecords else ()
+    return kept.records if type(kept) is PackedWithRecords else ()
 
 
 def _parts(kept: Any) -> Sequence[Any]:
     """What may be tensors in what a pack hook has returned."""
-    if type(kept) is _PackedWithRecords:  # another session's hooks lie between
+    if type(kept) is PackedWithRecords:  # another session's hooks lie between
         return _parts(kept.kept)
     return kept if isinstance(kept, (tuple, list)) else (kept,)
 
@@ -454,10 +456,23 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
                     unmoved = alias._version == saved.version
             if unmoved:
                 return alias if saved.held is None else saved.held
-        with unseen():
-            return need(saved)
+        return need(saved)
 
     return unpack
+
+
+def _or_registered(need: Callable[[SavedTensor], torch.Tensor]) -> Callable[[SavedTensor], torch.Tensor]:
+    """Ask the program's own hooks for a save that it has registered some for, else ``need``."""
+
+    def needed(saved: SavedTensor) -> torch.Tensor:
+        if type(saved.entry) is RegisteredHooks:
+            if handed.unpacked.origins is not None:
+                handed.unpacked.origins.append(None)
+            return saved.entry.unpack()
+        with compat.unseen_by_functions():
+            return need(saved)
+
+    return needed
 
 
 # --- torch's entry points for hooks, wrapped while a session is active ---------------------------

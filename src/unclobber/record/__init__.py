@@ -12,7 +12,7 @@ from ._write_event import WriteEvent
 from .content import differing, each_once, same_bits
 from .fingerprints import Fingerprints
 from .ledger import METADATA_ONLY, FingerprintedLedger, Ledger, SaveState
-from .saved import History, SavedTensor, UncheckedSave, life_of, same_memory
+from .saved import History, RegisteredHooks, SavedTensor, UncheckedSave, leave_to, life_of, same_memory
 from .saved_bytes import SavedBytes
 from .selection import select
 from .self_overlap import LARGEST_COPY
@@ -28,6 +28,7 @@ __all__ = [
     "ProgramPoint",
     "PythonQueue",
     "Region",
+    "RegisteredHooks",
     "SaveQueue",
     "SaveState",
     "SavedBytes",
@@ -37,6 +38,7 @@ __all__ = [
     "WriteEvent",
     "differing",
     "each_once",
+    "leave_to",
     "life_of",
     "overlap",
     "region_of",

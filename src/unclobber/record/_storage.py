@@ -82,6 +82,10 @@ class StorageLog:
             if saved is not None:
                 yield saved
 
+    def forget(self, saved: SavedTensor) -> None:
+        """Have a save no more, whose memory it lets go."""
+        self._saves = [ref for ref in self._saves if ref() is not saved]
+
     def counter(self) -> int | None:
         """Return the version counter of the newest live save. None without one, or of an inference tensor."""
         for ref in reversed(self._saves):

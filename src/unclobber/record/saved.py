@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -45,7 +45,7 @@ class SavedTensor:
     stack: Stack
     entry: LogEntry | None
     """None until the storage is about to be written to: nothing has happened since."""
-    fingerprint: Fingerprint
+    fingerprint: Fingerprint | None
     """The content hash. Unset unless the session takes fingerprints and has chosen this save."""
     unchecked = False
     """Whether torch compares no version counters for it."""
@@ -80,6 +80,9 @@ class Log(Protocol):
 
     def saves(self) -> Iterator[SavedTensor]:
         """Yield the live saves."""
+
+    def forget(self, saved: SavedTensor) -> None:
+        """Have one no more."""
 
 
 class LogEntry:
@@ -124,6 +127,27 @@ class LogEntry:
     def written(self) -> bool:
         """Return whether the memory was written since, or exchanged, or this is unknown."""
         return self.storage_swap is not None or self.log is None or self.log.serial != self.since
+
+
+class RegisteredHooks(LogEntry):
+    """The entry of a save that the program has given a pair of hooks of its own: they keep it from now on."""
+
+    __slots__ = ("kept", "unpack")
+
+    def __init__(self, kept: Any, unpack: Callable[[], torch.Tensor]) -> None:
+        super().__init__(None, 0, 0, 1, False)
+        self.kept = kept
+        """What the program's pack hook has returned, perhaps with our records of it."""
+        self.unpack = unpack
+        """Gives backward what the program's unpack hook makes of that."""
+
+
+def leave_to(saved: SavedTensor, entry: RegisteredHooks) -> None:
+    """Let go of a saved tensor, and of its memory."""
+    if saved.entry is not None and saved.entry.log is not None:
+        saved.entry.log.forget(saved)
+    saved.entry, saved.held, saved.fingerprint = entry, None, None
+    saved.alias, saved.version = compat.no_memory, compat.no_memory._version
 
 
 class Life(dict[Any, Any]):

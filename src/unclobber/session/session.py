@@ -37,6 +37,7 @@ from ..hooks import (
     mechanisms,
     module_hooks,
     pause,
+    registered,
     registrations,
     undispatched,
     unmarked,
@@ -680,6 +681,7 @@ class _Installation:
             # clients.
             _saves.install(patches)
             unmarked.install(patches)
+            registered.install(patches)
             pause.install(
                 patches, self._anything_alive, self._saves, self._can_pause_observation, self.view_writes
             )

@@ -51,14 +51,15 @@ class StandIn(Likeness):
     Args:
         original: The replaced function, or method of a C type.
         run: The function that is called instead.
+        binds: Whether it is a method of what it is looked up on; None if ``original`` says so itself.
     """
 
     __slots__ = ("__weakref__", "_binds", "_run", "_stands_for")
 
-    def __init__(self, original: Any, run: Callable[..., Any]) -> None:
+    def __init__(self, original: Any, run: Callable[..., Any], *, binds: bool | None = None) -> None:
         object.__setattr__(self, "_stands_for", original_of(original))
         object.__setattr__(self, "_run", run)
-        object.__setattr__(self, "_binds", hasattr(original, "__get__"))
+        object.__setattr__(self, "_binds", hasattr(original, "__get__") if binds is None else binds)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -224,8 +225,9 @@ class Patches:
             more: Further arguments for ``wrap``.
         """
         original = getattr(home, name)
-        lying: Any = StandIn(original, wrap(original, *more))
-        if isinstance(vars(home).get(name), staticmethod):
+        own = vars(home).get(name, original)
+        lying: Any = StandIn(original, wrap(original, *more), binds=hasattr(own, "__get__"))
+        if isinstance(own, staticmethod):
             lying = staticmethod(lying)
         self.replace(home, name, lying)
 

@@ -19,7 +19,9 @@ WeakTensor nothing() {
 }
 
 [[noreturn]] void throw_type(PyObject* object) {
-  PyErr_Format(PyExc_TypeError, "a tensor was expected, not a %s", Py_TYPE(object)->tp_name);
+  // as torch/csrc/autograd/python_saved_variable_hooks.cpp says it, for the program's own hook may be asked
+  PyErr_Format(PyExc_TypeError, "Output of saved tensor unpack_hook expected to be a Tensor but got result of type %s",
+               Py_TYPE(object)->tp_name);
   throw python_error();
 }
 
@@ -78,7 +80,7 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
       alias = save_->alias;
       held = save_->held;
     }
-    if (handed::asked()) handed::note(at::Tensor(save_->origin.lock()));
+    if (handed::asked()) handed::note(is_unchecked() ? at::Tensor() : at::Tensor(save_->origin.lock()));
     if (alias.defined() && alias._version() == save_->version) return held.defined() ? held : alias;
     return with_gil([&] {
       PyObject* record = record_of(save_);
@@ -108,6 +110,12 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
   }
 
  private:
+  // Whether the program has registered hooks of its own for it.
+  bool is_unchecked() const {
+    PyObject* made = save_->record.load(std::memory_order_acquire);
+    return made != nullptr && !records::is_checked(made);
+  }
+
   std::shared_ptr<Queue> queue_;  // until there is a save, which has it then
   Save* save_ = nullptr;
   bool sees_;

@@ -62,7 +62,9 @@ PyObject* Unpack::called(PyObject* record) {
     throw python_error();
   }
   note(*this, record);
-  if (handed::asked() && records::is_checked(record)) {
+  if (handed::asked() && PyObject_HasAttrString(records::get(record, records::kEntry), "unpack")) {
+    handed::note(at::Tensor());  // the program's own hooks keep it: record.RegisteredHooks
+  } else if (handed::asked() && records::is_checked(record)) {
     PyObject* origin = PyWeakref_GetObject(records::get(record, records::kOrigin));
     handed::note(origin != nullptr && THPVariable_Check(origin) ? THPVariable_Unpack(origin) : at::Tensor());
   }

@@ -21,10 +21,27 @@ import torch
 from ._dispatcher import unseen_by_torch, without_modes
 from ._tensors import storage_key_or_none
 
-HANDS_OUT_DATA = hasattr(torch._C._autograd.SavedTensor, "data")
+Unpack = Callable[[Any], torch.Tensor]
+
+raw_saved_class: Any = torch._C._autograd.SavedTensor
+"""The class of the ``_raw_saved_*`` attributes: ``register_hooks(pack, unpack)``, and ``data`` since 2.10."""
+_DATA = vars(raw_saved_class).get("data")
+PACK_WRITES_SENTENCE = (
+    "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook cannot "
+    "be modified by in-place operations as this can lead to unexpected side-effects. Please open an issue if "
+    "you need to perform in-place operations on the input to a pack hook."
+)
+"""torch/csrc/autograd/saved_variable.cpp, ``set_hooks_and_pack_data``; until 2.11 with "can not"."""
+no_memory = torch.empty(0, dtype=torch.bool, device="cpu")
+"""Stand-in for a tensor that is not kept."""
+HANDS_OUT_DATA = _DATA is not None
 """Whether torch shows the pack hook's result."""
 
-Unpack = Callable[[Any], torch.Tensor]
+
+def packed(raw: Any) -> Any:
+    """Return what a pack hook has returned for a raw saved tensor, or the tensor where none was called; None
+    where it is freed, and before 2.10."""
+    return None if _DATA is None else _DATA.__get__(raw)
 
 
 def raw_saved(node: Any) -> Iterator[tuple[str, Any]]:
@@ -47,7 +64,7 @@ def raw_saved(node: Any) -> Iterator[tuple[str, Any]]:
         many = isinstance(value, (list, tuple))
         for index, saved in enumerate(value if many else (value,)):
             try:
-                data = None if saved is None else saved.data
+                data = None if saved is None else packed(saved)
             except RuntimeError:
                 continue
             yield (f"{role}[{index}]" if many else role), data
@@ -59,7 +76,7 @@ def is_freed(node: Any, attribute: str) -> bool:
     try:
         if HANDS_OUT_DATA:
             raw = getattr(node, attribute)
-            if isinstance(raw, (tuple, list)) or raw.data is not None:
+            if isinstance(raw, (tuple, list)) or packed(raw) is not None:
                 return False
             # None if freed or if nothing was saved. Only the former refuses; no hook runs for either.
             getattr(node, f"_saved_{role}")
