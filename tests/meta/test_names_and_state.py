@@ -33,7 +33,7 @@ STATE = {
         "hooks.saves._threads",
         "hooks._stale_reads._active", "source.frames.newest", "evidence.reads._asking",
         "record._undo._slabs", "cli.ranks._termination._held", "report._cells._encoding",
-        "torch_internals.compat._entries._pushed", "torch_internals.compat._kept._asking",
+        "torch_internals.compat._entries._pushed", "torch_internals.compat._kept._reading",
     },
     "read by the unpack hook at each saved tensor": {"hooks.backward.marker"},
     "beside torch's nodes, of the last backward calls": {"hooks.backward.begun_at"},
@@ -46,7 +46,7 @@ STATE = {
         "repair._syntax._field_names",
     },
     "what was warned of, as in Python's own registries": {
-        "session._warning._told", "session._warning._registries",
+        "session._warning._first_texts", "session._warning._registries",
     },
     "functions of torch's and of the platform, found by name": {
         "torch_internals.libraries.loads",

@@ -118,16 +118,16 @@ class SilentConflicts:
     def on(self, conflict: Conflict) -> None:
         """Keep the finding for a conflict that the hooks saw, and report it."""
         session = self._session
-        story = _STORIES[type(conflict)](conflict, session)
-        if story.is_nothing():
+        maker = _MAKERS[type(conflict)](conflict, session)
+        if maker.is_nothing():
             return
         repaired = self.repairs
-        finding = session.keep(story.key, story.make, story.known_facts, again=story.again)
-        if not (story.can_be_repaired and repaired):
-            session.warn_or_raise(finding, refuse=story.refuses(), cause=story.cause)
+        finding = session.keep(maker.key, maker.make, maker.known_facts, again=maker.again)
+        if not (maker.can_be_repaired and repaired):
+            session.warn_or_raise(finding, refuse=maker.refuses(), cause=maker.cause)
 
 
-class _Story(ABC, Generic[C]):
+class _FindingMaker(ABC, Generic[C]):
     """The parts of one conflict's finding, each built when it is needed."""
 
     can_be_repaired = False
@@ -163,7 +163,7 @@ class _Story(ABC, Generic[C]):
         """Return the facts that are known without reading any source file."""
 
 
-class _OnCtxStory(_Story[conflicts.StaleOnCtx]):
+class _OnCtxMaker(_FindingMaker[conflicts.StaleOnCtx]):
     """UC103: ``backward`` reads ``ctx.x`` that has changed."""
 
     can_be_repaired = True
@@ -192,7 +192,7 @@ class _OnCtxStory(_Story[conflicts.StaleOnCtx]):
         return _known_facts("UC103", self.conflict.state.saved, self.repaired)
 
 
-class _InRecomputeStory(_Story[conflicts.StaleInRecompute]):
+class _InRecomputeMaker(_FindingMaker[conflicts.StaleInRecompute]):
     """UC105: a checkpoint's second run reads a tensor that has changed since its first.
 
     Guard can't hand the old values to it, because the code reads the tensor by itself.
@@ -218,7 +218,7 @@ class _InRecomputeStory(_Story[conflicts.StaleInRecompute]):
         return _known_facts("UC105", self.conflict.state.saved)
 
 
-class _GradientStory(_Story[conflicts.GradientWritten]):
+class _GradientMaker(_FindingMaker[conflicts.GradientWritten]):
     """UC104: a gradient was changed before another consumer received it."""
 
     can_be_repaired = True
@@ -240,7 +240,7 @@ class _GradientStory(_Story[conflicts.GradientWritten]):
         return KnownFacts("UC104", repaired=self.is_guard)
 
 
-class _NotReturnedStory(_Story[conflicts.DirtyNotReturned]):
+class _NotReturnedMaker(_FindingMaker[conflicts.DirtyNotReturned]):
     """UC103: torch refused a Function that marked a tensor dirty and returned another."""
 
     again = True
@@ -264,7 +264,7 @@ class _NotReturnedStory(_Story[conflicts.DirtyNotReturned]):
         return KnownFacts("UC103", torch_message=str(self.conflict.error), message=message, variant="dirty")
 
 
-class _InputStory(_Story[conflicts.InputOverwritten]):
+class _InputMaker(_FindingMaker[conflicts.InputOverwritten]):
     """UC103: an input is read after a Function overwrote it unmarked, so its gradient ignores the write.
 
     Guard can't repair it, because the derivative of the written values is not recorded.
@@ -316,7 +316,7 @@ class _InputStory(_Story[conflicts.InputOverwritten]):
         return KnownFacts("UC103", message=message, variant="unmarked")
 
 
-class _SelfOverlapStory(_Story[conflicts.SelfOverlap]):
+class _SelfOverlapMaker(_FindingMaker[conflicts.SelfOverlap]):
     """UC102: an operation is about to read what it has overwritten itself, as it would without unclobber."""
 
     def is_nothing(self) -> bool:
@@ -337,7 +337,7 @@ class _SelfOverlapStory(_Story[conflicts.SelfOverlap]):
         return KnownFacts("UC102", message=message, variant="self-overlap")
 
 
-class _ContentStory(_Story[conflicts.ContentChanged]):
+class _ContentMaker(_FindingMaker[conflicts.ContentChanged]):
     """UC102: the content of a saved tensor changed although no write to it was seen.
 
     Guard can't repair it, because no copy of the old content exists.
@@ -374,14 +374,14 @@ class _ContentStory(_Story[conflicts.ContentChanged]):
         return _known_facts("UC102", self.conflict.saved)
 
 
-_STORIES: dict[type[Conflict], type[_Story[Any]]] = {
-    conflicts.StaleOnCtx: _OnCtxStory,
-    conflicts.StaleInRecompute: _InRecomputeStory,
-    conflicts.GradientWritten: _GradientStory,
-    conflicts.DirtyNotReturned: _NotReturnedStory,
-    conflicts.InputOverwritten: _InputStory,
-    conflicts.ContentChanged: _ContentStory,
-    conflicts.SelfOverlap: _SelfOverlapStory,
+_MAKERS: dict[type[Conflict], type[_FindingMaker[Any]]] = {
+    conflicts.StaleOnCtx: _OnCtxMaker,
+    conflicts.StaleInRecompute: _InRecomputeMaker,
+    conflicts.GradientWritten: _GradientMaker,
+    conflicts.DirtyNotReturned: _NotReturnedMaker,
+    conflicts.InputOverwritten: _InputMaker,
+    conflicts.ContentChanged: _ContentMaker,
+    conflicts.SelfOverlap: _SelfOverlapMaker,
 }
 
 

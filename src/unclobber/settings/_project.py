@@ -53,6 +53,7 @@ class ProjectSettings:
         """
         if select:
             return replace(self, select=tuple(select), ignore=tuple(ignore))
+        # Out of `select`, too, because a longer selected prefix wins over an ignored one in `leaves_out`.
         kept = self.select
         if kept is not None:
             kept = tuple(code for code in kept if not covers(ignore, code))
@@ -80,4 +81,6 @@ def _matches(glob: str, path: str, folder: str) -> bool:
     glob = glob.removeprefix("./") + ("*" if glob.endswith("/") else "")
     # `*` also matches folders, as in ruff; `**/` also matches no folder.
     patterns = (glob, glob.replace("**/", ""))
-    return any(fnmatchcase(name, one) for one in patterns for name in (relative, os.path.basename(path)))
+    # `fnmatchcase`, because `fnmatch` would ignore case and change slashes on Windows only.
+    names = (relative, os.path.basename(path))
+    return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)

@@ -83,6 +83,7 @@ class Baseline:
 
         Of equal findings the first ones are known, up to their count.
         """
+        # Counted, not a set of keys: a copy of a known line is a new finding.
         left = Counter(self.counts)
         new: list[Finding] = []
         known: list[Finding] = []
@@ -94,6 +95,8 @@ class Baseline:
 
     def text(self) -> str:
         """Return the file's text, which depends on the findings but not on their order."""
+        # Sorted, so that a file under version control changes only where findings do
+        # (test_the_text_is_the_same_in_any_order).
         listed = [{**key._asdict(), "count": count} for key, count in sorted(self.counts.items())]
         document = {"schema": SCHEMA, "unclobber": VERSION, "findings": listed}
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -104,11 +107,11 @@ def _counts(document: Any) -> Counter[Key]:
     if document["schema"] != SCHEMA:
         raise ValueError("another schema")
     counts: Counter[Key] = Counter()
-    for one in document["findings"]:
-        key = Key(*(one[name] for name in Key._fields))
-        if not all(isinstance(part, str) for part in key) or not isinstance(one["count"], int):
+    for entry in document["findings"]:
+        key = Key(*(entry[name] for name in Key._fields))
+        if not all(isinstance(part, str) for part in key) or not isinstance(entry["count"], int):
             raise TypeError("other values")
-        counts[key] += one["count"]
+        counts[key] += entry["count"]
     return counts
 
 
@@ -118,6 +121,7 @@ def _folder(path: str) -> str:
 
 def _key(finding: Finding, folder: str) -> Key:
     """Return the finding's key; its path is relative to ``folder``."""
+    # Statements, not line numbers: an edit above a known finding must not make it new (test_moved_lines).
     site = next(iter(written_at(finding)), None)
     saved = None if finding.saved is None else finding.saved.site
     return Key(
@@ -136,6 +140,7 @@ def _statement(site: Site | None) -> str:
 def _path(path: str, folder: str) -> str:
     """Return the path as the file stores it: relative to the folder of packages or of the baseline."""
     slashed = path.replace(os.sep, "/")
+    # Another machine has its packages in another folder, but below the same name.
     for name in _INSTALLED:
         if f"/{name}" in slashed:
             return slashed.rpartition(f"/{name}")[2]

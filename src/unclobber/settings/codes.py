@@ -52,15 +52,15 @@ def checked(given: Iterable[str], where: str) -> tuple[str, ...]:
     Raises:
         SettingsError: No code begins so.
     """
-    found = []
+    codes = []
     for text in given:
         code = prefix_of(text)
         if code is None:
             hint = "" if meant(text) else f" The codes are {', '.join(CODES)}."
             problem = unknown(text)
             raise SettingsError(f"{where}: {problem}{'' if problem.endswith('?') else '.'}{hint}")
-        found.append(code)
-    return tuple(found)
+        codes.append(code)
+    return tuple(codes)
 
 
 def covers(codes: Iterable[str], code: str) -> bool:

@@ -27,10 +27,10 @@ def settings_for(folder: str) -> ProjectSettings:
     """
     for path in _upward(os.path.abspath(folder)):
         try:
-            found = os.stat(path)
+            status = os.stat(path)
         except OSError:
             continue
-        settings = _read(path, found.st_mtime_ns, found.st_size)
+        settings = _read(path, status.st_mtime_ns, status.st_size)
         if settings is not None:
             return settings
     return ProjectSettings()
@@ -41,7 +41,7 @@ def _upward(folder: str) -> tuple[str, ...]:
     """Return the possible paths of a pyproject.toml; cached, because each context needs them when it is
     entered."""
     here = Path(folder)
-    return tuple(str(one / NAME) for one in (here, *here.parents))
+    return tuple(str(parent / NAME) for parent in (here, *here.parents))
 
 
 @lru_cache(maxsize=64)
@@ -57,7 +57,7 @@ def _read(path: str, modified: int, size: int) -> ProjectSettings | None:
         raise SettingsError(f"can't read {path}: {(error.strerror or str(error)).lower()}.") from None
     if b"unclobber" not in text:
         return None  # other mistakes in a file that doesn't mention unclobber are not its business
-    import tomllib
+    import tomllib  # late, so that a run without settings does not load it
 
     try:
         document = tomllib.loads(text.decode("utf-8"))
@@ -86,11 +86,12 @@ def _settings(table: dict[str, Any], path: str) -> ProjectSettings:
         key.replace("-", "_"): _READERS[key](value, f"`{key}` in [tool.unclobber] of {path}")
         for key, value in table.items()
     }
+    # The file's folder, because globs start there even if the run starts in a folder below.
     return ProjectSettings(**values, folder=os.path.dirname(path))
 
 
 def _codes(value: Any, where: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not all(isinstance(code, str) for code in value):
         _wrong(value, where, 'a list of codes or of their beginnings, such as ["UC102", "UC2"]')
     return checked(value, where)
 
@@ -108,6 +109,7 @@ def _switch(value: Any, where: str) -> bool:
 
 
 def _share(value: Any, where: str) -> float:
+    # `true` is an int, and means all of them; NaN fails both comparisons.
     if not isinstance(value, bool | int | float) or not 0 <= value <= 1:
         _wrong(value, where, "a number from 0 to 1, or true for 1")
     return float(value)

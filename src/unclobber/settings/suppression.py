@@ -67,6 +67,7 @@ class Suppression:
         sites = written_at(finding)
         here = [comment for site in sites if (comment := self._comment(finding.code, site)) is not None]
         if finding.torch_message is None:
+            # All writes need a comment, so a single one is in vain: test_all_writes_of_a_finding_need_it.
             if not 0 < len(here) < len(sites):
                 return None
             bare = next(site for site in sites if self._comment(finding.code, site) is None)
@@ -93,7 +94,9 @@ class Suppression:
 
     def _comment(self, code: str, site: Site) -> IgnoreComment | None:
         """Return the comment on a statement that covers the code, or None."""
+        # Kept for the session: a file that is edited meanwhile keeps the comments of the code that runs.
         if site.path not in self._comments:
             self._comments[site.path] = comments_in(site.path)
         comments = self._comments[site.path]
-        return next((one for one in comments if one.covers(code) and one.stands_at(site)), None)
+        matching = (comment for comment in comments if comment.covers(code) and comment.stands_at(site))
+        return next(matching, None)

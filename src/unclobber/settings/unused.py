@@ -16,22 +16,24 @@ def unused(paths: Iterable[str], findings: Iterable[Finding]) -> Iterator[str]:
         paths: The files whose code ran.
         findings: All findings of the run, suppressed or not.
     """
-    met = [(finding.code, site) for finding in findings for site in written_at(finding)]
+    occurred = [(finding.code, site) for finding in findings for site in written_at(finding)]
     for path in sorted(set(paths)):
         for comment in comments_in(path):
-            codes = {code for code, site in met if comment.stands_at(site)}
+            codes = {code for code, site in occurred if comment.stands_at(site)}
             if said := _wrong_with(comment, codes):
                 yield f"`{comment.text}` at {shown_path(path)}:{comment.line} {said}"
 
 
-def _wrong_with(comment: IgnoreComment, met: set[str]) -> str:
+def _wrong_with(comment: IgnoreComment, occurred: set[str]) -> str:
     """Return the mistake in a comment, given the codes that were found at its statement; empty if there is
     none."""
     if comment.problem:
         return f"is not understood: {comment.problem}"
     if comment.codes is None:
-        return "" if met else "suppresses nothing: there was no finding in this run"
-    idle = [code for code in comment.codes if not any(found.startswith(code) for found in met)]
+        return "" if occurred else "suppresses nothing: there was no finding in this run"
+    # By code: of several codes in one comment only the idle ones are named
+    # (test_of_several_codes_the_idle_ones_are_told).
+    idle = [code for code in comment.codes if not any(other.startswith(code) for other in occurred)]
     if not idle:
         return ""
     return f"suppresses nothing: there was no {' or '.join(idle)} in this run"
