@@ -21,7 +21,7 @@ from ..torch_internals import compat, views
 from ..torch_internals.compat import tree_map
 from ..torch_internals.engine import EngineCall, engine
 from ..torch_internals.patches import Patches
-from . import _proposal as names
+from . import _candidate as names
 
 Context = Callable[[], Any]
 
@@ -332,7 +332,7 @@ class _GraphsKept:
     def begin(self, call: EngineCall) -> None:
         call.keep_graph()
 
-    def end(self, begun: None, call: EngineCall) -> None: ...
+    def end(self, running: None, call: EngineCall) -> None: ...
 
 
 _CONTEXTS: dict[str, Context] = {

@@ -87,7 +87,7 @@ class Source:
         """Return the text with the nodes in `changes` replaced.
 
         Only the nodes above a change and the text of its top-level statement are made again, because a visit
-        of the tree makes every node again: that took 12 s for the proposals of one file of 300 lines.
+        of the tree makes every node again: that took 12 s for the candidates of one file of 300 lines.
         """
         news = {id(node): new for node, new in changes.items()}
         above = {id(node) for changed in changes for node in (changed, *self.all_above(changed))}

@@ -18,7 +18,7 @@ from dataclasses import replace
 from ..model import Edit, Finding, Fix, Report, Site, asked, cell_name, shown_name
 from ..parsing import text_of
 from . import _plan
-from ._proposal import Proposal
+from ._candidate import Candidate
 from .diff import unified
 from .project import Project, root_of
 
@@ -73,9 +73,9 @@ def _candidate(finding: Finding, script: str | None) -> Fix | bool:
         return False
     if not all(_is_as_it_ran(project, site) for site in sites if project.owns(site.path)):
         return False
-    for proposal in _plan.proposals(finding, project, certain=True):
-        if edits := edits_of(project, proposal.texts):
-            return _fix(proposal, edits, unified(project, proposal.texts), own[0])
+    for candidate in _plan.candidates(finding, project, certain=True):
+        if edits := edits_of(project, candidate.texts):
+            return _fix(candidate, edits, unified(project, candidate.texts), own[0])
     return script is not None and _plan.has_any(finding, project)
 
 
@@ -130,7 +130,7 @@ def _lines(lines: list[str]) -> str:
     return "\n".join(lines).removesuffix("\r")
 
 
-def _fix(proposal: Proposal, edits: tuple[Edit, ...], diff: str, offending: str) -> Fix:
+def _fix(candidate: Candidate, edits: tuple[Edit, ...], diff: str, offending: str) -> Fix:
     """Return the candidate as a fix, with its line of code if it is a single one."""
     first, code = edits[0], None
     where = f"line {first.line}"
@@ -138,7 +138,7 @@ def _fix(proposal: Proposal, edits: tuple[Edit, ...], diff: str, offending: str)
         where = f"{shown_name(first.path)}:{first.line}"
     if len(edits) == 1 and "\n" not in first.old + first.new:
         code = _without_comment(first.new.strip())
-    return Fix(f"{proposal.title}, in {where}", diff=diff, code=code, edits=edits)
+    return Fix(f"{candidate.title}, in {where}", diff=diff, code=code, edits=edits)
 
 
 def _without_comment(line: str) -> str:

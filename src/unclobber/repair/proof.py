@@ -82,7 +82,7 @@ class Runner:
         """Run one job. Never raises because of the program.
 
         Returns:
-            The result; ``ending`` is ``timeout`` or ``died`` if nothing more is known.
+            The result; ``exit_kind`` is ``timeout`` or ``died`` if nothing more is known.
 
         Raises:
             KeyboardInterrupt: The driver process was interrupted before it could run anything.

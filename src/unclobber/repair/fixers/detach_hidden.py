@@ -16,7 +16,7 @@ from typing import TypeGuard
 import libcst as cst
 
 from ...model import Finding
-from .._proposal import Proposal
+from .._candidate import Candidate
 from .._syntax import New, Source, is_place, late, walk
 from ..project import Project
 from ._sites import callers
@@ -27,10 +27,10 @@ Changes = dict[cst.CSTNode, New]
 """Nodes with what replaces them."""
 
 _MOST = 40
-"""Proposals for classes, of all files together."""
+"""Candidates for classes, of all files together."""
 
 
-def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield detached states of the program's classes that set an attribute outside of ``__init__``.
 
     The source doesn't show which of them ties one graph to the next, so each is tried: first those in the
@@ -46,9 +46,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
     for (path, source, statement), _ in callers(needed, project) if needed is not None else ():
         for text, place in after_backward(source, statement, names.values()):
             title = f"detach the hidden state `{place}` after each backward"
-            yield Proposal("detach-hidden", title, {path: text}, note=NOTE)
+            yield Candidate("detach-hidden", title, {path: text}, note=NOTE)
     for path, source, changes, title in kept:
-        yield Proposal("detach-hidden", title, {path: source.replaced(changes)}, note=NOTE, late=True)
+        yield Candidate("detach-hidden", title, {path: source.replaced(changes)}, note=NOTE, late=True)
 
 
 def _cuts(

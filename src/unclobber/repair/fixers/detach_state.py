@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from .._proposal import Proposal
+from .._candidate import Candidate
 from .._syntax import Source, names_in, root_name, walk
 from ..project import Project
 from ._sites import callers
@@ -21,7 +21,7 @@ from .keep_graph import two_losses
 NOTE = "each backward then reaches back to the start of its own step (truncated back-propagation)"
 
 
-def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield states that a loop carries from turn to turn, detached after the backward, then where they are
     read.
 
@@ -35,7 +35,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
                 if isinstance(loop, (cst.For, cst.While)):
                     for text, names in after(source, statement, loop):
                         title = f"detach the carried state {names} after each backward"
-                        yield Proposal("detach-state", title, {path: text}, note=NOTE)
+                        yield Candidate("detach-state", title, {path: text}, note=NOTE)
     loops: set[int] = set()
     places = [fact.site for fact in (finding.needed, finding.saved) if fact is not None]
     for site in places:
@@ -46,15 +46,15 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             # Several of the call sites may be in one loop.
             if nearest is not None and id(nearest) not in loops:
                 loops.add(id(nearest))
-                yield from _proposals(path, carried(source, nearest))
-                yield from _proposals(path, carried_on(source, nearest))
+                yield from _candidates(path, carried(source, nearest))
+                yield from _candidates(path, carried_on(source, nearest))
 
 
-def _proposals(path: str, texts: Iterator[tuple[str, str]]) -> Iterator[Proposal]:
-    """Yield proposals for new texts and the names that they detach."""
+def _candidates(path: str, texts: Iterator[tuple[str, str]]) -> Iterator[Candidate]:
+    """Yield candidates for new texts and the names that they detach."""
     for text, names in texts:
         title = f"detach the carried state {names} from the step before"
-        yield Proposal("detach-state", title, {path: text}, note=NOTE, late=True)
+        yield Candidate("detach-state", title, {path: text}, note=NOTE, late=True)
 
 
 def after(source: Source, backward: cst.CSTNode, loop: cst.For | cst.While) -> Iterator[tuple[str, str]]:

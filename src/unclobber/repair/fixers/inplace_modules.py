@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding, Write
-from .._proposal import Proposal
+from .._candidate import Candidate
 from .._syntax import Source
 from ..project import Project
 from ._inplace import without_inplace
 
 
-def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield constructors of the class that wrote, one by one, then all of them together."""
     for write in reversed(finding.writes):
         kind = _class_of(write)
@@ -27,8 +27,12 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
         ]
         for path, source, call, plain in calls[:8]:
             title = f"construct {source.code(call)} without `inplace`"
-            yield Proposal(
-                "inplace-modules", title, {path: source.replaced({call: plain})}, hides=_INPUT, drops=True
+            yield Candidate(
+                "inplace-modules",
+                title,
+                {path: source.replaced({call: plain})},
+                shared_name=_INPUT,
+                drops=True,
             )
         if len(calls) > 1:
             texts = {
@@ -36,7 +40,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
                 for path, source, _, _ in calls
             }
             title = f"construct every {kind} without `inplace`"
-            yield Proposal("inplace-modules", title, texts, hides=_INPUT, drops=True)
+            yield Candidate("inplace-modules", title, texts, shared_name=_INPUT, drops=True)
 
 
 _INPUT = "input of the module"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from .._proposal import Proposal
+from .._candidate import Candidate
 from .._syntax import Source, is_place, late, walk
 from ..project import Project
 from ._comments import with_comments_of
@@ -19,7 +19,7 @@ from ._sites import callers
 from .clone_saved import cloned
 
 
-def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the custom Function round a finding's places, rewritten."""
     if finding.code != "UC103":
         return
@@ -39,11 +39,11 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             if text is not None:
                 title = f"keep the tensors of `{owner.name.value}` with `save_for_backward`"
                 guess = _may_be_read_outside(source, owner)
-                yield Proposal("save-for-backward", title, {path: text}, guess=guess)
+                yield Candidate("save-for-backward", title, {path: text}, guess=guess)
             for text, kept in copies(source, owner):
                 title = f"keep a copy of `{kept}` for the backward of `{owner.name.value}`"
                 guess = finding.saved is None or kept != finding.saved.expression
-                yield Proposal("save-for-backward", title, {path: text}, guess=guess)
+                yield Candidate("save-for-backward", title, {path: text}, guess=guess)
 
 
 def _may_be_read_outside(source: Source, owner: cst.ClassDef) -> bool:

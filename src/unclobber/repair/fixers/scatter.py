@@ -14,13 +14,13 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from .._proposal import Proposal
+from .._candidate import Candidate
 from .._syntax import Source, assignment, is_place
 from ..project import Project
 from ._aliases import held_elsewhere
 from ._liveness import read_later
 from ._operators import binary
-from ._sites import write_spots
+from ._sites import write_statements
 
 _BY_TENSOR = ("masked_fill", "torch.where", "index_fill", "index_put")
 _BY_MASK = ("masked_fill", "torch.where")
@@ -42,10 +42,10 @@ _TESTS = frozenset(
 """Functions and methods of torch whose results are masks."""
 
 
-def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield functional forms of the writing assignments."""
     ran = {write.site: write.operation for write in finding.writes}
-    for site, (path, source, statement) in write_spots(finding, project):
+    for site, (path, source, statement) in write_statements(finding, project):
         for text, name, form in rewrites(source, statement):
             if form not in _FORMS_OF.get(ran.get(site) or "", (form,)):
                 continue
@@ -53,10 +53,10 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             looped = (
                 source.above(statement, cst.For) is not None or source.above(statement, cst.While) is not None
             )
-            hides = name if held_elsewhere(source, statement, cst.parse_expression(name)) else ""
+            shared_name = name if held_elsewhere(source, statement, cst.parse_expression(name)) else ""
             title = f"build the new `{name}` with `{form}`"
             guess = form == "index_fill" or (form in _BY_MASK and not _is_mask_written(source, statement))
-            yield Proposal("scatter", title, {path: text}, late=looped, hides=hides, guess=guess)
+            yield Candidate("scatter", title, {path: text}, late=looped, shared_name=shared_name, guess=guess)
 
 
 def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str, str]]:
