@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from ..model import Finding, Report, Site, Suppressed, Totals
 
-Holder = TypeVar("Who", bound=Hashable)
+Holder = TypeVar("Holder", bound=Hashable)
 
 
 def joined(

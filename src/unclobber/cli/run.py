@@ -152,7 +152,7 @@ def command(
         return report.exit_code
 
     if ranks is not None:
-        session.heard = ranks.found
+        session.heard = ranks.record
         ranks.report_before_sigterm(report_all)
     with session, children:
         ending = run(target, is_finding, story_follows=lambda: delivery.on_stderr and os.getpid() == process)

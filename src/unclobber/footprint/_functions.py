@@ -51,7 +51,7 @@ class FunctionCalls(TorchFunctionMode):
         try:
             out = func(*args, **kwargs)
             return out
-        finally:  # a function that raises has begun a call as well
+        finally:  # a function that raises has started a call as well
             self._ends(name_of(func), out)
 
 

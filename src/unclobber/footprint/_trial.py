@@ -118,6 +118,7 @@ def attempt(run: Callable[[], str | None], report: MemoryReport, before: Trace, 
     with recorder, changer:
         failure = run()
     after = recorder.trace
+    # Another number of gradients can't be paired.
     if failure is None and len(after.results) != len(before.results):
         failure = "it has other gradients than before"
     if failure is not None:

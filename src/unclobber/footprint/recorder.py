@@ -96,6 +96,7 @@ class MemoryRecorder(compat.OwnMode):
         self._names: dict[int, _Named] = {}
         self._trees = 0
         self._handles: list[Any] = []
+        # Recognizable, so that `raw_saved` returns what `pack` returned instead of unpacking it.
         self._hooks = saved_tensors_hooks(self.pack, compat.recognizable(self.unpack))
         self._calls = FunctionCalls(self._call_begins, self._call_ends)
         self._open_calls: list[tuple[bool, int, int]] = []
@@ -189,8 +190,10 @@ class MemoryRecorder(compat.OwnMode):
                 storage.last_use = tick
                 reads.append(storage.number)
         if backward:
+            # An operation of backward is charged to the forward line whose node runs.
             stack, module = self._forward_of(compat.current_node(), stack, module)
         else:
+            # Autograd makes the node before it dispatches the operation, so the newest number is the node's.
             trace.origin.setdefault(compat.next_sequence_number() - 1, (stack, module))
         # Only results of differentiable inputs are activations: an optimizer makes its state without
         # gradients.
@@ -341,6 +344,7 @@ class MemoryRecorder(compat.OwnMode):
 
         def freed(_: Any) -> None:
             storage.died = trace.tick
+            # The address may belong to a newer storage by now.
             if self._live.get(key) is storage:
                 del self._live[key]
             self._refs.pop(key, None)
@@ -366,6 +370,7 @@ class MemoryRecorder(compat.OwnMode):
             sequence=compat.next_sequence_number() - 1,
         )
         self.trace.saves.append(save)
+        # `detach` is an operation, too, which the recorder must not count.
         self._quiet, quiet = True, self._quiet
         try:
             # An alias, because an output kept by its own node would be a cycle through C++ that is never
@@ -377,6 +382,7 @@ class MemoryRecorder(compat.OwnMode):
     def unpack(self, held: Any) -> Tensor:
         """Return the tensor that ``pack`` kept, and note that backward needs it."""
         if not isinstance(held, _PackedTensor):
+            # `pack` returns a plain tensor once the recording has ended.
             plain: Tensor = held
             return plain
         held.save.needed = self.trace.tick

@@ -107,7 +107,7 @@ class Child:
                 RuntimeWarning,
                 stacklevel=2,
             )
-        session.heard = self._heard
+        session.heard = self._on_finding
         for module, name in _TASKS:
             if module in sys.modules:
                 self._look_at_tasks(sys.modules[module], name)
@@ -116,11 +116,11 @@ class Child:
         """Return whether this process is the child itself, not a process that the child forked by hand."""
         return os.getpid() == self._pid
 
-    def _heard(self, finding: Finding) -> None:
+    def _on_finding(self, finding: Finding) -> None:
         """Record a finding; called by the session for each new one."""
         if self._records is not None:
             try:
-                self._records.found(finding)
+                self._records.record(finding)
             except OSError:  # the run is over, or the disk is full: the program goes on
                 return
 

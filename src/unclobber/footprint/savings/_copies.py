@@ -119,6 +119,7 @@ class _CopySearch:
             if step is None:
                 break
             call, base, made = step
+            # The first step's result is the kept tensor itself.
             result = made if result is None else result
             calls.append(call)
             spans = self._spans(number, base.storage)

@@ -104,6 +104,7 @@ def _curve(
         measured = None
         if attempts is not None:
             measured = known.get(members) or attempts.run([chosen[at] for at in members])
+            # A set that lowers nothing, or computes something else, is no point of the curve.
             if not measured.proved or measured.saved <= 0:
                 continue
         points.append(CurvePoint(members, peak - drop, measured))
@@ -142,6 +143,7 @@ def _steps(line: BytesOverTime, chosen: Sequence[Option], free: tuple[int, ...])
             if not any(chosen[at].excludes(chosen[other]) for other in members):
                 members = (*members, at)
                 sets.add(members)
+    # The empty set is the program as it is.
     sets.discard(())
     known = {
         members: (
