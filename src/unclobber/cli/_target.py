@@ -68,7 +68,7 @@ class Script:
                 f"Paths are relative to {os.getcwd()}; give the path of a Python file that you may read.",
             ) from None
         self._code = _compiled(lambda: compile(source, self._file(), "exec", dont_inherit=True), self.path)
-        # The real folder, as the interpreter takes it for a link (test_as_without_us.py, test_script_by_a_link).
+        # The real folder of a link, as in the interpreter (test_as_without_us.py, test_script_by_a_link).
         first_on_path(os.path.dirname(os.path.realpath(self.path)))
 
     def run(self) -> None:

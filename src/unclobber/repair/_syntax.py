@@ -74,6 +74,15 @@ class Source:
             at = self.parents.get(at)
         return at
 
+    def loop_round(self, node: cst.CSTNode) -> cst.For | cst.While | None:
+        """Return the nearest ``for`` around ``node``, else the nearest ``while``, or None."""
+        return self.above(node, cst.For) or self.above(node, cst.While)
+
+    def start(self, node: cst.CSTNode) -> tuple[int, int]:
+        """Return the line, 1-based, and the column, 0-based, of a node's first character."""
+        start = self.positions[node].start
+        return start.line, start.column
+
     def all_above(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """Yield the nodes around ``node``, nearest first."""
         at = self.parents.get(node)
@@ -254,6 +263,18 @@ def root_name(node: cst.CSTNode) -> str | None:
     while isinstance(node, cst.Attribute):
         node = node.value
     return node.value if isinstance(node, cst.Name) else None
+
+
+def called_name(func: cst.BaseExpression) -> str:
+    """Return the last name of a called path, ``relu`` of ``torch.relu``; empty for any other expression."""
+    if isinstance(func, cst.Attribute):
+        return func.attr.value
+    return func.value if isinstance(func, cst.Name) else ""
+
+
+def is_name(node: cst.CSTNode, *names: str) -> bool:
+    """Return whether a node is one of these plain names."""
+    return isinstance(node, cst.Name) and node.value in names
 
 
 def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:

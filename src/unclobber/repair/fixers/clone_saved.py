@@ -14,6 +14,7 @@ from .._candidate import Candidate
 from .._syntax import Source, in_brackets, root_name, walk
 from ..project import Project
 from . import _inplace
+from ._blocks import shortened
 from ._fresh import is_fresh
 from ._sites import saved_statements
 
@@ -27,9 +28,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     for site, (path, source, statement) in saved_statements(finding, project):
         inside = source.expressions(site) or [n for n in walk(statement) if isinstance(n, cst.BaseExpression)]
         for node in operands(source, inside, finding.saved)[:_MOST]:
-            title, shared_name = f"clone `{_short(source.code(node))}` before it is saved", ""
+            title, shared_name = f"clone `{shortened(source.code(node), 40)}` before it is saved", ""
             if _is_result(finding.saved):
-                title = f"keep the result of `{_short(source.code(node))}` to the derivative alone"
+                title = f"keep the result of `{shortened(source.code(node), 40)}` to the derivative alone"
                 shared_name = _kept_uncopied(source, node)
             text = source.replaced({node: cloned(node)})
             yield Candidate(
@@ -78,7 +79,7 @@ def _kept_uncopied(source: Source, node: cst.BaseExpression) -> str:
         by_argument = _inplace.function_call(node, imported) is not None or _inplace.without_inplace(node)
         if by_argument and node.args:
             return source.code(node.args[0].value)
-    return "" if is_fresh(node, source) else _short(source.code(node))
+    return "" if is_fresh(node, source) else shortened(source.code(node), 40)
 
 
 _NO_TENSORS = (cst.Integer, cst.Float, cst.SimpleString, cst.Tuple, cst.Dict, cst.BaseComp, cst.Lambda)
@@ -124,8 +125,3 @@ def _up_to_statement(source: Source, node: cst.CSTNode) -> Iterator[cst.CSTNode]
         if isinstance(above, cst.BaseSmallStatement):
             return
         yield above
-
-
-def _short(code: str) -> str:
-    code = " ".join(code.split())
-    return code if len(code) <= 40 else f"{code[:37]}..."

@@ -15,6 +15,7 @@ from ...model import Finding
 from .._candidate import Candidate
 from .._syntax import Source, walk
 from ..project import Project
+from ._blocks import under
 from ._sites import write_statements
 
 
@@ -45,9 +46,4 @@ def rewritten(source: Source, statement: cst.CSTNode, torch: str) -> str | None:
     bare: Any = line.with_changes(leading_lines=())
     for node in uses:
         bare = bare.deep_replace(node, node.value)
-    block = cst.With(
-        items=[cst.WithItem(cst.parse_expression(f"{torch}.no_grad()"))],
-        body=cst.IndentedBlock([bare]),
-        leading_lines=line.leading_lines,
-    )
-    return source.replaced({line: block})
+    return source.replaced({line: under(f"{torch}.no_grad()", bare, line.leading_lines)})

@@ -149,13 +149,8 @@ def _note_reads(source: Source, method: cst.FunctionDef, by_name: dict[str, Hidd
             first.setdefault(node.attr.value, source.above(node, cst.SimpleStatementLine))
     for node in seen:
         stop = first.get(node.attr.value)
-        if not _is_target(source, node) and (stop is None or _begins(source, node) <= _ends(source, stop)):
+        if not _is_target(source, node) and (stop is None or source.start(node) <= _ends(source, stop)):
             by_name[node.attr.value].reads.setdefault(method, []).append(node)
-
-
-def _begins(source: Source, node: cst.CSTNode) -> tuple[int, int]:
-    start = source.positions[node].start
-    return start.line, start.column
 
 
 def _ends(source: Source, node: cst.CSTNode) -> tuple[int, int]:
@@ -188,7 +183,7 @@ def after_backward(
     """Yield new texts that detach, directly after a backward, the states of the objects called in its loop
     or function.
     """
-    loop = source.above(statement, cst.For) or source.above(statement, cst.While)
+    loop = source.loop_round(statement)
     home = loop or source.above(statement, cst.FunctionDef)
     if home is None:
         return

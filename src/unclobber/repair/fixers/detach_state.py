@@ -13,8 +13,9 @@ import libcst as cst
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Source, names_in, root_name, walk
+from .._syntax import Source, is_name, names_in, root_name, walk
 from ..project import Project
+from ._blocks import assigned_to
 from ._sites import callers
 from .keep_graph import two_losses
 
@@ -42,7 +43,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         if site is None:
             continue
         for (path, source, statement), _ in callers(site, project):
-            nearest = source.above(statement, cst.For) or source.above(statement, cst.While)
+            nearest = source.loop_round(statement)
             # Several of the call sites may be in one loop.
             if nearest is not None and id(nearest) not in loops:
                 loops.add(id(nearest))
@@ -112,13 +113,7 @@ def _forms(source: Source, place: str) -> set[str]:
     """Return the kinds of all values that a text assigns to a place, but for ``None``: by the backward it
     is set.
     """
-    forms: set[str] = set()
-    for node in source.smalls:
-        if isinstance(node, cst.Assign) and any(
-            source.code(target.target) == place for target in node.targets
-        ):
-            forms |= form(node.value)
-    return forms - {"none"}
+    return set().union(*map(form, assigned_to(source, place))) - {"none"}
 
 
 def carried(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str, str]]:
@@ -222,16 +217,11 @@ def targets(target: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
 
 def _may_be_none(source: Source, code: str) -> bool:
     """Return whether a place is set to ``None`` anywhere: then it has nothing to detach in the first turn."""
-    return any(
-        isinstance(node, cst.Assign)
-        and is_none(node.value)
-        and any(source.code(target.target) == code for target in node.targets)
-        for node in source.smalls
-    )
+    return any(map(is_none, assigned_to(source, code)))
 
 
 def is_none(node: cst.CSTNode) -> bool:
-    return isinstance(node, cst.Name) and node.value == "None"
+    return is_name(node, "None")
 
 
 def is_operand(source: Source, node: cst.BaseExpression) -> bool:

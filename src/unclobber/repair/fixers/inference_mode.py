@@ -14,7 +14,7 @@ from ...model import Finding
 from .._candidate import Candidate
 from .._syntax import Source, is_place, walk
 from ..project import Project
-from ._blocks import line_in
+from ._blocks import line_in, under
 from ._comments import without_decorator
 
 
@@ -94,13 +94,7 @@ def recorded(source: Source, function: cst.FunctionDef, statement: cst.CSTNode) 
     modes = set().union(*(_names(decorator.decorator) & _MODES for decorator in function.decorators))
     if torch is None or modes != {"no_grad"}:
         return  # in inference mode `enable_grad` records nothing
-    yield from source.put_round(
-        statement,
-        lambda line: cst.With(
-            items=[cst.WithItem(cst.parse_expression(f"{torch}.enable_grad()"))],
-            body=cst.IndentedBlock([line]),
-        ),
-    )
+    yield from source.put_round(statement, lambda line: under(f"{torch}.enable_grad()", line))
 
 
 def out_of_block(source: Source, statement: cst.CSTNode) -> str | None:

@@ -9,7 +9,7 @@ import libcst as cst
 
 from ...model import Finding, Write
 from .._candidate import Candidate
-from .._syntax import Source
+from .._syntax import Source, called_name
 from ..project import Project
 from ._inplace import without_inplace
 
@@ -53,7 +53,7 @@ _INHERIT_FORWARD = {"Hardtanh": ("ReLU6",)}
 def constructors(source: Source, kind: str) -> Iterator[tuple[cst.Call, cst.Call]]:
     """Yield calls of a class by its last name that say ``inplace=True``, each with its plain form."""
     for node in source.positions:
-        if isinstance(node, cst.Call) and _last_name(node.func) in (kind, *_INHERIT_FORWARD.get(kind, ())):
+        if isinstance(node, cst.Call) and called_name(node.func) in (kind, *_INHERIT_FORWARD.get(kind, ())):
             plain = without_inplace(node)
             if plain is not None:
                 yield node, plain
@@ -80,9 +80,3 @@ def _files(finding: Finding) -> Iterator[str]:
         if site is not None:
             yield site.path
             yield from (frame.path for frame in site.stack if not frame.library)
-
-
-def _last_name(func: cst.BaseExpression) -> str:
-    if isinstance(func, cst.Attribute):
-        return func.attr.value
-    return func.value if isinstance(func, cst.Name) else ""

@@ -16,7 +16,7 @@ from ...model import Finding, Site
 from .._candidate import KEPT, Candidate
 from .._syntax import Source, names_in, walk
 from ..project import Project
-from ._blocks import body_of, calls_method, line_in
+from ._blocks import body_of, calls_method, line_in, shortened
 from ._sites import LocatedStatement, callers
 
 _BETWEEN = {"backward", "step", "zero_grad", "grad", "clip_grad_norm_", "clip_grad_value_"}
@@ -31,14 +31,14 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     first, second = _callers(finding.freed.site, project), _callers(finding.needed.site, project)
     for path, source, statement in first:
         for text in retained(source, statement):
-            title = f"keep the graph in `{_line(source, statement)}` for the next backward"
+            title = f"keep the graph in `{shortened(source.code(statement))}` for the next backward"
             yield Candidate("keep-graph", title, {path: text}, reading=KEPT)
             break
     for path, source, statement in first:
         for other, _, later in second:
             joined = summed(source, statement, later) if other == path else None
             if joined is not None:
-                title = f"one backward on the sum instead of `{_line(source, statement)}`"
+                title = f"one backward on the sum instead of `{shortened(source.code(statement))}`"
                 note = "this gives the same gradients in one pass through the shared graph"
                 yield Candidate("keep-graph", title, {path: joined}, reading=KEPT, joins=True, note=note)
                 return
@@ -166,8 +166,3 @@ def _quiet(lines: Sequence[cst.CSTNode], names: set[str]) -> bool:
             if isinstance(node, cst.AssignTarget) and names_in(node.target) & names:
                 return False
     return True
-
-
-def _line(source: Source, statement: cst.CSTNode) -> str:
-    code = " ".join(source.code(statement).split())
-    return code if len(code) <= 50 else f"{code[:47]}..."

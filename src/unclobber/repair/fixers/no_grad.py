@@ -15,6 +15,7 @@ from .._candidate import NOT_RECORDED, Candidate
 from .._syntax import Source
 from .._syntax import late as after
 from ..project import Project
+from ._blocks import under
 from ._inplace import is_inplace_name
 from ._sites import steps_along_gradient, write_statements
 from .clone_target import targets
@@ -59,12 +60,7 @@ def _is_update(source: Source, statement: cst.CSTNode) -> bool:
 
 def wrapped(source: Source, statement: cst.CSTNode, torch: str) -> Iterator[str]:
     """Yield the text with the statement in a ``with`` block, in two ways if it shares its line."""
-    yield from source.put_round(
-        statement,
-        lambda line: cst.With(
-            items=[cst.WithItem(cst.parse_expression(f"{torch}.no_grad()"))], body=cst.IndentedBlock([line])
-        ),
-    )
+    yield from source.put_round(statement, lambda line: under(f"{torch}.no_grad()", line))
 
 
 def decorated(source: Source, function: cst.FunctionDef, torch: str) -> str:

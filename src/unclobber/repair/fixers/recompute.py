@@ -14,7 +14,7 @@ from ...model import Finding
 from .._candidate import Candidate
 from .._syntax import Source, late, names_in
 from ..project import Project
-from ._blocks import binds, body_of, forward_slice, line_in
+from ._blocks import binds, body_of, forward_slice, line_in, shortened
 from ._sites import LocatedStatement, callers, write_statements
 
 
@@ -43,7 +43,7 @@ def _first(candidates: Iterator[Candidate]) -> Iterator[Candidate]:
 
 def _makers(source: Source, backward: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """Yield the last assignments before the loop of the names that a backward's statement reads."""
-    loop = source.above(backward, cst.For) or source.above(backward, cst.While)
+    loop = source.loop_round(backward)
     body = body_of(source, loop) if loop is not None else None
     stop = line_in(source, loop, body) if loop is not None and body is not None else None
     if body is None or stop is None:
@@ -60,7 +60,9 @@ def _after(
     for other, _, forward in forwards:
         text = repeated_after(source, forward, step) if other == path else None
         if text is not None:
-            title = f"compute `{_line(source, forward)}` again after `{_line(source, step)}`"
+            title = (
+                f"compute `{shortened(source.code(forward))}` again after `{shortened(source.code(step))}`"
+            )
             note = "the loss is then computed with the updated weights"
             yield Candidate("recompute", title, {path: text}, offered=True, note=note)
 
@@ -71,7 +73,7 @@ def _into_loop(
     for other, _, forward in forwards:
         text = moved_into_loop(source, forward, backward) if other == path else None
         if text is not None:
-            title = f"move `{_line(source, forward)}` into the loop"
+            title = f"move `{shortened(source.code(forward))}` into the loop"
             note = "each turn then computes its own loss, with the weights as they are by then"
             yield Candidate("recompute", title, {path: text}, offered=True, note=note)
 
@@ -98,7 +100,7 @@ def moved_into_loop(source: Source, forward: cst.CSTNode, backward: cst.CSTNode)
     """Return the text with the forward's statements at the start of the loop that the backward is in, or
     None.
     """
-    loop = source.above(backward, cst.For) or source.above(backward, cst.While)
+    loop = source.loop_round(backward)
     body = body_of(source, loop) if loop is not None else None
     if loop is None or body is None or not isinstance(loop.body, cst.IndentedBlock):
         return None
@@ -111,8 +113,3 @@ def moved_into_loop(source: Source, forward: cst.CSTNode, backward: cst.CSTNode)
     changes: dict[cst.CSTNode, object] = {line: cst.RemoveFromParent() for line in lines}
     changes[loop.body] = late(lambda block: block.with_changes(body=[*lines, *block.body]))
     return source.replaced(changes)
-
-
-def _line(source: Source, statement: cst.CSTNode) -> str:
-    code = " ".join(source.code(statement).split())
-    return code if len(code) <= 50 else f"{code[:47]}..."

@@ -18,6 +18,7 @@ from .._candidate import Candidate
 from .._syntax import Source, assignment, is_place
 from ..project import Project
 from ._aliases import held_elsewhere
+from ._blocks import assigned_to
 from ._liveness import read_later
 from ._operators import binary
 from ._sites import write_statements
@@ -50,9 +51,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             if form not in _FORMS_OF.get(ran.get(site) or "", (form,)):
                 continue
             # In a loop, each turn copies the whole tensor, so another fixer is preferred.
-            looped = (
-                source.above(statement, cst.For) is not None or source.above(statement, cst.While) is not None
-            )
+            looped = source.loop_round(statement) is not None
             shared_name = name if held_elsewhere(source, statement, cst.parse_expression(name)) else ""
             title = f"build the new `{name}` with `{form}`"
             guess = form == "index_fill" or (form in _BY_MASK and not _is_mask_written(source, statement))
@@ -165,10 +164,5 @@ def _is_mask(source: Source, node: cst.BaseExpression, seen: frozenset[str] = fr
         return isinstance(node.func, cst.Attribute) and node.func.attr.value in _TESTS
     if not isinstance(node, cst.Name) or node.value in seen:
         return False
-    values = [
-        statement.value
-        for statement in source.smalls
-        if isinstance(statement, cst.Assign)
-        and any(source.code(target.target) == node.value for target in statement.targets)
-    ]
+    values = list(assigned_to(source, node.value))
     return bool(values) and all(_is_mask(source, value, seen | {node.value}) for value in values)
