@@ -116,6 +116,7 @@ def command(
         strict=settings.strict if strict is None else strict,
         fingerprint=settings.fingerprint if fingerprint is None else fingerprint,
         command=shown,
+        # The report at the end has these findings, so they warn of nothing.
         warn=False,
         suppression=suppression.suppression(),
     )

@@ -54,6 +54,7 @@ def instrumented(source: str | bytes, name: str, writes: Iterable[WriteStatement
 
 def _bytes_before(lines: list[str], write: WriteStatement) -> int:
     line = lines[write.line - 1] if write.line <= len(lines) else ""
+    # `ast` counts columns in bytes of UTF-8, a site in characters.
     return len(line[: write.column - 1].encode())
 
 

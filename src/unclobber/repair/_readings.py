@@ -89,6 +89,8 @@ class _LeavesAsValues(TorchFunctionMode):
         if compat.has_history(argument):
             return argument
         known = self._copies.get(id(argument))
+        # An optimizer's step writes the leaf itself (test_readings.py,
+        # test_a_step_between_two_forwards_is_seen).
         if known is None or known[2] != argument._version:
             known = self._copies[id(argument)] = argument, argument.clone(), argument._version
         return known[1]

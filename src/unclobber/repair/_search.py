@@ -156,9 +156,12 @@ class Search:
         while queue:
             _, _, _, state = heapq.heappop(queue)
             enough = self.first_only or len(proved) >= MOST_PROVED
+            # States come best first, so no later one beats those that are proved.
             if proved and (enough or state.order > proved[0][1].order):
                 if confirmed := self._confirmed(proved):
                     return confirmed, unproved, ""
+                # None of them holds to its end, so the search goes on (test_how_far.py,
+                # test_where_none_of_the_best_holds_to_its_end).
                 proved = []
             if self._tried >= MOST_RUNS or time.monotonic() - began > self.seconds:
                 stopped = "the search ran out of time before a cure was proved"
@@ -394,6 +397,8 @@ class Search:
             self._probes = _hiding.probes_of(finding)
         reference = self._reference(readings)
         self._held = dict(reference.ran.held)
+        # A checkpoint of the first run may end the next one early (test_fix.py,
+        # test_a_script_that_its_own_checkpoint_ends).
         if reference.ran.backwards < self._failed_at:
             earlier = reference.ran.exit_kind == "finished" and reference.ran.backwards < started
             left = _leftovers.blame({}, reference.ran.leftovers) if earlier else ""

@@ -101,6 +101,7 @@ class Source:
         news = {id(node): new for node, new in changes.items()}
         above = {id(node) for changed in changes for node in (changed, *self.all_above(changed))}
         module: cst.Module = _rebuilt(self.module, news, above)
+        # A statement's own code ends in a newline, which the module's then lacks.
         if not module.has_trailing_newline:
             return module.code
         parts = (*module.header, *module.body, *module.footer)
@@ -139,6 +140,8 @@ class Source:
         if not all(isinstance(added, cst.SimpleStatementLine) for added in new):
             return None
         smalls = [inner for added in new for inner in added.body]
+        # The last statement of a line has no semicolon, which it needs before further ones (test_clones.py,
+        # test_a_line_that_is_shared).
         alone = small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
         own = small if not after else alone
         return self.replaced(
@@ -156,6 +159,8 @@ class Source:
         above = self.parents[small]
         if isinstance(above, cst.SimpleStatementLine):
             yield self.replaced({above: _framed(above, make(above.with_changes(leading_lines=())))})
+        # A body on its header's line has no line to put a block on (test_structural_fixers.py,
+        # test_a_body_on_its_headers_line_under_no_grad).
         elif isinstance(above, cst.SimpleStatementSuite):
             line = cst.SimpleStatementLine(above.body, trailing_whitespace=above.trailing_whitespace)
             yield self.replaced({above: cst.IndentedBlock([make(line)])})
@@ -200,6 +205,7 @@ def parse(text: str) -> Source | None:
         module = cst.parse_module(text)
         if module.code != text:
             return None
+        # No copy, because fixers compare nodes by identity.
         wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
         positions = wrapper.resolve(PositionProvider)
         parents = {child: node for node in walk(module) for child in _children(node)}
@@ -239,6 +245,8 @@ def is_place(node: cst.CSTNode) -> bool:
     """Return whether ``node`` is a name or a dotted path of names, which can be assigned, and read without
     effect."""
     while isinstance(node, cst.Attribute):
+        # These give a view, or a tensor other than their owner's, so the path is no place to bind a result
+        # to.
         if node.attr.value in ("data", "grad", "T", "mT", "H", "mH", "real", "imag"):
             return False
         node = node.value

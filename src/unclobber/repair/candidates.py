@@ -47,6 +47,7 @@ def with_candidates(
     findings = list(report.findings)
     unknown: Fix | bool = False
     for at, finding in enumerate(findings[: MOST if most is None else most]):
+        # The first finding gets its candidate, however late it is.
         if finding.repaired or (at and time.monotonic() > until):
             continue
         best = asked(lambda finding=finding: _candidate(finding, script), unknown)  # type: ignore[misc]
@@ -71,6 +72,7 @@ def _candidate(finding: Finding, script: str | None) -> Fix | bool:
     project = Project(root_of(script or own[0]), _cells(own))
     if not all(_may_be_parsed(project, path) for path in dict.fromkeys(own)):
         return False
+    # The file may have changed since it ran (test_candidates.py, test_a_file_that_has_changed).
     if not all(_is_as_it_ran(project, site) for site in sites if project.owns(site.path)):
         return False
     for candidate in _plan.candidates(finding, project, certain=True):

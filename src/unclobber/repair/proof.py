@@ -136,6 +136,7 @@ class Runner:
         """Return the driver process, started if there is none."""
         if self._process is None:
             environment = dict(os.environ)
+            # All runs must iterate sets of strings in the same order.
             environment.setdefault("PYTHONHASHSEED", "0")
             paths = [path for path in (environment.get("PYTHONPATH"), os.path.dirname(PACKAGE)) if path]
             environment["PYTHONPATH"] = os.pathsep.join(paths)

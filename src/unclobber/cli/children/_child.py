@@ -80,6 +80,7 @@ class Child:
             strict=settings.strict,
             fingerprint=settings.fingerprint,
             command=settings.command,
+            # The program's report has these findings, so they warn of nothing.
             warn=False,
             suppression=RunSuppression(*settings.suppression).suppression(),
         )

@@ -36,11 +36,13 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     The source doesn't show which of them ties one graph to the next, so each is tried: first those in the
     files where it ran.
     """
+    # Two losses on one graph are for `keep_graph` (test_keep_graph.py, test_two_losses_are_not_detached).
     if finding.code != "UC301" or two_losses(finding, project):
         return
     sites = [fact.site for fact in (finding.needed, finding.saved) if fact is not None]
     near = [path for site in sites if site is not None for (path, _, _), _ in callers(site, project)]
     names: dict[str, HiddenState] = {}
+    # First, because this fills `names`, which the edits after a backward need.
     kept = list(islice(_cuts(near, project, names), _MOST))
     needed = finding.needed.site if finding.needed is not None else None
     for (path, source, statement), _ in callers(needed, project) if needed is not None else ():
@@ -197,6 +199,7 @@ def after_backward(
             continue
         for state in hidden:
             place = f"{name}.{state.name}"
+            # By its backward the state is set, so it needs no check for None.
             codes = list(cuts(place, state.forms - {"none"}))
             codes += [f"{place}{part} = {place}{part}.detach()" for part in sorted(state.elements)]
             for code in codes:

@@ -93,7 +93,7 @@ def recorded(source: Source, function: cst.FunctionDef, statement: cst.CSTNode) 
     torch = source.torch_name
     modes = set().union(*(_names(decorator.decorator) & _MODES for decorator in function.decorators))
     if torch is None or modes != {"no_grad"}:
-        return  # in inference mode `enable_grad` records nothing
+        return  # `enable_grad` records nothing there (test_structural_fixers.py)
     yield from source.put_round(statement, lambda line: under(f"{torch}.enable_grad()", line))
 
 

@@ -50,6 +50,8 @@ def two_losses(finding: Finding, project: Project) -> bool:
     of its own.
     """
     freed, needed = finding.freed, finding.needed
+    # With another backward in between, this is a later turn of a loop (test_keep_graph.py,
+    # test_the_same_backward_in_another_turn).
     if finding.code != "UC301" or freed is None or needed is None or needed.nth != freed.nth + 1:
         return False
     earlier, later = _callers(freed.site, project), _callers(needed.site, project)

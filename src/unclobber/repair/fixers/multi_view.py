@@ -87,6 +87,7 @@ def single(source: Source, call: cst.Call, count: int) -> str | None:
     """
     assert isinstance(call.func, cst.Attribute)
     kind, of, arguments = call.func.attr.value, call.func.value, list(call.args)
+    # The tensor of `torch.chunk(x, 2)` is its first argument.
     if root_name(of) in source.names_from_torch and arguments:
         of = arguments.pop(0).value
     words = [a.keyword.value for a in arguments if a.keyword is not None]

@@ -57,6 +57,7 @@ def _makers(source: Source, backward: cst.CSTNode) -> Iterator[cst.CSTNode]:
 def _after(
     path: str, source: Source, step: cst.CSTNode, forwards: list[LocatedStatement]
 ) -> Iterator[Candidate]:
+    """Yield the forward's statements repeated after the step's, for each forward in its file."""
     for other, _, forward in forwards:
         text = repeated_after(source, forward, step) if other == path else None
         if text is not None:
@@ -70,6 +71,7 @@ def _after(
 def _into_loop(
     path: str, source: Source, backward: cst.CSTNode, forwards: list[LocatedStatement]
 ) -> Iterator[Candidate]:
+    """Yield the forward's statements moved into the backward's loop, for each forward in its file."""
     for other, _, forward in forwards:
         text = moved_into_loop(source, forward, backward) if other == path else None
         if text is not None:
