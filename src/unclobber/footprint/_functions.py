@@ -58,6 +58,7 @@ class FunctionCalls(TorchFunctionMode):
 def name_of(func: Any) -> str:
     """Return the plain name: ``add`` for ``Tensor.add``, ``torch.add`` and ``__radd__``."""
     name = str(getattr(func, "__name__", ""))
+    # The underscore of `add_` stays, because it says in-place; those of `__radd__` don't.
     bare = name.strip("_") if name.startswith("__") else name
     return OPERATORS.get(bare, bare)
 

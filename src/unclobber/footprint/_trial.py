@@ -75,6 +75,7 @@ class InPlaceMode(TorchFunctionMode):
         if line not in self._lines:
             return None
         module = self._recorder.module
+        # A candidate names the first or the second operand.
         for position, operand in enumerate(operands[:2]):
             if isinstance(operand, Tensor) and (*line, module, operation, position) in self._keys:
                 self.places.add(line)

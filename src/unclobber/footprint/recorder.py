@@ -237,6 +237,7 @@ class MemoryRecorder(compat.OwnMode):
         """
         results = [self._operand(output) for output in outputs]
         operation.results = tuple(result for result in results if result is not None)
+        # Only an operation with one result can have an in-place form.
         if len(outputs) == 1:
             operation.output = results[0]
             operands = [self._operand(arg) for arg in args if isinstance(arg, Tensor)]
@@ -334,6 +335,7 @@ class MemoryRecorder(compat.OwnMode):
         storage = Storage(
             number=len(trace.storages),
             bytes=memory.nbytes(),
+            # A storage from before the recording counts from its start.
             born=trace.tick if made else 0,
             kind=kind,
             made=made,
@@ -441,7 +443,9 @@ class MemoryRecorder(compat.OwnMode):
             trace.names = held_names(self._number_of, graph)
         if self.put_back and trace.backwards + 1 == self.step:
             self._gradients = [
-                (leaf, None if leaf.grad is None else self._copies([leaf.grad])[0]) for leaf in leaves
+                # Copies, because backward adds to a gradient in place.
+                (leaf, None if leaf.grad is None else self._copies([leaf.grad])[0])
+                for leaf in leaves
             ]
         self._depth += 1
         return leaves
@@ -494,6 +498,7 @@ class MemoryRecorder(compat.OwnMode):
         """Return the buffers of all modules that ran, each once."""
         buffers: dict[int, Tensor] = {}
         for named in self._names.values():
+            # A module may be gone by the end of the step.
             module = named.module()
             if module is not None:
                 buffers.update((id(buffer), buffer) for buffer in module.buffers(recurse=False))

@@ -72,6 +72,7 @@ def end_state_of(
         generators: ``generators()`` when the program's body had ended.
     """
     flush()
+    # An edit moves line numbers in output (test_end_state.py, test_what_an_edit_moves).
     names = [os.path.basename(str(module.__file__)) for module in own.values()]
     modules = {name: vars(module) for name, module in own.items()}
     state = Walk(frozenset(name.partition(".")[0] for name in own)).walk(modules, living.objects())

@@ -90,6 +90,7 @@ class Holders:
         """Record the holders of a tensor that is about to be written."""
         seen = self._seen.setdefault(write, _Seen(names=set()))
         seen.times += 1
+        # Once another holder is known, further runs of the statement can't clear it.
         if seen.others:
             return
         assert seen.names is not None
@@ -111,6 +112,7 @@ class Holders:
         seen.names |= names
         explained = references == own + len(names) and compat.use_count(value) <= 1 + len(sharers)
         if not explained or not self._memory_is(sharers, memory) or _remembers(value):
+            # A reference that is counted but not found may be held by C code.
             seen.others = tuple(_words(value, frame, name)) or ("something",)
         else:
             region = region_of(value)

@@ -312,6 +312,7 @@ def _no_grad_for_inference_mode() -> Iterator[None]:
     """Replace ``torch.inference_mode`` by ``no_grad`` and ``enable_grad``."""
 
     def inference_mode(mode: Any = True) -> Any:
+        # A bare decorator passes the function as its mode.
         if callable(mode):
             return torch.no_grad()(mode)
         return torch.no_grad() if mode else torch.enable_grad()

@@ -154,6 +154,7 @@ def _nothing(gradients: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor | N
 def _copy(tensor: Any) -> torch.Tensor | None:
     if not isinstance(tensor, torch.Tensor):
         return None
+    # On the CPU, because another process compares the records.
     return tensor.detach().to("cpu", copy=True)
 
 

@@ -367,6 +367,7 @@ class Search:
     def _reference(self, readings: frozenset[str]) -> _Reference:
         """Return the guarded program on disk under some interpretations; run once."""
         if readings not in self._references:
+            # With the failed call in its name, because the rounds of a repair share the runner's folder.
             file = self.runner.file(f"reference-{len(self._references)}-{self._failed_at}")
             ran = self.runner.run(self._guarded(readings, record_to=file, to_end=True, probes=self._probes))
             self._references[readings] = _Reference(ran, file)

@@ -136,6 +136,7 @@ class Walk:
         if issubclass(kind, (list, tuple, deque)):
             return [(f"[{number}]", value) for number, value in enumerate(list(thing))]
         if issubclass(kind, (set, frozenset)):
+            # A set has no order in which its items could be labelled.
             plain = [repr(item) for item in thing if issubclass(type(item), _PLAIN)]
             row.value = f"{len(thing)} of {sorted(plain)}"
             return ()
@@ -143,6 +144,7 @@ class Walk:
             row.value = repr(thing.get_state().tolist())
             return ()
         if (numpy := sys.modules.get("numpy")) is not None and issubclass(kind, numpy.ndarray):
+            # torch takes numbers in native byte order only.
             if thing.dtype.kind in "biufc" and thing.dtype.byteorder in "=|":
                 return [("", torch.from_numpy(thing.copy()))]
             row.value = repr(thing)

@@ -50,6 +50,7 @@ class Attempts:
         self._before = before
         self._step = step
         self.peak_before = step_peak(before)
+        # Timed as the changes are: without a recorder, whose own work would count.
         self.seconds_before = self._seconds(())
 
     def run(self, options: Sequence[Option]) -> Tried:
@@ -77,6 +78,7 @@ class Attempts:
         self._restore()
         formulas = [formula for option in options for formula in option.formulas]
         keys = [key for option in options for key in option.in_place]
+        # A clock sees no operations, so no mode must hide from it.
         recording = recorder if isinstance(recorder, MemoryRecorder) else None
         modes: list[TorchFunctionMode] = []
         if formulas:
@@ -220,6 +222,7 @@ class StepClock:
         now = _now()
         self._backwards += 1
         if self._backwards == self._step:
+            # A step without modules counts from the entry.
             self.seconds = now - (self._entered if self._started is None else self._started)
             raise EnoughError
         self._started = now

@@ -149,6 +149,7 @@ class _ParsedFile:
 
     def expression(self, place: Site) -> ast.expr | None:
         """Return the syntax node at a site, or None."""
+        # By its extent, because one line may hold several calls.
         wanted = (place.line, place.column, place.end_line, place.end_column)
         return next(
             (

@@ -205,6 +205,8 @@ class Flow:
             self.by_call.setdefault(operation.outer, []).append(at)
             for operand in operands(operation):
                 if operand.value in latest:
+                    # By the reader's position, because a write makes a new value with the same storage and
+                    # shape.
                     self._maker[at, operand.value] = latest[operand.value]
             for number in operation.reads:
                 self._readers.setdefault(number, []).append(at)

@@ -36,6 +36,7 @@ def tried(
 ) -> MemoryReport:
     """Return the report with the changes that could be run, and their measured savings."""
     chosen = _worth_reporting(options(trace, report))
+    # With nothing to run, the program as it is need not be timed either.
     if not any(option.runs for option in chosen):
         return replace(report, changes=tuple(option.change for option in chosen))
     attempts = Attempts(run, restore, trace, step)
@@ -97,6 +98,7 @@ def _curve(
         for at, option in enumerate(chosen)
         if option.runs and option.change.sort != "checkpoint" and _good(option.change)
     )
+    # A single change has been tried by itself already.
     if attempts is not None and len(free) > 1:
         free = _compatible(free, chosen, attempts, known)
     for members in _steps(line, chosen, free):

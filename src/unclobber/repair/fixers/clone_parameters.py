@@ -40,7 +40,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             )
 
 
-# Layers in training go on counting, so their own stay (test_clones.py, test_frozen_statistics_alone_are_copied).
+# Layers in training go on counting (test_clones.py, test_frozen_statistics_alone_are_copied).
 _FROZEN = (
     "{{n: b.clone() for n, b in {0}.named_buffers() if not {0}.get_submodule(n.rpartition('.')[0]).training}}"
 )

@@ -107,6 +107,7 @@ def _forms(
     if number:
         return
     open_ = [n for n, e in enumerate(elements) if not _is_everything(e)]
+    # An ellipsis hides the dimension (test_scatter.py, test_not_safe_so_untouched).
     if len(open_) != 1 or any(_is_ellipsis(e) for e in elements[: open_[0]]):
         if elements and all(isinstance(e, cst.Index) and not _is_ellipsis(e) for e in elements):
             indices = ", ".join(source.code(e.value) for e in elements if isinstance(e, cst.Index))

@@ -63,6 +63,7 @@ def rewritten(source: Source, store: cst.CSTNode) -> str | None:
     if uses is None or store not in uses.stores:
         return None
     in_loop = [s for s in uses.stores if loop in list(source.all_above(s))]
+    # A second store in the loop, or one in an inner loop, would append more than once in a turn.
     if in_loop != [store] or source.above(store, cst.For) is not loop or not _direct(source, store, loop):
         return None
     changes: dict[cst.CSTNode, New] = {}
