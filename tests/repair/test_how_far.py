@@ -96,14 +96,14 @@ def test_where_none_of_the_best_holds_to_its_end(last, monkeypatch):
     confirmed, batches = _search.Search._confirmed, []
 
     def refusing_the_first(search, found):
-        batches.append([repair.hides for repair, _ in found])
+        batches.append([repair.has_blind_holders for repair, _ in found])
         return [] if len(batches) == 1 else confirmed(search, found)
 
     monkeypatch.setattr(_search.Search, "_confirmed", refusing_the_first)
     found = last(BROKEN.replace("y += 1", "kept = [y]\ny += 1").replace("backward()", "backward()\ndel kept"))
     assert isinstance(found, Proved), found
     assert [set(hide) for hide in batches] == [{False}, {True}]
-    assert found.best.hides
+    assert found.best.has_blind_holders
     assert found.best.proof.verified == "whole-run"
 
 
@@ -200,5 +200,5 @@ def test_a_run_that_is_cut_off_does_not_answer_the_next(tmp_path):
             after = runner.run(Job(str(quick)))
     finally:
         signal.signal(signal.SIGUSR1, usual)
-    assert (after.ending, after.error) == (alone.ending, alone.error)
-    assert after.ending != "died"
+    assert (after.exit_kind, after.error) == (alone.exit_kind, alone.error)
+    assert after.exit_kind != "died"

@@ -60,8 +60,8 @@ def run(
         refused = is_finding(error)
         # Another hook (a logger, a crash reporter) is part of the program: test_install.py,
         # test_a_hook_of_the_programs_own_is_called_as_before.
-        told = refused and story_follows() and is_default_hook(sys.excepthook)
-        hook_code = None if told else show(error)
+        explained = refused and story_follows() and is_default_hook(sys.excepthook)
+        hook_code = None if explained else show(error)
         return ProgramEnd(1 if hook_code is None else hook_code & 0xFF, failed=not refused, refused=refused)
     return ProgramEnd()
 

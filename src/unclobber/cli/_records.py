@@ -2,7 +2,7 @@
 
 ``N.alive`` is locked as long as process N lives: the kernel lets go of the lock however it dies, and
 children don't inherit it. ``N.findings`` grows by one pickle a finding, ``N.end`` is the process's whole
-report, ``N.who`` holds a child's name and process id, which its number doesn't say. Only this user can
+report, `N.who` holds a child's name and process id, which its number doesn't say. Only this user can
 write to the directory, so its files can be unpickled.
 """
 
@@ -161,6 +161,7 @@ class Records(Folder):
             os.mkdir(self.path, 0o700)
         status = os.lstat(self.path)
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+            # A folder that another user made under this name could hold that user's pickles.
             raise PermissionError(f"{self.path} is somebody else's")
         self._process = os.getpid()
         self.number, self._lock = self._opened(number)
@@ -193,7 +194,7 @@ class Records(Folder):
         """Write this process's identity, for `Folder.identity`."""
         self._put(self._file(self.number, "who"), identity)
 
-    def found(self, finding: Finding) -> None:
+    def record(self, finding: Finding) -> None:
         """Append a finding to this process's file."""
         if os.getpid() != self._process:
             return  # a child that was forked inherits this object, but has a record of its own or none

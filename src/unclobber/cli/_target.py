@@ -67,7 +67,10 @@ class Script:
                 f"can't read the script {self.path}: {error.strerror}",
                 f"Paths are relative to {os.getcwd()}; give the path of a Python file that you may read.",
             ) from None
+        # dont_inherit keeps future imports of this file out of the script (test_as_without_us.py,
+        # test_future_imports_of_ours_stay_ours).
         self._code = _compiled(lambda: compile(source, self._file(), "exec", dont_inherit=True), self.path)
+        # The real folder of a link, as in the interpreter (test_as_without_us.py, test_script_by_a_link).
         first_on_path(os.path.dirname(os.path.realpath(self.path)))
 
     def run(self) -> None:

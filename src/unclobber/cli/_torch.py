@@ -35,6 +35,7 @@ def require_torch() -> None:
             "Make `python -c 'import torch'` work first.",
         ) from None
     version = str(torch.__version__)
+    # Two numbers only, because nightly versions go on as `.dev20250101+cpu`.
     numbers = re.match(r"(\d+)\.(\d+)", version)
     if numbers is None or (int(numbers[1]), int(numbers[2])) < OLDEST:
         raise UsageError(

@@ -116,6 +116,7 @@ def command(
         strict=settings.strict if strict is None else strict,
         fingerprint=settings.fingerprint if fingerprint is None else fingerprint,
         command=shown,
+        # The report at the end has these findings, so they warn of nothing.
         warn=False,
         suppression=suppression.suppression(),
     )
@@ -152,7 +153,7 @@ def command(
         return report.exit_code
 
     if ranks is not None:
-        session.on_finding = ranks.found
+        session.on_finding = ranks.record
         ranks.report_before_sigterm(report_all)
     with session, children:
         ending = run(target, is_finding, story_follows=lambda: delivery.on_stderr and os.getpid() == process)

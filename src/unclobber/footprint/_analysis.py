@@ -24,6 +24,7 @@ def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) ->
     places: dict[Location, int] = {}
     moments = tuple(_moment(line, tick, trace, places) for tick in _shown(line, peak))
     in_place, candidates, together = _inplace.gains(trace, line)
+    # Without a backward, the whole step is forward.
     began = trace.tick if trace.backward_began is None else trace.backward_began
     return MemoryReport(
         torch_version=str(torch.__version__),

@@ -136,6 +136,7 @@ def lives(report: MemoryReport) -> Lives:
                 width=max(end - start, 1.5),
                 # Tensors without elements are kept, too.
                 weight=storage.bytes / most if most else 0.0,
+                # A tensor that isn't kept at the peak is charged to no line.
                 line=charged.get(position, -1),
                 text=_life_text(storage),
             )

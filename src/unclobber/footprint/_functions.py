@@ -51,13 +51,14 @@ class FunctionCalls(TorchFunctionMode):
         try:
             out = func(*args, **kwargs)
             return out
-        finally:  # a function that raises has begun a call as well
+        finally:  # a function that raises has started a call as well
             self._ends(name_of(func), out)
 
 
 def name_of(func: Any) -> str:
     """Return the plain name: ``add`` for ``Tensor.add``, ``torch.add`` and ``__radd__``."""
     name = str(getattr(func, "__name__", ""))
+    # The underscore of `add_` stays, because it says in-place; those of `__radd__` don't.
     bare = name.strip("_") if name.startswith("__") else name
     return OPERATORS.get(bare, bare)
 

@@ -114,6 +114,7 @@ def _is_in_place(operation: Operation) -> bool:
         operation.in_place_requested
         and name.endswith("_")
         and not name.startswith("_")
+        # `out=` writes another argument than the first.
         and operation.writes == (operation.operands[0].storage,)
         and bool(by_operation(name[:-1]))
         and name not in ("copy_", "resize_", "set_")

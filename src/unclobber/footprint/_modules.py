@@ -41,6 +41,7 @@ def totals(trace: Trace, peak: int) -> tuple[ModuleTotal, ...]:
             whole[above] = whole.get(above, 0) + size
     rows_by_key: dict[tuple[int, str], ModuleTotal] = {}
     calls: dict[tuple[int, str], int] = {}
+    # Calls of earlier steps ended before this step's forward.
     step = [call for call in trace.calls if not call.again and (call.end is None or call.end >= trace.start)]
     for call in step:
         key = _key(call)

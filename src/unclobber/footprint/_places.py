@@ -67,6 +67,7 @@ def place(stack: Stack) -> Location | None:
 def _machinery(filename: str) -> bool:
     if filename.startswith("<frozen "):
         return True
+    # `<stdin>` and the like are the user's code, and no paths.
     path = os.path.abspath(filename) if not filename.startswith("<") else filename
     return path.startswith(_roots()) and not _installed(path)
 

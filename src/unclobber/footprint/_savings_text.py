@@ -20,6 +20,7 @@ def savings(report: MemoryReport, width: int) -> str:
         return "\n".join(rows)
     written: set[str] = set()
     for number, change in enumerate(report.changes, 1):
+        # Changes of one kind share their code, which is printed once.
         rows += _change(number, change, width, spelled=change.write in written)
         written.add(change.write)
     if not any(change.tried for change in report.changes):

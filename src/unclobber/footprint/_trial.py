@@ -75,6 +75,7 @@ class InPlaceMode(TorchFunctionMode):
         if line not in self._lines:
             return None
         module = self._recorder.module
+        # A candidate names the first or the second operand.
         for position, operand in enumerate(operands[:2]):
             if isinstance(operand, Tensor) and (*line, module, operation, position) in self._keys:
                 self.places.add(line)
@@ -118,6 +119,7 @@ def attempt(run: Callable[[], str | None], report: MemoryReport, before: Trace, 
     with recorder, changer:
         failure = run()
     after = recorder.trace
+    # Another number of gradients can't be paired.
     if failure is None and len(after.results) != len(before.results):
         failure = "it has other gradients than before"
     if failure is not None:

@@ -96,6 +96,7 @@ class MemoryRecorder(compat.OwnMode):
         self._names: dict[int, _Named] = {}
         self._trees = 0
         self._handles: list[Any] = []
+        # Recognizable, so that `raw_saved` returns what `pack` returned instead of unpacking it.
         self._hooks = saved_tensors_hooks(self.pack, compat.recognizable(self.unpack))
         self._calls = FunctionCalls(self._call_begins, self._call_ends)
         self._open_calls: list[tuple[bool, int, int]] = []
@@ -189,8 +190,10 @@ class MemoryRecorder(compat.OwnMode):
                 storage.last_use = tick
                 reads.append(storage.number)
         if backward:
+            # An operation of backward is charged to the forward line whose node runs.
             stack, module = self._forward_of(compat.current_node(), stack, module)
         else:
+            # Autograd makes the node before it dispatches the operation, so the newest number is the node's.
             trace.origin.setdefault(compat.next_sequence_number() - 1, (stack, module))
         # Only results of differentiable inputs are activations: an optimizer makes its state without
         # gradients.
@@ -234,6 +237,7 @@ class MemoryRecorder(compat.OwnMode):
         """
         results = [self._operand(output) for output in outputs]
         operation.results = tuple(result for result in results if result is not None)
+        # Only an operation with one result can have an in-place form.
         if len(outputs) == 1:
             operation.output = results[0]
             operands = [self._operand(arg) for arg in args if isinstance(arg, Tensor)]
@@ -331,6 +335,7 @@ class MemoryRecorder(compat.OwnMode):
         storage = Storage(
             number=len(trace.storages),
             bytes=memory.nbytes(),
+            # A storage from before the recording counts from its start.
             born=trace.tick if made else 0,
             kind=kind,
             made=made,
@@ -341,6 +346,7 @@ class MemoryRecorder(compat.OwnMode):
 
         def freed(_: Any) -> None:
             storage.died = trace.tick
+            # The address may belong to a newer storage by now.
             if self._live.get(key) is storage:
                 del self._live[key]
             self._refs.pop(key, None)
@@ -366,6 +372,7 @@ class MemoryRecorder(compat.OwnMode):
             sequence=compat.next_sequence_number() - 1,
         )
         self.trace.saves.append(save)
+        # `detach` is an operation, too, which the recorder must not count.
         self._quiet, quiet = True, self._quiet
         try:
             # An alias, because an output kept by its own node would be a cycle through C++ that is never
@@ -377,6 +384,7 @@ class MemoryRecorder(compat.OwnMode):
     def unpack(self, held: Any) -> Tensor:
         """Return the tensor that ``pack`` kept, and note that backward needs it."""
         if not isinstance(held, _PackedTensor):
+            # `pack` returns a plain tensor once the recording has ended.
             plain: Tensor = held
             return plain
         held.save.needed = self.trace.tick
@@ -435,7 +443,9 @@ class MemoryRecorder(compat.OwnMode):
             trace.names = held_names(self._number_of, graph)
         if self.put_back and trace.backwards + 1 == self.step:
             self._gradients = [
-                (leaf, None if leaf.grad is None else self._copies([leaf.grad])[0]) for leaf in leaves
+                # Copies, because backward adds to a gradient in place.
+                (leaf, None if leaf.grad is None else self._copies([leaf.grad])[0])
+                for leaf in leaves
             ]
         self._depth += 1
         return leaves
@@ -488,6 +498,7 @@ class MemoryRecorder(compat.OwnMode):
         """Return the buffers of all modules that ran, each once."""
         buffers: dict[int, Tensor] = {}
         for named in self._names.values():
+            # A module may be gone by the end of the step.
             module = named.module()
             if module is not None:
                 buffers.update((id(buffer), buffer) for buffer in module.buffers(recurse=False))

@@ -138,6 +138,7 @@ def run_program(
     if failure is not None:
         recorder.trace.ended_early = _explained(failure, fake)
     report = analyse(recorder.trace, command=command, fake=fake, step=step)
+    # A program that failed has no gradients to compare a change with.
     if not try_changes or failure is not None:
         return advise.predicted(recorder.trace, report)
     from ._trial import attempt

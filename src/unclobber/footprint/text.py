@@ -206,6 +206,7 @@ def _used(used: InPlaceUse) -> str:
 
 
 def _candidate(candidate: InPlaceCandidate) -> str:
+    """Return the sentence on an operation that would lower the peak in place."""
     target = "" if candidate.operand == "self" else " on the other operand"
     where = f" in {listing(candidate.modules, limit=1)}" if candidate.modules else ""
     drop = size(candidate.peak_drop)

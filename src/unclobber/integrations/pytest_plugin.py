@@ -172,6 +172,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         "guard" if mode == "guard" else "watch",
         strict=mode == "strict",
         fingerprint=wanted.fingerprint,
+        # A silent write fails the test, which a warning would only repeat.
         warn=False,
         suppression=Suppression(wanted.settings),
     )

@@ -157,6 +157,7 @@ class Wrapped:
 
         @functools.wraps(original)
         def method(trainer: Any, *args: Any, **kwargs: Any) -> Any:
+            """Run the trainer's method in the sessions of its callbacks."""
             # A stack, because a trainer may hold several callbacks, whose sessions end in the opposite order.
             with ExitStack() as stack:
                 for callback in self._callbacks_of(trainer):

@@ -96,6 +96,7 @@ def _fits(folder: str, home: str) -> bool:
         count += len(files) + len(names)
         for name in files:
             try:
+                # A link counts by itself, because it is copied as a link.
                 size += os.lstat(os.path.join(at, name)).st_size
             except OSError:
                 continue
@@ -169,6 +170,7 @@ class Filler:
                 self._made[target] = marks, _marks(target)
         for entry in left.values():
             _remove(entry)
+        # Last, because writing into the folder changes its time.
         shutil.copystat(folder, copy)
 
 

@@ -18,12 +18,12 @@ from typing import Any
 import libcst as cst
 
 from ..model import Finding
+from ._candidate import Candidate
 from ._job import HeldBy
-from ._probes import Spot
-from ._proposal import Proposal
+from ._probes import WriteStatement
 from ._syntax import Source
 from .fixers._liveness import read_later
-from .fixers._sites import write_spots
+from .fixers._sites import write_statements
 from .project import Project
 
 
@@ -33,42 +33,44 @@ class Hidden:
 
     note: str = ""
     """A sentence for the user; empty if every holder still sees the write."""
-    unread: frozenset[str] = frozenset()
+    never_read_again: frozenset[str] = frozenset()
     """Global names that keep the old value and that the program never reads again."""
 
 
-def spots(finding: Finding) -> tuple[Spot, ...]:
+def probes_of(finding: Finding) -> tuple[WriteStatement, ...]:
     """Return the statements that wrote, as probes."""
     sites = [write.site for write in finding.writes if write.site is not None]
-    return tuple(dict.fromkeys(Spot(os.path.realpath(s.path), s.line, s.column) for s in sites))
+    return tuple(dict.fromkeys(WriteStatement(os.path.realpath(s.path), s.line, s.column) for s in sites))
 
 
-def hidden(proposal: Proposal, finding: Finding, project: Project, held: Mapping[Spot, HeldBy]) -> Hidden:
+def hidden(
+    candidate: Candidate, finding: Finding, project: Project, held: Mapping[WriteStatement, HeldBy]
+) -> Hidden:
     """Return the holders of a tensor that an edit no longer writes to.
 
     Args:
-        proposal: An edit of the project's texts.
+        candidate: An edit of the project's texts.
         finding: The finding that it is meant to fix.
         project: The texts before the edit.
         held: Measured holders at the finding's writes in the project as it is.
     """
-    unread: set[str] = set()
+    never_read_again: set[str] = set()
     measured = False
-    for site, (path, source, statement) in write_spots(finding, project):
+    for site, (path, source, statement) in write_statements(finding, project):
         real = os.path.realpath(path)
-        new = proposal.texts.get(path, proposal.texts.get(real))
+        new = candidate.texts.get(path, candidate.texts.get(real))
         if new is None:
             continue
-        holders = held.get(Spot(os.path.realpath(site.path), site.line, site.column))
+        holders = held.get(WriteStatement(os.path.realpath(site.path), site.line, site.column))
         touched, bound = _change(source, statement, new, () if holders is None else holders.names)
-        if not (touched or proposal.hides) or holders is None:
+        if not (touched or candidate.shared_name) or holders is None:
             continue
         measured = True
         if holders.others:
             return Hidden(f"{_all(holders.others)} also held what is written, and no longer sees the write")
         if not touched:
             # the edit is elsewhere, so the statement binds the same names as before
-            bound = set(_bound(source.code(statement))) if proposal.drops else set(holders.names)
+            bound = set(_bound(source.code(statement))) if candidate.drops else set(holders.names)
         for name in holders.names:
             if name in bound:
                 continue
@@ -76,10 +78,10 @@ def hidden(proposal: Proposal, finding: Finding, project: Project, held: Mapping
             if not name.isidentifier() or read_later(source, statement, cst.Name(name)):
                 return Hidden(f"`{name}` is left without the write")
             if source.above(statement, cst.FunctionDef) is None:
-                unread.add(name)
-    if not measured and proposal.hides:
-        return Hidden(f"whoever else holds the tensor `{proposal.hides}` no longer sees this write")
-    return Hidden(unread=frozenset(unread))
+                never_read_again.add(name)
+    if not measured and candidate.shared_name:
+        return Hidden(f"whoever else holds the tensor `{candidate.shared_name}` no longer sees this write")
+    return Hidden(never_read_again=frozenset(never_read_again))
 
 
 def _all(words: tuple[str, ...]) -> str:

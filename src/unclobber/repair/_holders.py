@@ -21,7 +21,7 @@ from ..record import SavedTensor, overlap, region_of
 from ..source.owners import variables_of
 from ..torch_internals import compat
 from ._job import HeldBy
-from ._probes import PASSED, PLACE, Spot
+from ._probes import PASSED, PLACE, WriteStatement
 
 _MOST_WORDS = 3
 
@@ -44,7 +44,7 @@ class Holders:
 
     def __init__(self, saves: Callable[[], Iterable[SavedTensor]]) -> None:
         self._saves = saves
-        self._seen: dict[Spot, _Seen] = {}
+        self._seen: dict[WriteStatement, _Seen] = {}
         self._own_count = 0
 
     def install(self) -> None:
@@ -53,12 +53,12 @@ class Holders:
         def place(path: str, line: int, column: int, name: str, value: Any) -> bool:
             if not isinstance(value, torch.Tensor):
                 return False
-            self._look(Spot(path, line, column), name, value, sys._getframe(1))
+            self._look(WriteStatement(path, line, column), name, value, sys._getframe(1))
             return True
 
         def passed(path: str, line: int, column: int, value: Any) -> Any:
             if isinstance(value, torch.Tensor):
-                self._look(Spot(path, line, column), "", value, sys._getframe(1))
+                self._look(WriteStatement(path, line, column), "", value, sys._getframe(1))
             return value
 
         setattr(builtins, PLACE, place)
@@ -71,7 +71,7 @@ class Holders:
         counted: list[int] = []
         look = self._look
 
-        def count(spot: Spot, name: str, value: torch.Tensor, frame: FrameType) -> None:
+        def count(write: WriteStatement, name: str, value: torch.Tensor, frame: FrameType) -> None:
             counted.append(sys.getrefcount(value))
 
         self._look = count  # type: ignore[method-assign]
@@ -79,17 +79,18 @@ class Holders:
         self._look = look  # type: ignore[method-assign]
         self._own_count = counted[0]
 
-    def found(self) -> dict[Spot, HeldBy]:
+    def by_statement(self) -> dict[WriteStatement, HeldBy]:
         """Return the holders of each probed statement."""
         return {
-            spot: HeldBy(seen.times, tuple(sorted(seen.names or ())), seen.others)
-            for spot, seen in self._seen.items()
+            write: HeldBy(seen.times, tuple(sorted(seen.names or ())), seen.others)
+            for write, seen in self._seen.items()
         }
 
-    def _look(self, spot: Spot, name: str, value: torch.Tensor, frame: FrameType) -> None:
+    def _look(self, write: WriteStatement, name: str, value: torch.Tensor, frame: FrameType) -> None:
         """Record the holders of a tensor that is about to be written."""
-        seen = self._seen.setdefault(spot, _Seen(names=set()))
+        seen = self._seen.setdefault(write, _Seen(names=set()))
         seen.times += 1
+        # Once another holder is known, further runs of the statement can't clear it.
         if seen.others:
             return
         assert seen.names is not None
@@ -111,6 +112,7 @@ class Holders:
         seen.names |= names
         explained = references == own + len(names) and compat.use_count(value) <= 1 + len(sharers)
         if not explained or not self._memory_is(sharers, memory) or _remembers(value):
+            # A reference that is counted but not found may be held by C code.
             seen.others = tuple(_words(value, frame, name)) or ("something",)
         else:
             region = region_of(value)
@@ -166,21 +168,21 @@ def _remembers(value: torch.Tensor) -> bool:
 
 def _words(value: torch.Tensor, frame: FrameType, place: str) -> Iterator[str]:
     """Yield the holders in words, as far as they are known, innermost first; at most three."""
-    told: list[str] = []
+    named: list[str] = []
     at: FrameType | None = frame
     while at is not None:
         variables = variables_of(at)
         for name, variable in variables.items():
             if variable is value and not (at is frame and name == place) and not name.startswith("__"):
-                told.append(f"`{name}`" if at is frame else f"`{name}` in `{at.f_code.co_name}`")
+                named.append(f"`{name}`" if at is frame else f"`{name}` in `{at.f_code.co_name}`")
         variables.clear()
         at = at.f_back
-    told += _referrers(value)
-    if not told and _has_other_tensors(compat.storage_address(value), id(value)):
-        told.append("a view of it")
+    named += _referrers(value)
+    if not named and _has_other_tensors(compat.storage_address(value), id(value)):
+        named.append("a view of it")
     if _remembers(value):
-        told.append("what was asked of the tensor itself (`retain_grad`, an attribute, its class)")
-    yield from list(dict.fromkeys(told))[:_MOST_WORDS]
+        named.append("what was asked of the tensor itself (`retain_grad`, an attribute, its class)")
+    yield from list(dict.fromkeys(named))[:_MOST_WORDS]
 
 
 def _has_other_tensors(address: int | None, known: int) -> bool:

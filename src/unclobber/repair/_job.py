@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ..model import Finding
 from ._copies import NOWHERE, Copy
-from ._probes import Spot
+from ._probes import WriteStatement
 
 INTERRUPTED = 130
 """The exit code of the driver process if Ctrl-C has ended it."""
@@ -46,7 +46,7 @@ class Job:
     """The copy of the program's folder for this run."""
     folder: str = ""
     """The user's working directory."""
-    probes: tuple[Spot, ...] = ()
+    probes: tuple[WriteStatement, ...] = ()
     """Statements at which to record the holders of the written tensor."""
     record_to: str | None = None
     """File for the recorded values, so that later runs can be compared with them."""
@@ -54,10 +54,10 @@ class Job:
     compare_until: int | None = None
     """The backward call that both must have reached; later ones are compared if both reach them. If the end
     does not come in time, the comparison up to this call counts."""
-    unsteady: frozenset[str] = frozenset()
+    nondeterministic: frozenset[str] = frozenset()
     """End-state entries (stdout, files, variables) that differ between runs of the unedited program; the
     comparison skips them."""
-    unread: frozenset[str] = frozenset()
+    never_read_again: frozenset[str] = frozenset()
     """Global names that the program never reads again before its end."""
     detaches: bool = False
     """Whether the candidate is meant to cut tensors off their graph."""
@@ -76,7 +76,7 @@ class Comparison:
     """The comparison of a run's recorded values with the reference's."""
 
     same: bool
-    why_not: str = ""
+    mismatch: str = ""
     compared: int = 0
     """Number of compared backward calls."""
     leaves: int = 0
@@ -101,7 +101,7 @@ class Different:
 class Ran:
     """The result of one run."""
 
-    ending: str
+    exit_kind: str
     """``finished``, ``stopped`` after enough backward calls, ``finding``, ``error``, ``timeout`` or
     ``died``."""
     findings: tuple[Finding, ...] = ()
@@ -120,9 +120,9 @@ class Ran:
     """Differences of its end state from the reference's; None if that was not compared."""
     too_long: bool = False
     """Whether it was ended because the end did not come in time."""
-    asked: bool = False
+    called_input: bool = False
     """Whether it called ``input``."""
-    held: Mapping[Spot, HeldBy] = field(default_factory=dict)
+    held: Mapping[WriteStatement, HeldBy] = field(default_factory=dict)
     leftovers: Mapping[str, str] = field(default_factory=dict)
     """Files that it read as an earlier run had left them, each with a digest of their content."""
 

@@ -29,7 +29,7 @@ class Reads:
     def __init__(self, since: int) -> None:
         self.since = since
         self.until = time.time_ns()
-        self.found: dict[str, str] = {}
+        self.digests: dict[str, str] = {}
         """Absolute path to a digest of the file's content at its first read."""
         self._busy = False
 
@@ -48,11 +48,11 @@ class Reads:
             self._busy = False
 
     def _note(self, path: str) -> None:
-        if path in self.found or path.endswith(_CODE) or not os.path.isfile(path):
+        if path in self.digests or path.endswith(_CODE) or not os.path.isfile(path):
             return
         facts = os.stat(path)
         if self.since <= facts.st_mtime_ns < self.until:
-            self.found[path] = _digest(path, facts)
+            self.digests[path] = _digest(path, facts)
 
 
 def _digest(path: str, facts: os.stat_result) -> str:

@@ -24,7 +24,7 @@ class Living:
         if nth & (nth - 1) == 0:
             self._take()
 
-    def found(self) -> list[Any]:
+    def objects(self) -> list[Any]:
         """Return the objects that were alive at a search, or are alive now."""
         self._take()
         return list(self._kept.values())

@@ -24,6 +24,7 @@ Compile = Callable[[str | bytes, str], CodeType]
 
 def plainly(source: str | bytes, name: str) -> CodeType:
     """Return the code of a file as the interpreter would compile it."""
+    # dont_inherit, or the future imports of this file would apply to the program.
     code: CodeType = compile(source, name, "exec", dont_inherit=True)
     return code
 

@@ -21,7 +21,7 @@ PASSED = "__unclobber_passed__"
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class WriteStatement:
     """A statement that writes."""
 
     path: str
@@ -32,29 +32,30 @@ class Spot:
     """A column of it, 1-based, in characters."""
 
 
-def instrumented(source: str | bytes, name: str, spots: Iterable[Spot]) -> CodeType:
+def instrumented(source: str | bytes, name: str, writes: Iterable[WriteStatement]) -> CodeType:
     """Return the code of a file, with probes of the tensors that some statements write.
 
     Args:
         source: The file's text.
         name: The file name of the code.
-        spots: Statements of this file; those that aren't found are skipped.
+        writes: Statements of this file; those that aren't found are skipped.
     """
     tree = ast.parse(source, name)
     text = source if isinstance(source, str) else ast.unparse(tree)
     lines = text.splitlines() if isinstance(source, str) else source.decode("utf-8", "replace").splitlines()
-    for spot in spots:
-        statement = _statement(tree, spot.line, _bytes_before(lines, spot))
+    for write in writes:
+        statement = _statement(tree, write.line, _bytes_before(lines, write))
         if statement is not None:
-            _look(tree, statement, (spot.path, spot.line, spot.column))
+            _look(tree, statement, (write.path, write.line, write.column))
     ast.fix_missing_locations(tree)
     code: CodeType = compile(tree, name, "exec", dont_inherit=True)
     return code
 
 
-def _bytes_before(lines: list[str], spot: Spot) -> int:
-    line = lines[spot.line - 1] if spot.line <= len(lines) else ""
-    return len(line[: spot.column - 1].encode())
+def _bytes_before(lines: list[str], write: WriteStatement) -> int:
+    line = lines[write.line - 1] if write.line <= len(lines) else ""
+    # `ast` counts columns in bytes of UTF-8, a site in characters.
+    return len(line[: write.column - 1].encode())
 
 
 def _statement(tree: ast.Module, line: int, column: int) -> ast.stmt | None:

@@ -21,7 +21,7 @@ from ..torch_internals import compat, views
 from ..torch_internals.compat import tree_map
 from ..torch_internals.engine import EngineCall, engine
 from ..torch_internals.patches import Patches
-from . import _proposal as names
+from . import _candidate as names
 
 Context = Callable[[], Any]
 
@@ -89,6 +89,8 @@ class _LeavesAsValues(TorchFunctionMode):
         if compat.has_history(argument):
             return argument
         known = self._copies.get(id(argument))
+        # An optimizer's step writes the leaf itself (test_readings.py,
+        # test_a_step_between_two_forwards_is_seen).
         if known is None or known[2] != argument._version:
             known = self._copies[id(argument)] = argument, argument.clone(), argument._version
         return known[1]
@@ -310,6 +312,7 @@ def _no_grad_for_inference_mode() -> Iterator[None]:
     """Replace ``torch.inference_mode`` by ``no_grad`` and ``enable_grad``."""
 
     def inference_mode(mode: Any = True) -> Any:
+        # A bare decorator passes the function as its mode.
         if callable(mode):
             return torch.no_grad()(mode)
         return torch.no_grad() if mode else torch.enable_grad()
@@ -332,7 +335,7 @@ class _GraphsKept:
     def begin(self, call: EngineCall) -> None:
         call.keep_graph()
 
-    def end(self, begun: None, call: EngineCall) -> None: ...
+    def end(self, running: None, call: EngineCall) -> None: ...
 
 
 _CONTEXTS: dict[str, Context] = {

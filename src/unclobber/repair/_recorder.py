@@ -35,7 +35,7 @@ class BackwardRecord:
     """The return values of ``autograd.grad``."""
 
 
-class _Begun(NamedTuple):
+class _RunningBackward(NamedTuple):
     """A running call."""
 
     nth: int
@@ -72,45 +72,47 @@ class Recorder:
         self._after_each = after_each
         self._go_on = go_on
         self.records: list[BackwardRecord] = []
-        self.begun = 0
+        self.started = 0
         self.failed_at: int | None = None
         self._leaves: dict[int, tuple[torch.Tensor, Key]] = {}
 
-    def begin(self, call: EngineCall) -> _Begun | None:
+    def begin(self, call: EngineCall) -> _RunningBackward | None:
         """Record the roots of a backward that is about to run; None if torch itself makes the call."""
         if call.is_internal:
             return None
-        self.begun += 1
-        recorded = self.stop_after is None or self.begun <= self.stop_after
+        self.started += 1
+        recorded = self.stop_after is None or self.started <= self.stop_after
         nodes = _graph(call.roots) if recorded or self.cut else []
         before: list[torch.Tensor] = []
         if recorded:
             with compat.unseen_by_torch():
                 before = [root.detach().clone() for root in call.roots if isinstance(root, torch.Tensor)]
             self._learn(nodes)
-        begun = _Begun(self.begun, recorded, nodes, before, spends=self.cut and not call.keeps_graph)
+        running = _RunningBackward(
+            self.started, recorded, nodes, before, spends=self.cut and not call.keeps_graph
+        )
         if self.cut:
             call.keep_graph()
             _stop_at_freed(nodes)
-        return begun
+        return running
 
-    def end(self, begun: _Begun | None, call: EngineCall) -> None:
+    def end(self, running: _RunningBackward | None, call: EngineCall) -> None:
         """Record the gradients of a backward that has ended.
 
         Raises:
             Enough: The run need not go on.
         """
-        if begun is None:
+        if running is None:
             return
         if not call.done:
             if self.failed_at is None:
-                self.failed_at = begun.nth
+                self.failed_at = running.nth
             return
-        if begun.spends:
-            _mark_freed(begun.nodes)
-        if begun.recorded:
-            self._write(begun.before, call.answer)
-        if self._after_each(begun.nth) or (begun.nth == self.stop_after and not self._go_on()):
+        if running.spends:
+            _mark_freed(running.nodes)
+        if running.recorded:
+            self._write(running.before, call.answer)
+        if self._after_each(running.nth) or (running.nth == self.stop_after and not self._go_on()):
             raise Enough
 
     def _learn(self, nodes: list[Any]) -> None:
@@ -152,6 +154,7 @@ def _nothing(gradients: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor | N
 def _copy(tensor: Any) -> torch.Tensor | None:
     if not isinstance(tensor, torch.Tensor):
         return None
+    # On the CPU, because another process compares the records.
     return tensor.detach().to("cpu", copy=True)
 
 
@@ -223,25 +226,25 @@ def compare_joined(
     taken = 0
     for record in candidate:
         parts = (reference[taken : taken + size] for size in (1, 2) if taken + size <= len(reference))
-        group = next((call for call in map(_as_one, parts) if not compare([call], [record], 1).why), None)
+        group = next((call for call in map(_joined, parts) if not compare([call], [record], 1).why), None)
         if group is None:
             break
         taken += 1 if group is reference[taken] else 2
         groups.append(group)
     left, more = reference[taken:], candidate[len(groups) :]
-    if taken < until or (left and more and not _is_begun(left, more[0])):
+    if taken < until or (left and more and not _is_first_half(left, more[0])):
         return Difference(f"another loss or gradient at backward call {taken + 1}")
     total = compare(groups, candidate, len(groups))
     total.compared = taken
     return total
 
 
-def _is_begun(left: Sequence[BackwardRecord], joined: BackwardRecord) -> bool:
+def _is_first_half(left: Sequence[BackwardRecord], joined: BackwardRecord) -> bool:
     """Return whether the reference may have been recorded up to the first of two joined losses alone."""
     return len(left) == 1 and bool(_compare_lists(left[0].roots, joined.roots, Difference(), "loss"))
 
 
-def _as_one(calls: Sequence[BackwardRecord]) -> BackwardRecord:
+def _joined(calls: Sequence[BackwardRecord]) -> BackwardRecord:
     first, last = calls[0], calls[-1]
     if first is last:
         return first

@@ -21,9 +21,9 @@ import torch
 from ..model import Finding
 from ..session.session import Session
 from ..torch_internals.engine import engine
-from . import _ending, _leftovers, _overlay, _proposal, _readings
+from . import _candidate, _end_state, _leftovers, _overlay, _readings
 from ._agreement import Difference
-from ._ending import EndState, RunRecord, compare_endings
+from ._end_state import EndState, RunRecord, compare_end_states
 from ._holders import Holders
 from ._job import Comparison, Different, Job, Ran
 from ._living import Living
@@ -53,13 +53,13 @@ class Run:
         self.holders = Holders(self.session.ledger.saves)
         self.recorder = Recorder(
             job.stop_after,
-            cut=_proposal.CUT in job.readings,
+            cut=_candidate.CUT in job.readings,
             after_each=self._after_backward,
             go_on=lambda: job.to_end,
         )
         self.reads = None if job.since is None else _leftovers.Reads(job.since)
         self.events = _Events(job)
-        self.ending, self.error = "finished", ""
+        self.exit_kind, self.error = "finished", ""
         self.code = ""
         self.finding: Finding | None = None
         self.base = _peak()
@@ -69,7 +69,7 @@ class Run:
         """Run the program, and write the answer."""
         job = self.job
         compiled = self._compiled()
-        probed = frozenset(spot.path for spot in job.probes)
+        probed = frozenset(write.path for write in job.probes)
         _overlay.install(job.overlay, job.copy, compiled, probed)
         self.began, self.cpu_began = time.perf_counter(), time.process_time()
         with contextlib.ExitStack() as stack:
@@ -89,36 +89,36 @@ class Run:
                 )
             except BaseException as failure:
                 self._failed(failure)
-            generators = _ending.generators()
-            if self.ending != "stopped":
+            generators = _end_state.generators()
+            if self.exit_kind != "stopped":
                 _wait_for_threads()
         self.events.off = True
         ran = self._ran()
-        whole = job.to_end and self.ending in ("finished", "error")
-        ending = self._ending_of(generators) if whole else None
-        self._record(ending)
+        whole = job.to_end and self.exit_kind in ("finished", "error")
+        end_state = self._state_at_end(generators) if whole else None
+        self._record(end_state)
         at_end = None
-        if ending is not None and self.reference is not None and self.reference.ending is not None:
-            at_end = self._compared(ending, self.reference.ending)
+        if end_state is not None and self.reference is not None and self.reference.end_state is not None:
+            at_end = self._compared(end_state, self.reference.end_state)
         self._answer(replace(ran, comparison=self._comparison(), at_end=at_end), "")
 
     def _compiled(self) -> Any:
         def compiled(source: str | bytes, name: str) -> CodeType:
             real = os.path.realpath(name)
-            spots = [spot for spot in self.job.probes if spot.path == real]
-            return instrumented(source, name, spots) if spots else _overlay.plainly(source, name)
+            writes = [write for write in self.job.probes if write.path == real]
+            return instrumented(source, name, writes) if writes else _overlay.plainly(source, name)
 
         return compiled
 
     def _failed(self, failure: BaseException) -> None:
         """Record how the program's exception ended the run."""
         if isinstance(failure, Enough):
-            self.ending = "stopped"
+            self.exit_kind = "stopped"
         elif isinstance(failure, SystemExit):
             self.code = "" if failure.code is None else repr(failure.code)
         else:
             self.finding = self.session.finding_for(failure)
-            self.ending = "error" if self.finding is None else "finding"
+            self.exit_kind = "error" if self.finding is None else "finding"
             self.error = "".join(traceback.format_exception_only(failure)).strip()
 
     # --- on the way ---------------------------------------------------------------------------------
@@ -131,19 +131,19 @@ class Run:
         # Calls after `stop_after` leave no record to compare.
         if len(mine) != nth:
             return False
-        beside = reference is not None and nth <= len(reference.records) and not self.job.joins
-        if beside and self._compare(1, nth - 1).why:
+        comparable = reference is not None and nth <= len(reference.records) and not self.job.joins
+        if comparable and self._compare(1, nth - 1).why:
             return True
         if self.job.compare_until is not None and nth >= self.job.compare_until:
-            self._tell_so_far()
+            self._answer_so_far()
         return False
 
-    def _tell_so_far(self) -> None:
+    def _answer_so_far(self) -> None:
         """Write an answer that counts if the end does not come in time."""
-        self.ending = "stopped"
+        self.exit_kind = "stopped"
         self._record(None)
         self._answer(replace(self._ran(), comparison=self._comparison(), too_long=True), ".so-far")
-        self.ending = "finished"
+        self.exit_kind = "finished"
 
     # --- the result ---------------------------------------------------------------------------------
 
@@ -152,18 +152,18 @@ class Run:
         session, recorder = self.session, self.recorder
         own = () if self.finding is None or self.finding in session.findings else (self.finding,)
         return Ran(
-            ending=self.ending,
+            exit_kind=self.exit_kind,
             findings=(*session.findings, *own),
-            backwards=recorder.begun,
-            failed_at=recorder.failed_at if recorder.failed_at is not None else recorder.begun + 1,
+            backwards=recorder.started,
+            failed_at=recorder.failed_at if recorder.failed_at is not None else recorder.started + 1,
             error=self.error,
             seconds=time.perf_counter() - self.began,
             cpu_seconds=time.process_time() - self.cpu_began,
             peak_bytes=max(0, _peak() - self.base),
             loaded=self._loaded(),
-            asked=self.events.asked,
-            held=self.holders.found(),
-            leftovers={} if self.reads is None else dict(self.reads.found),
+            called_input=self.events.called_input,
+            held=self.holders.by_statement(),
+            leftovers={} if self.reads is None else dict(self.reads.digests),
         )
 
     def _loaded(self) -> tuple[str, ...]:
@@ -193,14 +193,14 @@ class Run:
             pickle.dump(ran, file)
         os.replace(part, f"{self.job.answer_to}{suffix}")
 
-    def _ending_of(self, generators: dict[str, str]) -> EndState:
+    def _state_at_end(self, generators: dict[str, str]) -> EndState:
         """Run the exit functions and return the end state."""
         job = self.job
         # Here, because the child ends by `os._exit`, and the output of exit functions belongs to the end
         # state.
         atexit._run_exitfuncs()
-        _ending.flush()
-        return _ending.ending_of(
+        _end_state.flush()
+        return _end_state.end_state_of(
             f"error {self.error}" if self.error else f"exit {self.code}",
             printed={name: f"{job.answer_to}.{name}" for name in ("stdout", "stderr")},
             files=self.events.written(),
@@ -221,11 +221,11 @@ class Run:
         else:
             self.problem = "the reference could not be run"
 
-    def _record(self, ending: EndState | None) -> None:
+    def _record(self, end_state: EndState | None) -> None:
         """Save the records, if the job names a file for them."""
         if self.job.record_to is not None:
             part = f"{self.job.record_to}.part"
-            torch.save(RunRecord(self.recorder.records, ending), part)
+            torch.save(RunRecord(self.recorder.records, end_state), part)
             os.replace(part, self.job.record_to)
 
     def _compare(self, until: int, skipped: int = 0) -> Difference:
@@ -247,21 +247,23 @@ class Run:
         total = self._compare(len(self.reference.records) if until is None else until)
         return Comparison(
             same=not total.why,
-            why_not=total.why,
+            mismatch=total.why,
             compared=total.compared,
             leaves=total.leaves,
             gradients=total.gradients,
             largest_difference=total.largest,
         )
 
-    def _compared(self, ending: EndState, reference: EndState) -> tuple[Different, ...]:
+    def _compared(self, end_state: EndState, reference: EndState) -> tuple[Different, ...]:
         """Return the differences of the end states, without those that the original has itself."""
         job = self.job
         try:
-            different = compare_endings(reference, ending, unread=job.unread, detaches=job.detaches)
+            different = compare_end_states(
+                reference, end_state, never_read_again=job.never_read_again, detaches=job.detaches
+            )
         except RuntimeError as problem:  # also NotImplementedError, of layouts that have no comparison
             different = [Different("state", f"the state could not be compared: {problem}")]
-        return tuple(entry for entry in different if entry.what not in job.unsteady)
+        return tuple(entry for entry in different if entry.what not in job.nondeterministic)
 
 
 class _Events:
@@ -273,7 +275,7 @@ class _Events:
         self._own = job.answer_to
         self._opened: set[str] = set()
         self._before = {path: _marks(path) for path in job.copy.files()} if job.to_end else {}
-        self.asked = False
+        self.called_input = False
         self.off = False
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -281,7 +283,7 @@ class _Events:
         if self.off:
             return
         if event == "builtins.input":
-            self.asked = True
+            self.called_input = True
         elif event == "open" and isinstance(arguments[0], (str, bytes)):
             flags = arguments[2]
             if isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR):

@@ -19,9 +19,9 @@ from typing import Any
 
 from ..model import Finding, Site
 from . import _hiding, _leftovers, _plan
+from ._candidate import AS_WRITTEN, CUT, NOT_RECORDED, VIEW_DETACHED, Candidate, reading_of
 from ._job import HeldBy, Job, Ran
-from ._probes import Spot
-from ._proposal import AS_WRITTEN, CUT, NOT_RECORDED, VIEW_DETACHED, Proposal, reading_of
+from ._probes import WriteStatement
 from .outcome import Clean, Failed, Outcome, Proof, Proved, Repair, Unproved
 from .project import Project, root_of
 from .proof import Runner
@@ -38,24 +38,24 @@ offered."""
 
 
 @dataclass(frozen=True)
-class _Candidate:
+class _SearchState:
     """A state of the search: the project with some edits, and their reasons."""
 
     project: Project
-    steps: tuple[Proposal, ...] = ()
+    steps: tuple[Candidate, ...] = ()
     readings: frozenset[str] = frozenset()
-    met: tuple[Any, ...] = ()
+    seen_findings: tuple[Any, ...] = ()
     """Findings seen on the way here; a repeated one means going round in circles."""
     lines: int = 0
-    hides: tuple[str, ...] = ()
+    blind_holders: tuple[str, ...] = ()
     """Notes, one for each holder of the tensor that would no longer see the write."""
-    unread: frozenset[str] = frozenset()
+    never_read_again: frozenset[str] = frozenset()
 
     @property
     def order(self) -> tuple[bool, bool, int]:
         """Sort key: states that keep each gradient first, then those that hide no write, then the
         smallest."""
-        return self.drops, bool(self.hides), self.lines
+        return self.drops, bool(self.blind_holders), self.lines
 
     @property
     def drops(self) -> bool:
@@ -90,15 +90,15 @@ class Search:
     _failed_at: int = 1
     _tried: int = 0
     _since: int = 0
-    _held: dict[Spot, HeldBy] = field(default_factory=dict)
+    _held: dict[WriteStatement, HeldBy] = field(default_factory=dict)
     """The holders of the tensors that the first finding's statements write, in the program as it is."""
-    _probes: tuple[Spot, ...] = ()
+    _probes: tuple[WriteStatement, ...] = ()
     _edited: bool = False
     """Whether the search begins with edits that are already decided."""
     _not_to_end: str = ""
     """The reason why no run can be compared at its end, as a clause."""
-    _unsteady: frozenset[str] = frozenset()
-    _proposed_first: list[Proposal] = field(default_factory=list)
+    _nondeterministic: frozenset[str] = frozenset()
+    _proposed_first: list[Candidate] = field(default_factory=list)
     """The candidates for the first finding."""
     _rejected: list[str] = field(default_factory=list)
     """Candidates with the right gradients and another end state, each in words."""
@@ -114,20 +114,20 @@ class Search:
             return _without_finding(first)
         self._failed_at = first.failed_at or 1
         project = replace(project, loaded=first.loaded)
-        start = _Candidate(project)
+        start = _SearchState(project)
         self._edited = bool(project.overlay)
         self.progress("running it twice under guard")
         # The fixers parse files while the children run.
         with ThreadPoolExecutor(1) as meanwhile:
-            proposed = meanwhile.submit(_plan.proposals, finding, project)
+            proposed = meanwhile.submit(_plan.candidates, finding, project)
             problem = self._not_deterministic(finding, first.backwards)
         if problem:
             return Unproved(finding, problem)
         self._proposed_first = proposed.result()
         proved, unproved, stopped = self._explore(start, finding, began)
-        beside = self._beside(start, finding)
-        proved += [repair for repair in beside if repair.proof is not None]
-        offered = tuple(repair for repair in beside if repair.proof is None)
+        shown_anyway = self._shown_anyway(start, finding)
+        proved += [repair for repair in shown_anyway if repair.proof is not None]
+        offered = tuple(repair for repair in shown_anyway if repair.proof is None)
         if not proved and offered and not stopped:
             stopped = "what is known to help changes what is computed, so it is yours to decide"
         if proved:
@@ -142,23 +142,26 @@ class Search:
     # --- the search -----------------------------------------------------------------------------
 
     def _explore(
-        self, start: _Candidate, finding: Finding, began: float
+        self, start: _SearchState, finding: Finding, began: float
     ) -> tuple[list[Repair], list[Repair], str]:
         """Try states from a queue, best first. Return proved and unproved repairs, and the reason if the
         search stopped early."""
-        proved: list[tuple[Repair, _Candidate]] = []
+        proved: list[tuple[Repair, _SearchState]] = []
         unproved: list[Repair] = []
         stopped = ""
         order = itertools.count()
-        queue: list[tuple[tuple[bool, bool, int], int, int, _Candidate]] = []
+        queue: list[tuple[tuple[bool, bool, int], int, int, _SearchState]] = []
         seen: set[frozenset[tuple[str, str]]] = set()
         self._push(queue, order, seen, start, finding, self._proposed_first)
         while queue:
             _, _, _, state = heapq.heappop(queue)
             enough = self.first_only or len(proved) >= MOST_PROVED
+            # States come best first, so no later one beats those that are proved.
             if proved and (enough or state.order > proved[0][1].order):
                 if confirmed := self._confirmed(proved):
                     return confirmed, unproved, ""
+                # None of them holds to its end, so the search goes on (test_how_far.py,
+                # test_where_none_of_the_best_holds_to_its_end).
                 proved = []
             if self._tried >= MOST_RUNS or time.monotonic() - began > self.seconds:
                 stopped = "the search ran out of time before a cure was proved"
@@ -168,7 +171,7 @@ class Search:
             ran = self._watch(state.project, state=state)
             if ran.finding is not None and not self._is_beyond(ran):
                 if self._helps(state, ran):
-                    state = replace(state, met=(*state.met, _place(ran.finding)))
+                    state = replace(state, seen_findings=(*state.seen_findings, _finding_key(ran.finding)))
                     self._push(queue, order, seen, state, ran.finding)
                 continue
             repair = self._proved(state, ran)
@@ -184,46 +187,46 @@ class Search:
         queue: Any,
         order: Any,
         seen: Any,
-        state: _Candidate,
+        state: _SearchState,
         finding: Finding,
-        proposed: list[Proposal] | None = None,
+        proposed: list[Candidate] | None = None,
     ) -> None:
         """Add a state's follow-ups to the queue, one for each new candidate of its finding."""
         if len(state.steps) >= DEEPEST:
             return
-        met = state.met or (_place(finding),)
+        seen_findings = state.seen_findings or (_finding_key(finding),)
         if proposed is None:
-            proposed = _plan.proposals(finding, state.project)
-        proposals = [p for p in proposed if not p.offered and not p.joins]
-        held = self._held_in(state, finding) if proposals else {}
-        for proposal in proposals:
-            project = state.project.with_texts(proposal.texts)
+            proposed = _plan.candidates(finding, state.project)
+        candidates = [p for p in proposed if not p.offered and not p.joins]
+        held = self._held_in(state, finding) if candidates else {}
+        for candidate in candidates:
+            project = state.project.with_texts(candidate.texts)
             # By the texts, because the same edits in another order are the same state.
             key = frozenset(project.overlay.items())
             if key in seen:
                 continue
             seen.add(key)
-            hidden = _hiding.hidden(proposal, finding, state.project, held)
-            new = _Candidate(
+            hidden = _hiding.hidden(candidate, finding, state.project, held)
+            new = _SearchState(
                 project,
-                (*state.steps, proposal),
-                state.readings | _readings(finding, proposal),
-                met,
+                (*state.steps, candidate),
+                state.readings | _readings(finding, candidate),
+                seen_findings,
                 _plan.total_changed(project, project.overlay),
-                (*state.hides, *filter(None, [hidden.note])),
-                state.unread | hidden.unread,
+                (*state.blind_holders, *filter(None, [hidden.note])),
+                state.never_read_again | hidden.never_read_again,
             )
             # The counter decides between equal states, which Python can't compare.
             heapq.heappush(queue, (new.order, len(new.steps), next(order), new))
 
-    def _held_in(self, state: _Candidate, finding: Finding) -> dict[Spot, HeldBy]:
+    def _held_in(self, state: _SearchState, finding: Finding) -> dict[WriteStatement, HeldBy]:
         """Return the holders of the tensors that a finding's statements write, in the program with a state's
         edits."""
         if not state.project.overlay:
             return self._held
         readings = (state.readings | _readings(finding, None)) - {None}
         ran = self.runner.run(
-            self._guarded(readings, overlay=dict(state.project.overlay), probes=_hiding.spots(finding))
+            self._guarded(readings, overlay=dict(state.project.overlay), probes=_hiding.probes_of(finding))
         )
         return dict(ran.held)
 
@@ -231,20 +234,22 @@ class Search:
         """Return whether a run passed everything that is compared before its finding."""
         return (ran.failed_at or 0) > self._failed_at + BEYOND
 
-    def _helps(self, state: _Candidate, ran: Ran) -> bool:
+    def _helps(self, state: _SearchState, ran: Ran) -> bool:
         """Return whether a candidate passed the finding that it was meant to fix, without a finding seen
         before."""
         assert ran.finding is not None
-        return (ran.failed_at or 0) >= self._failed_at and _place(ran.finding) not in state.met
+        return (ran.failed_at or 0) >= self._failed_at and _finding_key(
+            ran.finding
+        ) not in state.seen_findings
 
-    def _proved(self, state: _Candidate, ran: Ran) -> Repair | None:
+    def _proved(self, state: _SearchState, ran: Ran) -> Repair | None:
         """Return the state as a repair: without proof if none can be made; None if the state is wrong."""
-        if ran.ending not in ("finished", "stopped", "error", "finding"):
+        if ran.exit_kind not in ("finished", "stopped", "error", "finding"):
             return None
         if None in state.readings or not state.readings:
-            return None if ran.ending == "error" else _repair(state, None)
+            return None if ran.exit_kind == "error" else _repair(state, None)
         reference = self._reference(state.readings)
-        if ran.ending == "error" and ran.error != reference.ran.error:
+        if ran.exit_kind == "error" and ran.error != reference.ran.error:
             return None
         comparison = ran.comparison
         if comparison is None or not comparison.same or not comparison.gradients:
@@ -252,7 +257,7 @@ class Search:
         if ran.at_end:
             self._rejected.append(f"{state.steps[-1].title}: {ran.at_end[0].how}")
             return None
-        why_not = self._why_not_to_end(ran, reference.ran)
+        mismatch = self._why_not_to_end(ran, reference.ran)
         proof = Proof(
             reading=" and ".join(sorted(state.readings - {AS_WRITTEN})) or AS_WRITTEN,
             backward=comparison.compared,
@@ -261,14 +266,14 @@ class Search:
             seconds=ran.seconds - reference.ran.seconds,
             cpu_seconds=ran.cpu_seconds - reference.ran.cpu_seconds,
             extra_bytes=ran.peak_bytes - reference.ran.peak_bytes,
-            to_end=not why_not,
-            why_not_to_end=why_not,
+            to_end=not mismatch,
+            why_not_to_end=mismatch,
         )
         return _repair(state, proof)
 
     def _why_not_to_end(self, ran: Ran, reference: Ran) -> str:
         """Return why a run is no proof to the end; empty if it is one."""
-        if ran.ending == "finding":
+        if ran.exit_kind == "finding":
             return "another finding follows"
         if self._not_to_end:
             return self._not_to_end
@@ -276,7 +281,7 @@ class Search:
             return f"it runs longer than {self.runner.seconds_to_end:g} seconds"
         return "" if ran.at_end is not None else "it was not run to its end"
 
-    def _confirmed(self, repairs: list[tuple[Repair, _Candidate]]) -> list[Repair]:
+    def _confirmed(self, repairs: list[tuple[Repair, _SearchState]]) -> list[Repair]:
         """Return the repairs, the best one first.
 
         If runs to the end are long, only the best one runs to its end, and the next one if that fails.
@@ -292,7 +297,7 @@ class Search:
                 return [again, *proved[number + 1 :]]
         return []
 
-    def _beside(self, start: _Candidate, finding: Finding) -> list[Repair]:
+    def _shown_anyway(self, start: _SearchState, finding: Finding) -> list[Repair]:
         """Return edits that are shown in any case if they run clean.
 
         These are proved ones that join two backward calls, and those that change the result, which only the
@@ -301,20 +306,20 @@ class Search:
         if self.first_only:
             return []
         shown: list[Repair] = []
-        for proposal in self._proposed_first:
-            if (proposal.offered or proposal.joins) and len(shown) < 3 and self._tried < MOST_RUNS:
+        for candidate in self._proposed_first:
+            if (candidate.offered or candidate.joins) and len(shown) < 3 and self._tried < MOST_RUNS:
                 self._tried += 1
-                project = start.project.with_texts(proposal.texts)
-                state = _Candidate(
+                project = start.project.with_texts(candidate.texts)
+                state = _SearchState(
                     project,
-                    (proposal,),
-                    _readings(finding, proposal) if proposal.joins else frozenset(),
+                    (candidate,),
+                    _readings(finding, candidate) if candidate.joins else frozenset(),
                     lines=_plan.total_changed(project, project.overlay),
                 )
                 ran = self._watch(project, state=state)
-                if ran.finding is not None or ran.ending not in ("finished", "stopped"):
+                if ran.finding is not None or ran.exit_kind not in ("finished", "stopped"):
                     continue
-                if not proposal.joins:
+                if not candidate.joins:
                     shown.append(replace(_repair(state, None), applicable=False))
                 elif (repair := self._proved(state, ran)) is not None and repair.proof is not None:
                     shown.append(repair)
@@ -327,7 +332,7 @@ class Search:
         project: Project,
         *,
         stop_after: int | None = -1,
-        state: _Candidate | None = None,
+        state: _SearchState | None = None,
         to_end: bool | None = None,
     ) -> Ran:
         """Run a project state under ``watch``, compared with the reference if it has one."""
@@ -345,8 +350,8 @@ class Search:
                 job,
                 compare_with=reference.file,
                 to_end=self._goes_to_end() if to_end is None else to_end,
-                unsteady=self._unsteady,
-                unread=state.unread,
+                nondeterministic=self._nondeterministic,
+                never_read_again=state.never_read_again,
                 detaches=bool(state.readings & {CUT, VIEW_DETACHED}),
                 joins=any(step.joins for step in state.steps),
             )
@@ -362,6 +367,7 @@ class Search:
     def _reference(self, readings: frozenset[str]) -> _Reference:
         """Return the guarded program on disk under some interpretations; run once."""
         if readings not in self._references:
+            # With the failed call in its name, because the rounds of a repair share the runner's folder.
             file = self.runner.file(f"reference-{len(self._references)}-{self._failed_at}")
             ran = self.runner.run(self._guarded(readings, record_to=file, to_end=True, probes=self._probes))
             self._references[readings] = _Reference(ran, file)
@@ -379,21 +385,23 @@ class Search:
             **{"compare_until": self._failed_at, **more},
         )
 
-    def _not_deterministic(self, finding: Finding, begun: int) -> str:
+    def _not_deterministic(self, finding: Finding, started: int) -> str:
         """Run the reference twice. Return why no proof can be made; empty if one can.
 
         Args:
-            begun: Number of backward calls that the very first run started.
+            started: Number of backward calls that the very first run started.
         """
         readings = _readings(finding, None)
         if None in readings:
             return ""
         if not self._edited:
-            self._probes = _hiding.spots(finding)
+            self._probes = _hiding.probes_of(finding)
         reference = self._reference(readings)
         self._held = dict(reference.ran.held)
+        # A checkpoint of the first run may end the next one early (test_fix.py,
+        # test_a_script_that_its_own_checkpoint_ends).
         if reference.ran.backwards < self._failed_at:
-            earlier = reference.ran.ending == "finished" and reference.ran.backwards < begun
+            earlier = reference.ran.exit_kind == "finished" and reference.ran.backwards < started
             left = _leftovers.blame({}, reference.ran.leftovers) if earlier else ""
             return f"the program ends earlier when it is run again: {left}" if left else ""
         until = min(self._failed_at, reference.ran.backwards)
@@ -402,10 +410,10 @@ class Search:
             self._guarded(readings, compare_with=reference.file, compare_until=until, to_end=whole)
         )
         comparison = again.comparison
-        if comparison is not None and not comparison.same and "not reached" not in comparison.why_not:
+        if comparison is not None and not comparison.same and "not reached" not in comparison.mismatch:
             left = _leftovers.blame(reference.ran.leftovers, again.leftovers)
             return (
-                f"two runs of the program as it is give {comparison.why_not}, so nothing can be proved"
+                f"two runs of the program as it is give {comparison.mismatch}, so nothing can be proved"
                 f"{f': {left}' if left else '; give every source of randomness a fixed seed'}"
             )
         self._look_at_ends(reference.ran, again)
@@ -417,13 +425,13 @@ class Search:
         steady = [entry for entry in again.at_end or () if not entry.plain]
         if reference.too_long or again.too_long:
             self._not_to_end = f"it runs longer than {self.runner.seconds_to_end:g} seconds"
-        elif reference.asked:
+        elif reference.called_input:
             self._not_to_end = "it asks for input"
         elif again.at_end is None:
             self._not_to_end = "it does not come to an end under guard"
         elif steady:
             self._not_to_end = f"two runs of it differ: {steady[0].how}"
-        self._unsteady = frozenset(entry.what for entry in again.at_end or ())
+        self._nondeterministic = frozenset(entry.what for entry in again.at_end or ())
 
     def _reason(self, finding: Finding, unproved: list[Repair], project: Project) -> str:
         """Return the reason why nothing was proved, as a clause."""
@@ -439,7 +447,7 @@ class Search:
             return closed or "no cure knows what to do at these places"
         reference = next(iter(self._references.values()), None)
         if reference is not None and reference.ran.backwards < self._failed_at:
-            why = reference.ran.error.splitlines()[0] if reference.ran.error else reference.ran.ending
+            why = reference.ran.error.splitlines()[0] if reference.ran.error else reference.ran.exit_kind
             return f"the program as it is could not be run for comparison ({why})"
         return f"none of {self._tried} candidates runs clean with the same gradients"
 
@@ -486,17 +494,17 @@ def _safely(search: Search, project: Project) -> Outcome:
 
 
 def _without_finding(ran: Ran) -> Outcome:
-    if ran.ending in ("finished", "stopped"):
+    if ran.exit_kind in ("finished", "stopped"):
         return Clean()
-    return Failed(f"the program did not get to a finding: {ran.error or ran.ending}")
+    return Failed(f"the program did not get to a finding: {ran.error or ran.exit_kind}")
 
 
-def _readings(finding: Finding, proposal: Proposal | None) -> frozenset[Any]:
-    own = proposal.reading if proposal is not None else None
+def _readings(finding: Finding, candidate: Candidate | None) -> frozenset[Any]:
+    own = candidate.reading if candidate is not None else None
     return frozenset({own or reading_of(finding)})
 
 
-def _repair(state: _Candidate, proof: Proof | None) -> Repair:
+def _repair(state: _SearchState, proof: Proof | None) -> Repair:
     """Return a state as a repair."""
     return Repair(
         titles=tuple(step.title for step in state.steps),
@@ -504,8 +512,10 @@ def _repair(state: _Candidate, proof: Proof | None) -> Repair:
         texts=state.texts,
         changed_lines=state.lines,
         proof=proof,
-        notes=tuple(dict.fromkeys(filter(None, [*(step.note for step in state.steps), *state.hides]))),
-        hides=bool(state.hides),
+        notes=tuple(
+            dict.fromkeys(filter(None, [*(step.note for step in state.steps), *state.blind_holders]))
+        ),
+        has_blind_holders=bool(state.blind_holders),
         drops=state.drops,
     )
 
@@ -523,14 +533,14 @@ def _rank(repair: Repair) -> tuple[float, ...]:
     return (
         not repair.proof.to_end,
         repair.drops,
-        repair.hides,
+        repair.has_blind_holders,
         repair.changed_lines,
         memory,
         int(max(0.0, repair.proof.cpu_seconds) / 2.0),
     )
 
 
-def _place(finding: Finding) -> Any:
+def _finding_key(finding: Finding) -> Any:
     """Return a key that still matches the finding after edits of other lines and after `.clone()`/`.detach()`
     in its own."""
     saved = finding.saved

@@ -136,6 +136,7 @@ class Walk:
         if issubclass(kind, (list, tuple, deque)):
             return [(f"[{number}]", value) for number, value in enumerate(list(thing))]
         if issubclass(kind, (set, frozenset)):
+            # A set has no order in which its items could be labelled.
             plain = [repr(item) for item in thing if issubclass(type(item), _PLAIN)]
             row.value = f"{len(thing)} of {sorted(plain)}"
             return ()
@@ -143,6 +144,7 @@ class Walk:
             row.value = repr(thing.get_state().tolist())
             return ()
         if (numpy := sys.modules.get("numpy")) is not None and issubclass(kind, numpy.ndarray):
+            # torch takes numbers in native byte order only.
             if thing.dtype.kind in "biufc" and thing.dtype.byteorder in "=|":
                 return [("", torch.from_numpy(thing.copy()))]
             row.value = repr(thing)
@@ -216,7 +218,7 @@ def differences(
     reference: State,
     other: State,
     *,
-    unread: frozenset[str] = frozenset(),
+    never_read_again: frozenset[str] = frozenset(),
     detaches: bool = False,
 ) -> list[Different]:
     """Return the differences of another run's state from the reference's.
@@ -224,7 +226,7 @@ def differences(
     Args:
         reference: The guarded original's state.
         other: The candidate's state.
-        unread: Names in modules that the program never reads again.
+        never_read_again: Names in modules that the program never reads again.
         detaches: Whether a tensor of the reference's graph may be detached.
     """
     compared = _StateComparison(reference.rows, other.rows, detaches)
@@ -234,7 +236,7 @@ def differences(
         mine, theirs = reference.rows[row].parts, other.rows[other.roots[module]].parts
         for label, part in mine.items():
             name = label[2:-2]
-            if name in unread or name.startswith("__"):
+            if name in never_read_again or name.startswith("__"):
                 continue
             if label not in theirs:
                 compared.add(name, "is gone", plain=reference.rows[part].kind != "tensor")
@@ -249,8 +251,8 @@ def differences(
         if good is not None:
             left.remove(good)
         elif trials:
-            compared.found += trials[0][1]
-    return compared.found
+            compared.different += trials[0][1]
+    return compared.different
 
 
 class _StateComparison:
@@ -260,20 +262,20 @@ class _StateComparison:
         self._mine = mine
         self._theirs = theirs
         self._detaches = detaches
-        self._met: set[tuple[int, int]] = set()
-        self.found: list[Different] = []
+        self._compared_rows: set[tuple[int, int]] = set()
+        self.different: list[Different] = []
 
     def add(self, where: str, how: str, *, plain: bool) -> None:
-        self.found.append(Different(where, f"`{where}` {how}", plain))
+        self.different.append(Different(where, f"`{where}` {how}", plain))
 
     def trial(self, mine: int, other: int, name: str) -> list[Different]:
         """Return the differences that ``compare`` would find, without recording them."""
-        kept, met = self.found, set(self._met)
-        self.found = []
+        kept, compared_before = self.different, set(self._compared_rows)
+        self.different = []
         self.compare(mine, other, name)
-        different, self.found = self.found, kept
+        different, self.different = self.different, kept
         if different:
-            self._met = met
+            self._compared_rows = compared_before
         return different
 
     def compare(self, mine: int, other: int, name: str) -> None:
@@ -282,9 +284,9 @@ class _StateComparison:
         todo = deque([(mine, other, name)])
         while todo:
             mine, other, name = todo.popleft()
-            if (mine, other) in self._met:
+            if (mine, other) in self._compared_rows:
                 continue
-            self._met.add((mine, other))
+            self._compared_rows.add((mine, other))
             a, b = self._mine[mine], self._theirs[other]
             if a.kind != b.kind:
                 self.add(name, f"is a {b.kind} instead of a {a.kind}", plain="tensor" not in (a.kind, b.kind))

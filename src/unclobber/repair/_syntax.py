@@ -74,6 +74,15 @@ class Source:
             at = self.parents.get(at)
         return at
 
+    def loop_round(self, node: cst.CSTNode) -> cst.For | cst.While | None:
+        """Return the nearest ``for`` around ``node``, else the nearest ``while``, or None."""
+        return self.above(node, cst.For) or self.above(node, cst.While)
+
+    def start(self, node: cst.CSTNode) -> tuple[int, int]:
+        """Return the line, 1-based, and the column, 0-based, of a node's first character."""
+        start = self.positions[node].start
+        return start.line, start.column
+
     def all_above(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """Yield the nodes around ``node``, nearest first."""
         at = self.parents.get(node)
@@ -87,11 +96,12 @@ class Source:
         """Return the text with the nodes in `changes` replaced.
 
         Only the nodes above a change and the text of its top-level statement are made again, because a visit
-        of the tree makes every node again: that took 12 s for the proposals of one file of 300 lines.
+        of the tree makes every node again: that took 12 s for the candidates of one file of 300 lines.
         """
         news = {id(node): new for node, new in changes.items()}
         above = {id(node) for changed in changes for node in (changed, *self.all_above(changed))}
         module: cst.Module = _rebuilt(self.module, news, above)
+        # A statement's own code ends in a newline, which the module's then lacks.
         if not module.has_trailing_newline:
             return module.code
         parts = (*module.header, *module.body, *module.footer)
@@ -130,6 +140,8 @@ class Source:
         if not all(isinstance(added, cst.SimpleStatementLine) for added in new):
             return None
         smalls = [inner for added in new for inner in added.body]
+        # The last statement of a line has no semicolon, which it needs before further ones (test_clones.py,
+        # test_a_line_that_is_shared).
         alone = small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
         own = small if not after else alone
         return self.replaced(
@@ -147,6 +159,8 @@ class Source:
         above = self.parents[small]
         if isinstance(above, cst.SimpleStatementLine):
             yield self.replaced({above: _framed(above, make(above.with_changes(leading_lines=())))})
+        # A body on its header's line has no line to put a block on (test_structural_fixers.py,
+        # test_a_body_on_its_headers_line_under_no_grad).
         elif isinstance(above, cst.SimpleStatementSuite):
             line = cst.SimpleStatementLine(above.body, trailing_whitespace=above.trailing_whitespace)
             yield self.replaced({above: cst.IndentedBlock([make(line)])})
@@ -191,6 +205,7 @@ def parse(text: str) -> Source | None:
         module = cst.parse_module(text)
         if module.code != text:
             return None
+        # No copy, because fixers compare nodes by identity.
         wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
         positions = wrapper.resolve(PositionProvider)
         parents = {child: node for node in walk(module) for child in _children(node)}
@@ -230,6 +245,8 @@ def is_place(node: cst.CSTNode) -> bool:
     """Return whether ``node`` is a name or a dotted path of names, which can be assigned, and read without
     effect."""
     while isinstance(node, cst.Attribute):
+        # These give a view, or a tensor other than their owner's, so the path is no place to bind a result
+        # to.
         if node.attr.value in ("data", "grad", "T", "mT", "H", "mH", "real", "imag"):
             return False
         node = node.value
@@ -254,6 +271,18 @@ def root_name(node: cst.CSTNode) -> str | None:
     while isinstance(node, cst.Attribute):
         node = node.value
     return node.value if isinstance(node, cst.Name) else None
+
+
+def called_name(func: cst.BaseExpression) -> str:
+    """Return the last name of a called path, ``relu`` of ``torch.relu``; empty for any other expression."""
+    if isinstance(func, cst.Attribute):
+        return func.attr.value
+    return func.value if isinstance(func, cst.Name) else ""
+
+
+def is_name(node: cst.CSTNode, *names: str) -> bool:
+    """Return whether a node is one of these plain names."""
+    return isinstance(node, cst.Name) and node.value in names
 
 
 def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:

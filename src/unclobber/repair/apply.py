@@ -51,6 +51,8 @@ def write(project: Project, texts: Mapping[str, str], before: Mapping[str, bytes
     """
     ready: list[tuple[str, bytes]] = []
     for path, text in texts.items():
+        # The target of a link, so that the link itself stays (test_apply.py,
+        # test_permissions_and_links_stay).
         real = os.path.realpath(path)
         current = read(project, {real: ""})[real]
         if current != before.get(path, before.get(real)):
@@ -89,6 +91,8 @@ def _write_all(ready: list[tuple[str, bytes]]) -> list[str]:
 
 def _stage(path: str, data: bytes) -> str:
     """Write a file's new content next to it, with its owner and permissions. Return the temporary path."""
+    # `os.replace` would replace a read-only file in a folder that may be written (test_apply.py,
+    # test_an_unwritable_file_leaves_the_others).
     if not os.access(path, os.W_OK):
         raise PermissionError(13, f"{path} is read-only")
     folder, name = os.path.split(path)
@@ -97,10 +101,12 @@ def _stage(path: str, data: bytes) -> str:
         with os.fdopen(handle, "wb") as stream:
             stream.write(data)
             stream.flush()
+            # On disk before it replaces the old file, or a crash could leave an empty one.
             os.fsync(stream.fileno())
         status = os.stat(path)
         os.chmod(temporary, status.st_mode & 0o7777)
         if hasattr(os, "chown"):
+            # Only root may give a file to another owner.
             with contextlib.suppress(PermissionError):
                 os.chown(temporary, status.st_uid, status.st_gid)
     except BaseException:

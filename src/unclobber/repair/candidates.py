@@ -18,7 +18,7 @@ from dataclasses import replace
 from ..model import Edit, Finding, Fix, Report, Site, cell_name, or_default, shown_name
 from ..parsing import text_of
 from . import _plan
-from ._proposal import Proposal
+from ._candidate import Candidate
 from .diff import unified
 from .project import Project, root_of
 
@@ -47,6 +47,7 @@ def with_candidates(
     findings = list(report.findings)
     unknown: Fix | bool = False
     for at, finding in enumerate(findings[: MOST if most is None else most]):
+        # The first finding gets its candidate, however late it is.
         if finding.repaired or (at and time.monotonic() > until):
             continue
         best = or_default(lambda finding=finding: _candidate(finding, script), unknown)  # type: ignore[misc]
@@ -71,11 +72,12 @@ def _candidate(finding: Finding, script: str | None) -> Fix | bool:
     project = Project(root_of(script or own[0]), _cells(own))
     if not all(_may_be_parsed(project, path) for path in dict.fromkeys(own)):
         return False
+    # The file may have changed since it ran (test_candidates.py, test_a_file_that_has_changed).
     if not all(_is_as_it_ran(project, site) for site in sites if project.owns(site.path)):
         return False
-    for proposal in _plan.proposals(finding, project, certain=True):
-        if edits := edits_of(project, proposal.texts):
-            return _fix(proposal, edits, unified(project, proposal.texts), own[0])
+    for candidate in _plan.candidates(finding, project, certain=True):
+        if edits := edits_of(project, candidate.texts):
+            return _fix(candidate, edits, unified(project, candidate.texts), own[0])
     return script is not None and _plan.has_any(finding, project)
 
 
@@ -130,7 +132,7 @@ def _lines(lines: list[str]) -> str:
     return "\n".join(lines).removesuffix("\r")
 
 
-def _fix(proposal: Proposal, edits: tuple[Edit, ...], diff: str, offending: str) -> Fix:
+def _fix(candidate: Candidate, edits: tuple[Edit, ...], diff: str, offending: str) -> Fix:
     """Return the candidate as a fix, with its line of code if it is a single one."""
     first, code = edits[0], None
     where = f"line {first.line}"
@@ -138,7 +140,7 @@ def _fix(proposal: Proposal, edits: tuple[Edit, ...], diff: str, offending: str)
         where = f"{shown_name(first.path)}:{first.line}"
     if len(edits) == 1 and "\n" not in first.old + first.new:
         code = _without_comment(first.new.strip())
-    return Fix(f"{proposal.title}, in {where}", diff=diff, code=code, edits=edits)
+    return Fix(f"{candidate.title}, in {where}", diff=diff, code=code, edits=edits)
 
 
 def _without_comment(line: str) -> str:

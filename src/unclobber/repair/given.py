@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ._candidate import AS_WRITTEN
 from ._job import Job
-from ._proposal import AS_WRITTEN
 from .outcome import Proof
 from .project import Project
 from .proof import Runner
@@ -82,15 +82,14 @@ class Prover:
         """
         reference = self._reference
         if reference.backwards < self._until:
-            return (
-                f"the script as it is could not be run for comparison ({reference.error or reference.ending})"
-            )
+            why = reference.error or reference.exit_kind
+            return f"the script as it is could not be run for comparison ({why})"
         ran = self._runner.run(self._job(texts, "watch", compare_with=self._file))
-        if ran.finding is not None or ran.ending not in ("finished", "stopped"):
-            return f"with it the script fails ({(ran.error or ran.ending).partition(chr(10))[0]})"
+        if ran.finding is not None or ran.exit_kind not in ("finished", "stopped"):
+            return f"with it the script fails ({(ran.error or ran.exit_kind).partition(chr(10))[0]})"
         comparison = ran.comparison
         if comparison is None or not comparison.same or not comparison.gradients:
-            return (comparison and comparison.why_not) or "there are no gradients to compare"
+            return (comparison and comparison.mismatch) or "there are no gradients to compare"
         return Proof(
             reading=AS_WRITTEN,
             backward=comparison.compared,

@@ -55,7 +55,7 @@ class Repair:
     proof: Proof | None = None
     notes: tuple[str, ...] = ()
     """Warnings for the user: side effects of the edits, or the interpretation."""
-    hides: bool = False
+    has_blind_holders: bool = False
     """Whether a holder of the tensor may no longer see a write, which a comparison of gradients need not
     show."""
     drops: bool = False

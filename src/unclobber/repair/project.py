@@ -35,6 +35,7 @@ def _within(path: str, folder: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _parsed(text: str) -> Source | None:
+    # Cached by text, because a candidate changes one file and leaves all others as they are.
     return parse(text)
 
 

@@ -82,7 +82,7 @@ class Runner:
         """Run one job. Never raises because of the program.
 
         Returns:
-            The result; ``ending`` is ``timeout`` or ``died`` if nothing more is known.
+            The result; ``exit_kind`` is ``timeout`` or ``died`` if nothing more is known.
 
         Raises:
             KeyboardInterrupt: The driver process was interrupted before it could run anything.
@@ -136,6 +136,7 @@ class Runner:
         """Return the driver process, started if there is none."""
         if self._process is None:
             environment = dict(os.environ)
+            # All runs must iterate sets of strings in the same order.
             environment.setdefault("PYTHONHASHSEED", "0")
             paths = [path for path in (environment.get("PYTHONPATH"), os.path.dirname(PACKAGE)) if path]
             environment["PYTHONPATH"] = os.pathsep.join(paths)

@@ -52,6 +52,6 @@ def proposed(tmp_path: Path) -> Callable[..., list[str]]:
             needed=Need(place(needed)) if needed else None,
         )
         project = Project(str(tmp_path.resolve()), loaded=(str(path.resolve()),))
-        return [proposal.texts[str(path)] for proposal in fixer(finding, project)]
+        return [candidate.texts[str(path)] for candidate in fixer(finding, project)]
 
     return run

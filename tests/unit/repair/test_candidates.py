@@ -178,7 +178,7 @@ def test_a_fault_leaves_the_report(tmp_path, monkeypatch):
 
     path = tmp_path / "script.py"
     report = reported(path, REFUSED)
-    monkeypatch.setattr(_plan, "proposals", broken)
+    monkeypatch.setattr(_plan, "candidates", broken)
     assert with_candidates(report, str(path)) == report
 
 

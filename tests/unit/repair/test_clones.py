@@ -155,7 +155,7 @@ def test_what_may_be_kept_uncopied_is_told(tmp_path):
     """A module may keep its result by a hook; torch's own function keeps nothing."""
     for call, hides in (("torch.exp(x)", ""), ("self.act(x)", "self.act(x)"), ("x.relu_()", "x")):
         finding, project = saved_in(tmp_path, f"import torch\ny = {call}\n", call)
-        assert [proposal.hides for proposal in clone_saved(finding, project)][:1] == [hides]
+        assert [candidate.shared_name for candidate in clone_saved(finding, project)][:1] == [hides]
 
 
 def test_only_for_parameters(proposed):

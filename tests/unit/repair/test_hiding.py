@@ -7,9 +7,9 @@ import os
 import pytest
 
 from unclobber.model import Finding, Site, Write
-from unclobber.repair._hiding import hidden, spots
+from unclobber.repair._candidate import Candidate
+from unclobber.repair._hiding import hidden, probes_of
 from unclobber.repair._job import HeldBy
-from unclobber.repair._proposal import Proposal
 from unclobber.repair.project import Project
 
 TEXT = """\
@@ -32,12 +32,12 @@ def judged(tmp_path):
         column = code.index(write) + 1
         site = Site(str(path), line, column, line, column + len(write), "f", write, line, line, code.strip())
         finding = Finding("UC101", "a message", writes=(Write(site, "clamp_", True, True),))
-        proposal = Proposal(
-            "a-cure", "a title", {os.path.realpath(path): text.replace(old, new)}, hides=hides
+        candidate = Candidate(
+            "a-cure", "a title", {os.path.realpath(path): text.replace(old, new)}, shared_name=hides
         )
-        measured = {} if held is None else dict.fromkeys(spots(finding), held)
-        found = hidden(proposal, finding, Project(str(tmp_path.resolve())), measured)
-        return found.note, found.unread
+        measured = {} if held is None else dict.fromkeys(probes_of(finding), held)
+        found = hidden(candidate, finding, Project(str(tmp_path.resolve())), measured)
+        return found.note, found.never_read_again
 
     return run
 
@@ -70,8 +70,8 @@ def test_what_is_hidden(judged, old, new, held, note):
 def test_global_names_that_nobody_reads(judged):
     """They are told: at the end they hold the old value."""
     text = "h = net(x).exp()\nz = h\nh.clamp_(0)\nprint(h)\n"
-    note, unread = judged("h.clamp_(0)", "h = h.clamp(0)", HeldBy(1, ("h", "z")), text=text)
-    assert (note, unread) == ("", frozenset({"z"}))
+    note, never_read_again = judged("h.clamp_(0)", "h = h.clamp(0)", HeldBy(1, ("h", "z")), text=text)
+    assert (note, never_read_again) == ("", frozenset({"z"}))
 
 
 def test_what_was_not_measured(judged):

@@ -7,7 +7,7 @@ from textwrap import dedent
 import pytest
 
 from unclobber.repair._holders import Holders
-from unclobber.repair._probes import PASSED, PLACE, Spot, instrumented
+from unclobber.repair._probes import PASSED, PLACE, WriteStatement, instrumented
 from unclobber.session.session import Session
 
 SETTING = """
@@ -40,16 +40,16 @@ def held(monkeypatch):
         )
         line = next(n for n, code in enumerate(text.splitlines(), 1) if code.endswith("# here"))
         code = text.splitlines()[line - 1]
-        spot = Spot("program.py", line, len(code) - len(code.lstrip()) + 1)
+        write = WriteStatement("program.py", line, len(code) - len(code.lstrip()) + 1)
         names = {"__name__": "program"}
         with Session("guard", warn=False) as session:
             holders = Holders(session.ledger.saves)
             for name in (PASSED, PLACE):
                 monkeypatch.setattr("builtins." + name, None, raising=False)
             holders.install()
-            exec(instrumented(text, "program.py", [spot]), names)
+            exec(instrumented(text, "program.py", [write]), names)
             exec(call, names)
-        return holders.found()[spot]
+        return holders.by_statement()[write]
 
     return run
 
@@ -150,7 +150,7 @@ def test_what_is_no_tensor(held):
 def test_the_code_keeps_its_places():
     """A statement that is looked at is still at its line and columns."""
     text = "def f(h):\n    h *= 2\n    return h\n"
-    plain, looked = compile(text, "p", "exec"), instrumented(text, "p", [Spot("p", 2, 5)])
+    plain, looked = compile(text, "p", "exec"), instrumented(text, "p", [WriteStatement("p", 2, 5)])
 
     def places(code):
         (function,) = (const for const in code.co_consts if hasattr(const, "co_code"))

@@ -6,7 +6,7 @@ import pytest
 from made_findings import finding_in
 from rewriting import plain
 
-from unclobber.repair._proposal import KEPT
+from unclobber.repair._candidate import KEPT
 from unclobber.repair.fixers import FIXERS
 
 keep_graph, detach_state = FIXERS["keep-graph"], FIXERS["detach-state"]
@@ -32,8 +32,8 @@ def freed(tmp_path):
     return run
 
 
-def _texts(proposals):
-    return [text for proposal in proposals for text in proposal.texts.values()]
+def _texts(candidates):
+    return [text for candidate in candidates for text in candidate.texts.values()]
 
 
 def test_nothing_to_do(freed):
@@ -97,7 +97,7 @@ def test_one_that_keeps_already(freed):
 def test_not_summed(freed, between):
     """What stands between them looks at gradients, or makes the first loss another."""
     text = LOSSES.replace("    b.backward()", f"    {between}\n    b.backward()")
-    assert not any(proposal.joins for proposal in freed(text, "a.backward()", "b.backward()"))
+    assert not any(candidate.joins for candidate in freed(text, "a.backward()", "b.backward()"))
 
 
 def test_expressions_are_summed(freed):

@@ -39,7 +39,7 @@ def test_what_counts(file, seconds_ago, flags, counts):
     _written(file, seconds_ago)
     reads = Reads(time.time_ns() - 10 * SECOND)
     reads("open", (str(file), "rb", flags))
-    assert list(reads.found) == ([str(file)] if counts else [])
+    assert list(reads.digests) == ([str(file)] if counts else [])
 
 
 @pytest.mark.parametrize("arguments", [(3, "r", 0), ("gone", "r", 0), ("a\0b", "r", 0), (os.curdir, None, 0)])
@@ -48,7 +48,7 @@ def test_what_is_no_file(arguments):
     reads = Reads(0)
     reads("open", arguments)
     reads("import", ("torch",))
-    assert reads.found == {}
+    assert reads.digests == {}
 
 
 def test_the_first_look_counts(file):
@@ -56,10 +56,10 @@ def test_the_first_look_counts(file):
     _written(file, 5)
     reads = Reads(0)
     reads("open", (str(file), "rb", 0))
-    before = dict(reads.found)
+    before = dict(reads.digests)
     file.write_bytes(b"other weights")
     reads("open", (str(file), "rb", 0))
-    assert reads.found == before
+    assert reads.digests == before
 
 
 def test_what_is_said():

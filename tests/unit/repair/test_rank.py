@@ -10,7 +10,9 @@ from unclobber.repair.outcome import Proof, Repair
 
 
 def _repair(*, lines=1, hides=False, drops=False, **proof):
-    return Repair(("",), ("",), {}, lines, Proof("as written", 1, 1, **proof), hides=hides, drops=drops)
+    return Repair(
+        ("",), ("",), {}, lines, Proof("as written", 1, 1, **proof), has_blind_holders=hides, drops=drops
+    )
 
 
 @pytest.mark.parametrize(

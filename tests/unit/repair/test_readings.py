@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 import torch
 
-from unclobber.repair import _proposal as names
+from unclobber.repair import _candidate as names
 from unclobber.repair._readings import enter
 
 

@@ -132,7 +132,7 @@ def test_results_of_autograd_grad(recording):
 def test_it_ends_the_run(recording):
     """After as many backward calls as are needed."""
     recorder = recording(_program(calls=5), stop_after=2)
-    assert (recorder.begun, len(recorder.records)) == (2, 2)
+    assert (recorder.started, len(recorder.records)) == (2, 2)
 
 
 def test_the_failing_call_is_known(recording):
@@ -176,13 +176,13 @@ def test_a_spent_graph_passes_nothing_on(recording):
 def test_it_goes_on_unrecorded(recording):
     """To the end, where that is asked for: gradients are copied only as far as they are compared."""
     recorder = recording(_program(calls=5), stop_after=2, go_on=lambda: True)
-    assert (recorder.begun, len(recorder.records)) == (5, 2)
+    assert (recorder.started, len(recorder.records)) == (5, 2)
 
 
 def test_it_ends_when_it_is_told(recording):
     """A candidate that has gone wrong need not run on."""
     recorder = recording(_program(calls=5), after_each=lambda nth: nth == 3)
-    assert recorder.begun == 3
+    assert recorder.started == 3
 
 
 # --- one backward for two losses ------------------------------------------------------------------

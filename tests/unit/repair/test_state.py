@@ -114,7 +114,7 @@ def test_cycles_and_aliases():
 
 def test_names_that_nobody_reads():
     """They may keep what they held."""
-    assert _difference(torch.ones(1), torch.zeros(1), unread=frozenset({"x"})) == []
+    assert _difference(torch.ones(1), torch.zeros(1), never_read_again=frozenset({"x"})) == []
 
 
 def test_what_is_cut_off_its_graph():

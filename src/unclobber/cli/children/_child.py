@@ -80,6 +80,7 @@ class Child:
             strict=settings.strict,
             fingerprint=settings.fingerprint,
             command=settings.command,
+            # The program's report has these findings, so they warn of nothing.
             warn=False,
             suppression=RunSuppression(*settings.suppression).suppression(),
         )
@@ -107,7 +108,7 @@ class Child:
                 RuntimeWarning,
                 stacklevel=2,
             )
-        session.on_finding = self._heard
+        session.on_finding = self._on_finding
         for module, name in _TASKS:
             if module in sys.modules:
                 self._look_at_tasks(sys.modules[module], name)
@@ -116,11 +117,11 @@ class Child:
         """Return whether this process is the child itself, not a process that the child forked by hand."""
         return os.getpid() == self._pid
 
-    def _heard(self, finding: Finding) -> None:
+    def _on_finding(self, finding: Finding) -> None:
         """Record a finding; called by the session for each new one."""
         if self._records is not None:
             try:
-                self._records.found(finding)
+                self._records.record(finding)
             except OSError:  # the run is over, or the disk is full: the program goes on
                 return
 

@@ -115,4 +115,5 @@ def _try(step: Callable[[], None]) -> None:
 
 def _does_no_training(process: Any) -> bool:
     target = getattr(process, "_target", None)
+    # By the target's module, because the classes of such processes are the usual ones.
     return str(getattr(target, "__module__", "")).startswith(_NOT_TRAINING)

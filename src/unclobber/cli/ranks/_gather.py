@@ -57,11 +57,11 @@ class Ranks:
             warnings.warn(f"unclobber reports each rank by itself: {error}", RuntimeWarning, stacklevel=2)
             return None
 
-    def found(self, finding: Finding) -> None:
+    def record(self, finding: Finding) -> None:
         """Record a finding of this rank as it happens."""
         # a full disk must not end the program; `gather` writes the whole report again
         with contextlib.suppress(OSError):
-            self._records.found(finding)
+            self._records.record(finding)
 
     def report_before_sigterm(self, report: Callable[[ProgramEnd], object]) -> None:
         """Call `report` at SIGTERM until the program has ended; later, SIGTERM only shortens the wait."""

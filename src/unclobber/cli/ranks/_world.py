@@ -42,6 +42,7 @@ class World:
         elif size == (count or 0):
             expected = tuple(range(size))
         parts = [environment.get(name, "") for name in _OF_A_RUN]
+        # Hashed, because an address or an id may hold characters that no file name can.
         run = hashlib.sha256("\0".join([*parts, _launcher()]).encode("utf-8", "surrogateescape")).hexdigest()
         return cls(rank, expected, run[:16], "TORCHELASTIC_RUN_ID" in environment)
 

@@ -50,6 +50,7 @@ class Attempts:
         self._before = before
         self._step = step
         self.peak_before = step_peak(before)
+        # Timed as the changes are: without a recorder, whose own work would count.
         self.seconds_before = self._seconds(())
 
     def run(self, options: Sequence[Option]) -> Tried:
@@ -77,6 +78,7 @@ class Attempts:
         self._restore()
         formulas = [formula for option in options for formula in option.formulas]
         keys = [key for option in options for key in option.in_place]
+        # A clock sees no operations, so no mode must hide from it.
         recording = recorder if isinstance(recorder, MemoryRecorder) else None
         modes: list[TorchFunctionMode] = []
         if formulas:
@@ -122,6 +124,9 @@ class Attempts:
             return self._run()
 
     def _seconds(self, options: Sequence[Option]) -> float:
+        """Return the seconds of the quicker of `_TIMED` runs with these changes; 0.0 if none came to its
+        end.
+        """
         taken = []
         for _ in range(_TIMED):
             clock = StepClock(self._step)
@@ -132,6 +137,7 @@ class Attempts:
 
 
 def _changed(before: Sequence[Tensor], after: Sequence[Tensor]) -> int:
+    # Buffers of other modules can't be paired.
     if len(before) != len(after):
         return abs(len(before) - len(after))
     return sum(difference(a, b) > rounding(a, ROUNDING) for a, b in zip(before, after, strict=True))
@@ -216,6 +222,7 @@ class StepClock:
         now = _now()
         self._backwards += 1
         if self._backwards == self._step:
+            # A step without modules counts from the entry.
             self.seconds = now - (self._entered if self._started is None else self._started)
             raise EnoughError
         self._started = now

@@ -35,6 +35,7 @@ class ForwardCalls:
                 self.reader.update((number, operation) for number in operation.reads)
         self._calls: dict[int, Call] = {}
         counts: dict[Site, int] = {}
+        # In the order of their start, so that another run numbers them alike.
         for number, inside in sorted(self.operations.items()):
             # A call that began while the recorder was quiet has a number, but no entry.
             if number < len(trace.functions):

@@ -214,6 +214,8 @@ class Checkpointer:
         return checkpoint(forward, *args, use_reentrant=False, context_fn=self._contexts, **kwargs)
 
     def _contexts(self) -> tuple[Any, Any]:
+        # The first forward is inside of the modes; the second runs in `backward`, a call that they see only
+        # as a whole.
         return contextlib.nullcontext(), _EnteredAgain(self._modes)
 
 

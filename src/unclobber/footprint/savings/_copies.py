@@ -44,6 +44,7 @@ def copies(trace: Trace) -> Iterable[Option]:
         chain = search.chain(number)
         if chain is not None:
             sites = tuple(site for call in chain.calls if (site := search.site(call)) is not None)
+            # Each call of the chain needs a place at which another run finds it.
             if len(sites) == len(chain.calls):
                 groups.setdefault(sites, []).append(chain)
     for sites, chains in groups.items():
@@ -119,6 +120,7 @@ class _CopySearch:
             if step is None:
                 break
             call, base, made = step
+            # The first step's result is the kept tensor itself.
             result = made if result is None else result
             calls.append(call)
             spans = self._spans(number, base.storage)

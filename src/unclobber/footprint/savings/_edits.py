@@ -28,6 +28,7 @@ def of_formula(formula: Formula) -> tuple[tuple[SourceEdit, ...], ...]:
     """
     places = [_site(operation.stack) for operation in formula.parts[0].operations]
     known = [place for place in places if place is not None]
+    # In one function, because the edit removes statements next to the result.
     if len(known) < len(places) or len({(place.path, place.function) for place in known}) != 1:
         return ()
     source = _ParsedFile.of(known[0].path)
@@ -38,6 +39,7 @@ def of_formula(formula: Formula) -> tuple[tuple[SourceEdit, ...], ...]:
         return ()
     inside = [node for place in known if (node := source.expression(place)) is not None]
     dead = source.only_for(inside, result)
+    # A removed statement binds no name that could be an argument.
     gone = {name for statement in dead for name in _targets(statement)}
     names = [name for name in source.names([result, *dead]) if name not in gone]
     call = formula.call.replace("F.", "torch.nn.functional.")
@@ -83,6 +85,7 @@ def of_pieces(trace: Trace, pieces: Pieces) -> tuple[tuple[SourceEdit, ...], ...
     parent = pieces.parent
     inside = [call for call in trace.calls if call.parent == parent.number and not call.again]
     here = [call for call in trace.calls if not call.again and call.stack == parent.stack]
+    # checkpoint_sequential takes an nn.Sequential as a whole.
     if pieces.even is None or not pieces.sequential or len(inside) != len(pieces.row) or len(here) != 1:
         return ()
     place = _site(parent.stack)
@@ -105,6 +108,7 @@ def of_conversion(stack: Stack) -> tuple[tuple[SourceEdit, ...], ...]:
         return ()
     inner = node.func.value
     text = source.text_at(inner)
+    # Other expressions need brackets once the method call behind them is gone.
     simple = isinstance(inner, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
     return ((source.replaced(node, text if simple else f"({text})"),),)
 
@@ -145,6 +149,7 @@ class _ParsedFile:
 
     def expression(self, place: Site) -> ast.expr | None:
         """Return the syntax node at a site, or None."""
+        # By its extent, because one line may hold several calls.
         wanted = (place.line, place.column, place.end_line, place.end_column)
         return next(
             (
@@ -228,6 +233,7 @@ class _ParsedFile:
 
     def _column(self, line: int, offset: int) -> int:
         """Return the 1-based column in characters for an offset in UTF-8 bytes."""
+        # `ast` counts columns in bytes of UTF-8.
         return len(self.lines[line - 1].encode()[:offset].decode(errors="replace")) + 1
 
 

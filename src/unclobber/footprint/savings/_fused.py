@@ -141,6 +141,7 @@ def _attention(replay: Replay) -> Iterator[Fused]:
     # Two activations: one of them is two of the three, as keys and values of one tensor.
     for order in permutations(range(count), 3) if count == 3 else ((0, 0, 1), (0, 1, 0), (0, 1, 1)):
         for scale in scales:
+            # The default scale need not be named in the call.
             usual = abs(scale * width**0.5 - 1) < 1e-6
             said = "" if usual else f", scale={scale:.6g}"
             if not others:

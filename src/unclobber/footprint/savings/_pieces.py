@@ -90,6 +90,7 @@ def pieces(trace: Trace) -> Iterator[Pieces]:
             size = count // even
             cut = [row[at : at + size] for at in range(0, size * (even - 1), size)]
             yield Pieces(tuple(cut), row, parent, even)
+        # Few cuts, because each pair of them is a candidate.
         cuts = sorted({round(at * count / _MOST_CUTS) for at in range(_MOST_CUTS + 1)})
         for begin in cuts:
             for end in cuts:

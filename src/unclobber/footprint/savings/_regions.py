@@ -205,6 +205,8 @@ class Flow:
             self.by_call.setdefault(operation.outer, []).append(at)
             for operand in operands(operation):
                 if operand.value in latest:
+                    # By the reader's position, because a write makes a new value with the same storage and
+                    # shape.
                     self._maker[at, operand.value] = latest[operand.value]
             for number in operation.reads:
                 self._readers.setdefault(number, []).append(at)
@@ -225,6 +227,7 @@ class Flow:
         last = max(region)
         result = self.operations[last].output
         for number in self.operations[at].makes:
+            # Read by an operation outside of any call, so not by the region alone.
             if number in self._uncalled:
                 return False
             # The result may be a view of an earlier operation's storage, which may be read after the region.
@@ -296,6 +299,8 @@ class Flow:
             for operand in operands(self.operations[at]):
                 known = differentiable.setdefault(operand.value, operand.requires_grad)
                 written = any(first < writer < last for writer in self._writers.get(operand.storage, ()))
+                # One value read with and without gradient was detached in between, which a fused call would
+                # lose.
                 if known != operand.requires_grad or written:
                     return False
         return True

@@ -98,6 +98,7 @@ def gradients(value: Tensor, inputs: Sequence[Tensor], seed: Tensor) -> list[Ten
 def _close(a: Tensor, b: Tensor) -> bool:
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
+    # An infinite element would make the tolerance infinite.
     scale = max(float(b.detach().abs().nan_to_num(posinf=0, neginf=0).max()), 1e-3) if b.numel() else 1.0
     return bool(torch.allclose(a, b, rtol=_TOLERANCE, atol=_TOLERANCE * scale, equal_nan=True))
 
@@ -110,6 +111,7 @@ def _given(leaf: Any, known: dict[Any, Tensor]) -> Any:
         if leaf.value not in known:
             raise ValueError("the part reads what it doesn't know")
         return known[leaf.value]
+    # Conversions inside of the part stay in double precision, in which the results are compared.
     if isinstance(leaf, torch.dtype) and leaf.is_floating_point:
         return torch.float64
     return torch.device("cpu") if isinstance(leaf, torch.device) else leaf

@@ -39,6 +39,7 @@ class RowRunner:
             module.forward = run
 
     def _first(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the whole row in place of its first module, under `checkpoint`."""
         # Inside of `_all`, which calls the modules itself, each runs as usual.
         if self._inside or not torch.is_grad_enabled() or not args:
             return self._forward(*args, **kwargs)

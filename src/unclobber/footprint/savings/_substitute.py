@@ -53,6 +53,7 @@ class FormulaMode(SitesMode):
         self, formula: Formula, at: int, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Return the stand-in for a call of a formula; at the last one, the result of torch's function."""
+        # A formula of one call takes its arguments as they are.
         if len(formula.sites) == 1:
             self.replaced += 1
             return formula.new(*args, **kwargs)
@@ -61,6 +62,7 @@ class FormulaMode(SitesMode):
         for slot, (site, position) in enumerate(formula.takes):
             if site == at:
                 held[slot] = tensors[position]
+        # Code between the calls may look at shapes, so each call returns one.
         expected = self._without_memory(func, args, kwargs)
         if at + 1 < len(formula.sites):
             return expected

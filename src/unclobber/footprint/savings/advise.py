@@ -36,6 +36,7 @@ def tried(
 ) -> MemoryReport:
     """Return the report with the changes that could be run, and their measured savings."""
     chosen = _worth_reporting(options(trace, report))
+    # With nothing to run, the program as it is need not be timed either.
     if not any(option.runs for option in chosen):
         return replace(report, changes=tuple(option.change for option in chosen))
     attempts = Attempts(run, restore, trace, step)
@@ -97,6 +98,7 @@ def _curve(
         for at, option in enumerate(chosen)
         if option.runs and option.change.sort != "checkpoint" and _good(option.change)
     )
+    # A single change has been tried by itself already.
     if attempts is not None and len(free) > 1:
         free = _compatible(free, chosen, attempts, known)
     for members in _steps(line, chosen, free):
@@ -104,6 +106,7 @@ def _curve(
         measured = None
         if attempts is not None:
             measured = known.get(members) or attempts.run([chosen[at] for at in members])
+            # A set that lowers nothing, or computes something else, is no point of the curve.
             if not measured.proved or measured.saved <= 0:
                 continue
         points.append(CurvePoint(members, peak - drop, measured))
@@ -142,6 +145,7 @@ def _steps(line: BytesOverTime, chosen: Sequence[Option], free: tuple[int, ...])
             if not any(chosen[at].excludes(chosen[other]) for other in members):
                 members = (*members, at)
                 sets.add(members)
+    # The empty set is the program as it is.
     sets.discard(())
     known = {
         members: (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ...model import Finding
-from .._proposal import Proposal
+from .._candidate import Candidate
 from ..project import Project
 from .clone_parameters import propose as _clone_parameters
 from .clone_saved import propose as _clone_saved
@@ -33,7 +33,7 @@ from .save_for_backward import propose as _save_for_backward
 from .scatter import propose as _scatter
 from .stack_list import propose as _stack_list
 
-Fixer = Callable[[Finding, Project], Iterable[Proposal]]
+Fixer = Callable[[Finding, Project], Iterable[Candidate]]
 
 FIXERS: dict[str, Fixer] = {
     "no-grad": _no_grad,
@@ -59,6 +59,6 @@ FIXERS: dict[str, Fixer] = {
 }
 
 ALWAYS_IN_DOUBT = frozenset({"detach-hidden", "detach-state", "move-step", "recompute"})
-"""Fixers whose every proposal is in doubt (`Proposal.in_doubt`), so that no report shows one."""
+"""Fixers whose every candidate is in doubt (`Candidate.in_doubt`), so that no report shows one."""
 
 __all__ = ["ALWAYS_IN_DOUBT", "FIXERS", "Fixer"]

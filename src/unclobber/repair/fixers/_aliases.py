@@ -43,7 +43,7 @@ def held_elsewhere(source: Source, statement: cst.CSTNode, place: cst.BaseExpres
     ]
     if not sure:
         return True  # a parameter, a loop variable or a global: other code has the tensor, too
-    since = max(sure, key=lambda where: _start(source, where))
+    since = max(sure, key=lambda where: source.start(where))
     if any(
         not is_fresh(value, source) and _between(source, since, where, statement) for where, value in bindings
     ):
@@ -68,19 +68,14 @@ def _between(source: Source, since: cst.CSTNode, node: cst.CSTNode, statement: c
     round_it = list(source.all_above(node))
     if any(above is statement or above is since for above in round_it):
         return False
-    at = _start(source, node)
-    if _start(source, since) < at < _start(source, statement):
+    at = source.start(node)
+    if source.start(since) < at < source.start(statement):
         return True
     # A loop round the statement, but not round `since`, runs what stands below the statement before its next
     # turn.
     loops = [loop for loop in source.all_above(statement) if isinstance(loop, (cst.For, cst.While))]
     again = [loop for loop in loops if not any(above is loop for above in source.all_above(since))]
     return any(above is loop for above in round_it for loop in again)
-
-
-def _start(source: Source, node: cst.CSTNode) -> tuple[int, int]:
-    start = source.positions[node].start
-    return start.line, start.column
 
 
 def _function_round(source: Source, node: cst.CSTNode) -> cst.CSTNode | None:
@@ -244,6 +239,6 @@ def _leads_to(source: Source, node: cst.CSTNode, statement: cst.CSTNode) -> bool
     one.
     """
     block = next((holder for holder in source.all_above(node) if isinstance(holder, _BLOCKS)), None)
-    return _start(source, node) < _start(source, statement) and any(
+    return source.start(node) < source.start(statement) and any(
         holder is block for holder in source.all_above(statement)
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import libcst as cst
 
-from .._syntax import Source, names_in, walk
+from .._syntax import Source, called_name, names_in, walk
 
 Line = cst.SimpleStatementLine | cst.BaseCompoundStatement
 
@@ -21,6 +22,26 @@ def line_in(source: Source, node: cst.CSTNode, body: Sequence[cst.CSTNode]) -> i
     """Return the index of the statement in ``body`` that holds ``node``, or None."""
     holders = [node, *source.all_above(node)]
     return next((i for i, line in enumerate(body) if any(line is holder for holder in holders)), None)
+
+
+def assigned_to(source: Source, place: str) -> Iterator[cst.BaseExpression]:
+    """Yield every value that the file assigns to a place, which is given as code."""
+    assigns = (small for small in source.smalls if isinstance(small, cst.Assign))
+    for assign in assigns:
+        if any(source.code(target.target) == place for target in assign.targets):
+            yield assign.value
+
+
+def shortened(code: str, most: int = 50) -> str:
+    """Return code on one line, cut to `most` characters."""
+    code = " ".join(code.split())
+    return code if len(code) <= most else f"{code[: most - 3]}..."
+
+
+def under(context: str, line: Any, leading_lines: Sequence[cst.EmptyLine] = ()) -> cst.With:
+    """Return a line in a ``with`` block of a context, which is given as code."""
+    items = [cst.WithItem(cst.parse_expression(context))]
+    return cst.With(items=items, body=cst.IndentedBlock([line]), leading_lines=leading_lines)
 
 
 def reads(node: cst.CSTNode) -> set[str]:
@@ -49,12 +70,7 @@ def binds(node: cst.CSTNode) -> set[str]:
 
 def calls_method(node: cst.CSTNode, names: set[str]) -> bool:
     """Return whether a method or function of one of these names is called anywhere in ``node``."""
-    for inner in walk(node):
-        if isinstance(inner, cst.Call):
-            func = inner.func.attr if isinstance(inner.func, cst.Attribute) else inner.func
-            if isinstance(func, cst.Name) and func.value in names:
-                return True
-    return False
+    return any(isinstance(inner, cst.Call) and called_name(inner.func) in names for inner in walk(node))
 
 
 def forward_slice(body: Sequence[cst.CSTNode], first: int, stop: int) -> list[cst.SimpleStatementLine] | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from .._syntax import Source, walk
+from .._syntax import Source, is_name, walk
 from ._aliases import FILLS, held_elsewhere
 from ._fresh import is_fresh
 
@@ -35,7 +35,7 @@ def _filled_with(scope: cst.CSTNode, name: str) -> Iterator[cst.BaseExpression |
                 yield from _put(target.target, node.value, name)
         elif isinstance(node, cst.AnnAssign):
             yield from _put(node.target, node.value, name)
-        elif isinstance(node, cst.AugAssign) and _is_name(node.target, name):
+        elif isinstance(node, cst.AugAssign) and is_name(node.target, name):
             yield from _content(node.value)
         elif isinstance(node, cst.Call) and (added := _method_of(node, name)) in FILLS:
             yield node.args[0].value if added == "append" and node.args else None
@@ -44,18 +44,18 @@ def _filled_with(scope: cst.CSTNode, name: str) -> Iterator[cst.BaseExpression |
 def _method_of(call: cst.Call, name: str) -> str:
     """Return ``append`` of ``name.append(…)``; empty for other calls."""
     func = call.func
-    return func.attr.value if isinstance(func, cst.Attribute) and _is_name(func.value, name) else ""
+    return func.attr.value if isinstance(func, cst.Attribute) and is_name(func.value, name) else ""
 
 
 def _put(
     target: cst.BaseExpression, value: cst.BaseExpression | None, name: str
 ) -> Iterator[cst.BaseExpression | None]:
     """Yield the elements that an assignment puts into ``name``; None for an unknown one."""
-    if _is_name(target, name):
+    if is_name(target, name):
         yield from _content(value)
-    elif isinstance(target, cst.Subscript) and _is_name(target.value, name):
+    elif isinstance(target, cst.Subscript) and is_name(target.value, name):
         yield value
-    elif isinstance(target, (cst.Tuple, cst.List)) and any(_is_name(node, name) for node in walk(target)):
+    elif isinstance(target, (cst.Tuple, cst.List)) and any(is_name(node, name) for node in walk(target)):
         yield None
 
 
@@ -71,7 +71,7 @@ def _content(value: cst.BaseExpression | None) -> Iterator[cst.BaseExpression | 
         yield value.value
     elif isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Multiply):
         yield from map(_repeated, _content(value.left))
-    elif not (isinstance(value, cst.Call) and not value.args and _is_name_of(value.func, {"list", "dict"})):
+    elif not (isinstance(value, cst.Call) and not value.args and is_name(value.func, "list", "dict")):
         yield None
 
 
@@ -81,12 +81,4 @@ def _repeated(element: cst.BaseExpression | None) -> cst.BaseExpression | None:
 
 
 def _is_constant(value: cst.BaseExpression) -> bool:
-    return isinstance(value, (cst.BaseNumber, cst.BaseString)) or _is_name(value, "None")
-
-
-def _is_name_of(node: cst.CSTNode, names: set[str]) -> bool:
-    return isinstance(node, cst.Name) and node.value in names
-
-
-def _is_name(node: cst.CSTNode, name: str) -> bool:
-    return _is_name_of(node, {name})
+    return isinstance(value, (cst.BaseNumber, cst.BaseString)) or is_name(value, "None")

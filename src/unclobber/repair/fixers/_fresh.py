@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from .._syntax import Source, root_name
+from .._syntax import Source, is_name, root_name
 
 COMPUTES = frozenset(
     {
@@ -83,7 +83,7 @@ def is_fresh(value: cst.BaseExpression | None, source: Source) -> bool:
         return True  # the container itself
     if isinstance(value, cst.IfExp):
         return is_fresh(value.body, source) and is_fresh(value.orelse, source)
-    if isinstance(value, cst.Call) and not value.args and _is_name(value.func, {"list", "dict"}):
+    if isinstance(value, cst.Call) and not value.args and is_name(value.func, "list", "dict"):
         return True
     return isinstance(value, cst.Call) and computes(value, source)
 
@@ -95,7 +95,7 @@ def computes(call: cst.Call, source: Source) -> bool:
     """
     if any(argument.keyword is not None and argument.keyword.value == "out" for argument in call.args):
         return False
-    if any(_is_name(argument.value, {"True"}) and not _is_about_dims(argument) for argument in call.args):
+    if any(is_name(argument.value, "True") and not _is_about_dims(argument) for argument in call.args):
         return False
     func = call.func
     of_torch = source.names_from_torch
@@ -108,7 +108,7 @@ def computes(call: cst.Call, source: Source) -> bool:
         return root in of_torch
     if func.attr.value in _CALLED_SO_BY_MODULES and not all(map(_is_no_tensor, call.args)):
         return False
-    return not _is_name(func.value, {"self", "cls"})  # `self.exp(x)` is a method of the user's own
+    return not is_name(func.value, "self", "cls")  # `self.exp(x)` is a method of the user's own
 
 
 def keeps_nothing(call: cst.Call, source: Source) -> bool:
@@ -131,7 +131,3 @@ def _is_no_tensor(argument: cst.Arg) -> bool:
     if isinstance(value, cst.UnaryOperation):
         value = value.expression
     return argument.keyword is not None or isinstance(value, (cst.BaseNumber, cst.BaseString))
-
-
-def _is_name(node: cst.CSTNode, names: set[str]) -> bool:
-    return isinstance(node, cst.Name) and node.value in names

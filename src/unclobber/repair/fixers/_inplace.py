@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Callable
 
 import libcst as cst
 
 from ...static import torch_table
-from .._syntax import expression, root_name
+from .._syntax import called_name, expression, root_name
 
 # Names that end in an underscore but have no out-of-place form.
 _NOT_OURS = frozenset(
@@ -52,7 +51,7 @@ def function_call(node: cst.CSTNode, imported: frozenset[str]) -> cst.Call | Non
     if not isinstance(node, cst.Call) or not node.args:
         return None
     func = node.func
-    name = _called_name(func)
+    name = called_name(func)
     if not is_inplace_name(name) or root_name(func) not in imported or "init" in _words(func):
         return None
     return node
@@ -172,21 +171,7 @@ def _position(call: cst.Call) -> int | None:
     """Return the position of ``inplace`` in a function of torch's, by its name; None if it has no such
     parameter.
     """
-    func = call.func
-    name = (
-        func.attr.value
-        if isinstance(func, cst.Attribute)
-        else func.value
-        if isinstance(func, cst.Name)
-        else ""
-    )
-    return torch_table().inplace.get(name)
-
-
-def _called_name(func: cst.BaseExpression) -> str:
-    if isinstance(func, cst.Attribute):
-        return func.attr.value
-    return func.value if isinstance(func, cst.Name) else ""
+    return torch_table().inplace.get(called_name(call.func))
 
 
 def _words(func: cst.BaseExpression) -> set[str]:
@@ -205,6 +190,3 @@ def _renamed(func: cst.BaseExpression) -> cst.BaseExpression:
         return func.with_changes(attr=func.attr.with_changes(value=func.attr.value.rstrip("_")))
     assert isinstance(func, cst.Name)
     return func.with_changes(value=func.value.rstrip("_"))
-
-
-Finder = Callable[[cst.CSTNode], bool]

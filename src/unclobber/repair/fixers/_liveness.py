@@ -36,10 +36,9 @@ def read_later(source: Source, statement: cst.CSTNode, place: cst.BaseExpression
     for node in _outside(reach, statement):
         if not _reads(source, node, name):
             continue
-        start = source.positions[node].start
         inner = source.above(node, cst.FunctionDef)
         elsewhere = inner is not None and inner is not scope
-        if elsewhere or (start.line, start.column) >= (after.line, after.column):
+        if elsewhere or source.start(node) >= (after.line, after.column):
             return True
     return False
 

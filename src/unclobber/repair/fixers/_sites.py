@@ -10,31 +10,31 @@ from ...model import Finding, Site
 from .._syntax import Source, walk
 from ..project import Project
 
-Spot = tuple[str, Source, cst.CSTNode]
+LocatedStatement = tuple[str, Source, cst.CSTNode]
 """Path of a file, its tree, and one simple statement in it, or the expression in a compound one's header."""
 
 
-def write_spots(finding: Finding, project: Project) -> Iterator[tuple[Site, Spot]]:
+def write_statements(finding: Finding, project: Project) -> Iterator[tuple[Site, LocatedStatement]]:
     """Yield the statements that wrote, the last one first, because it is nearest to the need."""
     seen: set[int] = set()
     for write in reversed(finding.writes):
         if write.site is None:
             continue
-        for spot in _spot(write.site, project):
-            if id(spot[2]) not in seen:
-                seen.add(id(spot[2]))
-                yield write.site, spot
+        for located in _located(write.site, project):
+            if id(located[2]) not in seen:
+                seen.add(id(located[2]))
+                yield write.site, located
 
 
-def saved_spots(finding: Finding, project: Project) -> Iterator[tuple[Site, Spot]]:
+def saved_statements(finding: Finding, project: Project) -> Iterator[tuple[Site, LocatedStatement]]:
     """Yield the statement that saved, if it is the user's."""
     site = finding.saved.site if finding.saved is not None else None
     if site is not None:
-        for spot in _spot(site, project):
-            yield site, spot
+        for located in _located(site, project):
+            yield site, located
 
 
-def callers(site: Site, project: Project, *, most: int = 5) -> Iterator[tuple[Spot, int]]:
+def callers(site: Site, project: Project, *, most: int = 5) -> Iterator[tuple[LocatedStatement, int]]:
     """Yield the user's statements that led to a site, innermost first, each with its line.
 
     The site's own statement is the first.
@@ -56,7 +56,7 @@ def steps_along_gradient(statement: cst.CSTNode) -> bool:
     return any(isinstance(node, cst.Attribute) and node.attr.value == "grad" for node in walk(statement))
 
 
-def _spot(site: Site, project: Project) -> Iterator[Spot]:
+def _located(site: Site, project: Project) -> Iterator[LocatedStatement]:
     """Yield the statement at a site, if the site is in a file of the project."""
     source = project.source(site.path)
     if source is None:

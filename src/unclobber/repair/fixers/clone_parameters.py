@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from .._proposal import Proposal
+from .._candidate import Candidate
 from .._syntax import Source, is_place, root_name, walk
 from ..project import Project
 from ._sites import callers
@@ -20,7 +20,7 @@ from ._sites import callers
 _NOTE = "this keeps the gradient of the parameters as the forward read them"
 
 
-def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the calls that led to the save, the outermost first, if a parameter was overwritten."""
     if finding.code not in ("UC101", "UC102") or finding.saved is None or finding.saved.site is None:
         return
@@ -30,16 +30,17 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
     if finding.saved.name is None and not by_optimizer and not unseen:
         return
     buffers = (finding.saved.role or "").startswith("running")
-    spots = list(callers(finding.saved.site, project))
-    for (path, source, statement), _ in reversed(spots):
+    located = list(callers(finding.saved.site, project))
+    for (path, source, statement), _ in reversed(located):
         for text, name in rewrites(source, statement, buffers=buffers):
             what = "frozen statistics" if buffers else "parameters"
             note = "" if buffers else _NOTE
-            yield Proposal(
+            yield Candidate(
                 "clone-parameters", f"call `{name}` with copies of its {what}", {path: text}, note=note
             )
 
 
+# Layers in training go on counting (test_clones.py, test_frozen_statistics_alone_are_copied).
 _FROZEN = (
     "{{n: b.clone() for n, b in {0}.named_buffers() if not {0}.get_submodule(n.rpartition('.')[0]).training}}"
 )

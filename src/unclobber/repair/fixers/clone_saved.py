@@ -10,33 +10,34 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding, Save
-from .._proposal import Proposal
+from .._candidate import Candidate
 from .._syntax import Source, in_brackets, root_name, walk
 from ..project import Project
 from . import _inplace
+from ._blocks import shortened
 from ._fresh import is_fresh
-from ._sites import saved_spots
+from ._sites import saved_statements
 
 _MOST = 6
 
 
-def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the saving expression with a clone of the tensor that it saves."""
     if finding.saved is None or not (finding.entry.stage == "backward" or finding.code == "UC206"):
         return
-    for site, (path, source, statement) in saved_spots(finding, project):
+    for site, (path, source, statement) in saved_statements(finding, project):
         inside = source.expressions(site) or [n for n in walk(statement) if isinstance(n, cst.BaseExpression)]
         for node in operands(source, inside, finding.saved)[:_MOST]:
-            title, hides = f"clone `{_short(source.code(node))}` before it is saved", ""
+            title, shared_name = f"clone `{shortened(source.code(node), 40)}` before it is saved", ""
             if _is_result(finding.saved):
-                title = f"keep the result of `{_short(source.code(node))}` to the derivative alone"
-                hides = _kept_uncopied(source, node)
+                title = f"keep the result of `{shortened(source.code(node), 40)}` to the derivative alone"
+                shared_name = _kept_uncopied(source, node)
             text = source.replaced({node: cloned(node)})
-            yield Proposal(
+            yield Candidate(
                 "clone-saved",
                 title,
                 {path: text},
-                hides=hides,
+                shared_name=shared_name,
                 # A checkpoint's second run clones the value at that time, which may be overwritten already.
                 guess=finding.code == "UC105" or not _is_meant(source, node, inside, finding.saved),
             )
@@ -78,7 +79,7 @@ def _kept_uncopied(source: Source, node: cst.BaseExpression) -> str:
         by_argument = _inplace.function_call(node, imported) is not None or _inplace.without_inplace(node)
         if by_argument and node.args:
             return source.code(node.args[0].value)
-    return "" if is_fresh(node, source) else _short(source.code(node))
+    return "" if is_fresh(node, source) else shortened(source.code(node), 40)
 
 
 _NO_TENSORS = (cst.Integer, cst.Float, cst.SimpleString, cst.Tuple, cst.Dict, cst.BaseComp, cst.Lambda)
@@ -124,8 +125,3 @@ def _up_to_statement(source: Source, node: cst.CSTNode) -> Iterator[cst.CSTNode]
         if isinstance(above, cst.BaseSmallStatement):
             return
         yield above
-
-
-def _short(code: str) -> str:
-    code = " ".join(code.split())
-    return code if len(code) <= 40 else f"{code[:37]}..."

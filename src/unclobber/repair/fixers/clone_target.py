@@ -12,21 +12,21 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from .._proposal import Proposal
+from .._candidate import Candidate
 from .._syntax import Source, is_place, root_place, walk
 from ..project import Project
 from . import _inplace
 from ._aliases import held_elsewhere
 from ._liveness import read_later
-from ._sites import Spot, callers, steps_along_gradient, write_spots
+from ._sites import LocatedStatement, callers, steps_along_gradient, write_statements
 from .clone_saved import cloned
 
 
-def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield a clone before each writing statement, then copies for the calls that led to it."""
     if finding.code == "UC301":
         return
-    for site, (path, source, statement) in write_spots(finding, project):
+    for site, (path, source, statement) in write_statements(finding, project):
         if finding.code == "UC201" and steps_along_gradient(statement):
             continue  # a new tensor is no leaf: its `.grad` would stay empty from the next step on
         for place in targets(source, statement):
@@ -35,10 +35,12 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             name = source.code(place)
             text = source.inserted(statement, before=[f"{name} = {name}.clone()"])
             if text is not None:
-                hides = name if held_elsewhere(source, statement, place) else ""
-                yield Proposal("clone-target", f"write to a copy of `{name}`", {path: text}, hides=hides)
-        for spot, _ in callers(site, project):
-            yield from _copies_for_calls(spot)
+                shared_name = name if held_elsewhere(source, statement, place) else ""
+                yield Candidate(
+                    "clone-target", f"write to a copy of `{name}`", {path: text}, shared_name=shared_name
+                )
+        for located, _ in callers(site, project):
+            yield from _copies_for_calls(located)
 
 
 def targets(source: Source, statement: cst.CSTNode) -> list[cst.BaseExpression]:
@@ -68,11 +70,11 @@ def targets(source: Source, statement: cst.CSTNode) -> list[cst.BaseExpression]:
     return list(unique.values())
 
 
-def _copies_for_calls(spot: Spot) -> Iterator[Proposal]:
+def _copies_for_calls(located: LocatedStatement) -> Iterator[Candidate]:
     """Yield ``f(x.clone())`` for ``y = f(x)``. A call whose value is dropped is left out, because it
     exists for the write alone.
     """
-    path, source, statement = spot
+    path, source, statement = located
     if isinstance(statement, cst.Expr):
         return
     for node in walk(statement):
@@ -85,5 +87,5 @@ def _copies_for_calls(spot: Spot) -> Iterator[Proposal]:
                     held = read_later(source, statement, argument.value) or held_elsewhere(
                         source, statement, argument.value
                     )
-                    hides = name if held else ""
-                    yield Proposal("clone-target", title, {path: text}, hides=hides, guess=True)
+                    shared_name = name if held else ""
+                    yield Candidate("clone-target", title, {path: text}, shared_name=shared_name, guess=True)

@@ -12,21 +12,22 @@ from typing import Any
 import libcst as cst
 
 from ...model import Finding
-from .._proposal import Proposal
+from .._candidate import Candidate
 from .._syntax import Source, walk
 from ..project import Project
-from ._sites import write_spots
+from ._blocks import under
+from ._sites import write_statements
 
 
-def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the writing statements without ``.data``, under ``no_grad``."""
     if finding.code != "UC102":
         return
-    for _, (path, source, statement) in write_spots(finding, project):
+    for _, (path, source, statement) in write_statements(finding, project):
         torch = source.torch_name
         text = rewritten(source, statement, torch) if torch is not None else None
         if text is not None:
-            yield Proposal("data-write", "write under `no_grad` instead of through `.data`", {path: text})
+            yield Candidate("data-write", "write under `no_grad` instead of through `.data`", {path: text})
 
 
 def rewritten(source: Source, statement: cst.CSTNode, torch: str) -> str | None:
@@ -45,9 +46,4 @@ def rewritten(source: Source, statement: cst.CSTNode, torch: str) -> str | None:
     bare: Any = line.with_changes(leading_lines=())
     for node in uses:
         bare = bare.deep_replace(node, node.value)
-    block = cst.With(
-        items=[cst.WithItem(cst.parse_expression(f"{torch}.no_grad()"))],
-        body=cst.IndentedBlock([bare]),
-        leading_lines=line.leading_lines,
-    )
-    return source.replaced({line: block})
+    return source.replaced({line: under(f"{torch}.no_grad()", bare, line.leading_lines)})

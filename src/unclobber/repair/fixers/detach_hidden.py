@@ -16,7 +16,7 @@ from typing import TypeGuard
 import libcst as cst
 
 from ...model import Finding
-from .._proposal import Proposal
+from .._candidate import Candidate
 from .._syntax import New, Source, is_place, late, walk
 from ..project import Project
 from ._sites import callers
@@ -27,28 +27,30 @@ Changes = dict[cst.CSTNode, New]
 """Nodes with what replaces them."""
 
 _MOST = 40
-"""Proposals for classes, of all files together."""
+"""Candidates for classes, of all files together."""
 
 
-def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield detached states of the program's classes that set an attribute outside of ``__init__``.
 
     The source doesn't show which of them ties one graph to the next, so each is tried: first those in the
     files where it ran.
     """
+    # Two losses on one graph are for `keep_graph` (test_keep_graph.py, test_two_losses_are_not_detached).
     if finding.code != "UC301" or two_losses(finding, project):
         return
     sites = [fact.site for fact in (finding.needed, finding.saved) if fact is not None]
     near = [path for site in sites if site is not None for (path, _, _), _ in callers(site, project)]
     names: dict[str, HiddenState] = {}
+    # First, because this fills `names`, which the edits after a backward need.
     kept = list(islice(_cuts(near, project, names), _MOST))
     needed = finding.needed.site if finding.needed is not None else None
     for (path, source, statement), _ in callers(needed, project) if needed is not None else ():
         for text, place in after_backward(source, statement, names.values()):
             title = f"detach the hidden state `{place}` after each backward"
-            yield Proposal("detach-hidden", title, {path: text}, note=NOTE)
+            yield Candidate("detach-hidden", title, {path: text}, note=NOTE)
     for path, source, changes, title in kept:
-        yield Proposal("detach-hidden", title, {path: source.replaced(changes)}, note=NOTE, late=True)
+        yield Candidate("detach-hidden", title, {path: source.replaced(changes)}, note=NOTE, late=True)
 
 
 def _cuts(
@@ -149,13 +151,8 @@ def _note_reads(source: Source, method: cst.FunctionDef, by_name: dict[str, Hidd
             first.setdefault(node.attr.value, source.above(node, cst.SimpleStatementLine))
     for node in seen:
         stop = first.get(node.attr.value)
-        if not _is_target(source, node) and (stop is None or _begins(source, node) <= _ends(source, stop)):
+        if not _is_target(source, node) and (stop is None or source.start(node) <= _ends(source, stop)):
             by_name[node.attr.value].reads.setdefault(method, []).append(node)
-
-
-def _begins(source: Source, node: cst.CSTNode) -> tuple[int, int]:
-    start = source.positions[node].start
-    return start.line, start.column
 
 
 def _ends(source: Source, node: cst.CSTNode) -> tuple[int, int]:
@@ -188,7 +185,7 @@ def after_backward(
     """Yield new texts that detach, directly after a backward, the states of the objects called in its loop
     or function.
     """
-    loop = source.above(statement, cst.For) or source.above(statement, cst.While)
+    loop = source.loop_round(statement)
     home = loop or source.above(statement, cst.FunctionDef)
     if home is None:
         return
@@ -202,6 +199,7 @@ def after_backward(
             continue
         for state in hidden:
             place = f"{name}.{state.name}"
+            # By its backward the state is set, so it needs no check for None.
             codes = list(cuts(place, state.forms - {"none"}))
             codes += [f"{place}{part} = {place}{part}.detach()" for part in sorted(state.elements)]
             for code in codes:

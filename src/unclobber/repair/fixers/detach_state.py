@@ -12,21 +12,23 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from .._proposal import Proposal
-from .._syntax import Source, names_in, root_name, walk
+from .._candidate import Candidate
+from .._syntax import Source, is_name, names_in, root_name, walk
 from ..project import Project
+from ._blocks import assigned_to
 from ._sites import callers
 from .keep_graph import two_losses
 
 NOTE = "each backward then reaches back to the start of its own step (truncated back-propagation)"
 
 
-def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield states that a loop carries from turn to turn, detached after the backward, then where they are
     read.
 
     The source doesn't show which of them ties one graph to the next, so each is tried.
     """
+    # Two losses on one graph are for `keep_graph` (test_keep_graph.py, test_two_losses_are_not_detached).
     if finding.code != "UC301" or two_losses(finding, project):
         return
     if finding.needed is not None and finding.needed.site is not None:
@@ -35,26 +37,26 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
                 if isinstance(loop, (cst.For, cst.While)):
                     for text, names in after(source, statement, loop):
                         title = f"detach the carried state {names} after each backward"
-                        yield Proposal("detach-state", title, {path: text}, note=NOTE)
+                        yield Candidate("detach-state", title, {path: text}, note=NOTE)
     loops: set[int] = set()
     places = [fact.site for fact in (finding.needed, finding.saved) if fact is not None]
     for site in places:
         if site is None:
             continue
         for (path, source, statement), _ in callers(site, project):
-            nearest = source.above(statement, cst.For) or source.above(statement, cst.While)
+            nearest = source.loop_round(statement)
             # Several of the call sites may be in one loop.
             if nearest is not None and id(nearest) not in loops:
                 loops.add(id(nearest))
-                yield from _proposals(path, carried(source, nearest))
-                yield from _proposals(path, carried_on(source, nearest))
+                yield from _candidates(path, carried(source, nearest))
+                yield from _candidates(path, carried_on(source, nearest))
 
 
-def _proposals(path: str, texts: Iterator[tuple[str, str]]) -> Iterator[Proposal]:
-    """Yield proposals for new texts and the names that they detach."""
+def _candidates(path: str, texts: Iterator[tuple[str, str]]) -> Iterator[Candidate]:
+    """Yield candidates for new texts and the names that they detach."""
     for text, names in texts:
         title = f"detach the carried state {names} from the step before"
-        yield Proposal("detach-state", title, {path: text}, note=NOTE, late=True)
+        yield Candidate("detach-state", title, {path: text}, note=NOTE, late=True)
 
 
 def after(source: Source, backward: cst.CSTNode, loop: cst.For | cst.While) -> Iterator[tuple[str, str]]:
@@ -112,13 +114,7 @@ def _forms(source: Source, place: str) -> set[str]:
     """Return the kinds of all values that a text assigns to a place, but for ``None``: by the backward it
     is set.
     """
-    forms: set[str] = set()
-    for node in source.smalls:
-        if isinstance(node, cst.Assign) and any(
-            source.code(target.target) == place for target in node.targets
-        ):
-            forms |= form(node.value)
-    return forms - {"none"}
+    return set().union(*map(form, assigned_to(source, place))) - {"none"}
 
 
 def carried(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str, str]]:
@@ -222,16 +218,11 @@ def targets(target: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
 
 def _may_be_none(source: Source, code: str) -> bool:
     """Return whether a place is set to ``None`` anywhere: then it has nothing to detach in the first turn."""
-    return any(
-        isinstance(node, cst.Assign)
-        and is_none(node.value)
-        and any(source.code(target.target) == code for target in node.targets)
-        for node in source.smalls
-    )
+    return any(map(is_none, assigned_to(source, code)))
 
 
 def is_none(node: cst.CSTNode) -> bool:
-    return isinstance(node, cst.Name) and node.value == "None"
+    return is_name(node, "None")
 
 
 def is_operand(source: Source, node: cst.BaseExpression) -> bool:

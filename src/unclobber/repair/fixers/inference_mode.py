@@ -11,14 +11,14 @@ from typing import Any
 import libcst as cst
 
 from ...model import Finding
-from .._proposal import Proposal
+from .._candidate import Candidate
 from .._syntax import Source, is_place, walk
 from ..project import Project
-from ._blocks import line_in
+from ._blocks import line_in, under
 from ._comments import without_decorator
 
 
-def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield each use of ``inference_mode`` replaced (UC206), or the view taken outside of its mode
     (UC204).
     """
@@ -26,7 +26,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
         for path, user in project.sources(_files(finding), "inference_mode"):
             for node in uses(user):
                 title = "use `no_grad` instead of `inference_mode`"
-                yield Proposal("inference-mode", title, {path: renamed(user, node)})
+                yield Candidate("inference-mode", title, {path: renamed(user, node)})
     if finding.code == "UC204" and finding.saved is not None and finding.saved.site is not None:
         path = finding.saved.site.path
         source = project.source(path)
@@ -34,15 +34,15 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
         if source is not None and statement is not None:
             taken = out_of_block(source, statement)
             if taken is not None:
-                yield Proposal("inference-mode", "take the view outside the mode", {path: taken})
+                yield Candidate("inference-mode", "take the view outside the mode", {path: taken})
             for function in (n for n in source.all_above(statement) if isinstance(n, cst.FunctionDef)):
                 text = without_mode(source, function, statement)
                 for inside in recorded(source, function, statement):
                     title = f"take the view with gradients recorded in `{function.name.value}`"
-                    yield Proposal("inference-mode", title, {path: inside})
+                    yield Candidate("inference-mode", title, {path: inside})
                 if text is not None:
                     title = f"take the view outside the mode: `{function.name.value}` in normal mode"
-                    yield Proposal("inference-mode", title, {path: text})
+                    yield Candidate("inference-mode", title, {path: text})
 
 
 def uses(source: Source) -> list[cst.Name]:
@@ -93,14 +93,8 @@ def recorded(source: Source, function: cst.FunctionDef, statement: cst.CSTNode) 
     torch = source.torch_name
     modes = set().union(*(_names(decorator.decorator) & _MODES for decorator in function.decorators))
     if torch is None or modes != {"no_grad"}:
-        return  # in inference mode `enable_grad` records nothing
-    yield from source.put_round(
-        statement,
-        lambda line: cst.With(
-            items=[cst.WithItem(cst.parse_expression(f"{torch}.enable_grad()"))],
-            body=cst.IndentedBlock([line]),
-        ),
-    )
+        return  # `enable_grad` records nothing there (test_structural_fixers.py)
+    yield from source.put_round(statement, lambda line: under(f"{torch}.enable_grad()", line))
 
 
 def out_of_block(source: Source, statement: cst.CSTNode) -> str | None:

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding, Write
-from .._proposal import Proposal
-from .._syntax import Source
+from .._candidate import Candidate
+from .._syntax import Source, called_name
 from ..project import Project
 from ._inplace import without_inplace
 
 
-def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield constructors of the class that wrote, one by one, then all of them together."""
     for write in reversed(finding.writes):
         kind = _class_of(write)
@@ -27,8 +27,12 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
         ]
         for path, source, call, plain in calls[:8]:
             title = f"construct {source.code(call)} without `inplace`"
-            yield Proposal(
-                "inplace-modules", title, {path: source.replaced({call: plain})}, hides=_INPUT, drops=True
+            yield Candidate(
+                "inplace-modules",
+                title,
+                {path: source.replaced({call: plain})},
+                shared_name=_INPUT,
+                drops=True,
             )
         if len(calls) > 1:
             texts = {
@@ -36,7 +40,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
                 for path, source, _, _ in calls
             }
             title = f"construct every {kind} without `inplace`"
-            yield Proposal("inplace-modules", title, texts, hides=_INPUT, drops=True)
+            yield Candidate("inplace-modules", title, texts, shared_name=_INPUT, drops=True)
 
 
 _INPUT = "input of the module"
@@ -49,7 +53,7 @@ _INHERIT_FORWARD = {"Hardtanh": ("ReLU6",)}
 def constructors(source: Source, kind: str) -> Iterator[tuple[cst.Call, cst.Call]]:
     """Yield calls of a class by its last name that say ``inplace=True``, each with its plain form."""
     for node in source.positions:
-        if isinstance(node, cst.Call) and _last_name(node.func) in (kind, *_INHERIT_FORWARD.get(kind, ())):
+        if isinstance(node, cst.Call) and called_name(node.func) in (kind, *_INHERIT_FORWARD.get(kind, ())):
             plain = without_inplace(node)
             if plain is not None:
                 yield node, plain
@@ -76,9 +80,3 @@ def _files(finding: Finding) -> Iterator[str]:
         if site is not None:
             yield site.path
             yield from (frame.path for frame in site.stack if not frame.library)
-
-
-def _last_name(func: cst.BaseExpression) -> str:
-    if isinstance(func, cst.Attribute):
-        return func.attr.value
-    return func.value if isinstance(func, cst.Name) else ""

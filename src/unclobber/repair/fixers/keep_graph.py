@@ -13,34 +13,34 @@ from collections.abc import Iterator, Sequence
 import libcst as cst
 
 from ...model import Finding, Site
-from .._proposal import KEPT, Proposal
+from .._candidate import KEPT, Candidate
 from .._syntax import Source, names_in, walk
 from ..project import Project
-from ._blocks import body_of, calls_method, line_in
-from ._sites import Spot, callers
+from ._blocks import body_of, calls_method, line_in, shortened
+from ._sites import LocatedStatement, callers
 
 _BETWEEN = {"backward", "step", "zero_grad", "grad", "clip_grad_norm_", "clip_grad_value_"}
 
 
-def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the freeing backward with ``retain_graph=True``, and one backward on the sum of both losses."""
     if not two_losses(finding, project):
         return
     assert finding.freed is not None
     assert finding.needed is not None
-    first, second = _spots(finding.freed.site, project), _spots(finding.needed.site, project)
+    first, second = _callers(finding.freed.site, project), _callers(finding.needed.site, project)
     for path, source, statement in first:
         for text in retained(source, statement):
-            title = f"keep the graph in `{_line(source, statement)}` for the next backward"
-            yield Proposal("keep-graph", title, {path: text}, reading=KEPT)
+            title = f"keep the graph in `{shortened(source.code(statement))}` for the next backward"
+            yield Candidate("keep-graph", title, {path: text}, reading=KEPT)
             break
     for path, source, statement in first:
         for other, _, later in second:
             joined = summed(source, statement, later) if other == path else None
             if joined is not None:
-                title = f"one backward on the sum instead of `{_line(source, statement)}`"
+                title = f"one backward on the sum instead of `{shortened(source.code(statement))}`"
                 note = "this gives the same gradients in one pass through the shared graph"
-                yield Proposal("keep-graph", title, {path: joined}, reading=KEPT, joins=True, note=note)
+                yield Candidate("keep-graph", title, {path: joined}, reading=KEPT, joins=True, note=note)
                 return
 
 
@@ -50,9 +50,11 @@ def two_losses(finding: Finding, project: Project) -> bool:
     of its own.
     """
     freed, needed = finding.freed, finding.needed
+    # With another backward in between, this is a later turn of a loop (test_keep_graph.py,
+    # test_the_same_backward_in_another_turn).
     if finding.code != "UC301" or freed is None or needed is None or needed.nth != freed.nth + 1:
         return False
-    earlier, later = _spots(freed.site, project), _spots(needed.site, project)
+    earlier, later = _callers(freed.site, project), _callers(needed.site, project)
     # from the outermost call inwards, because the callers are equal down to where the two part
     for (path, source, first), (other, _, second) in zip(reversed(earlier), reversed(later), strict=False):
         if first is not second:
@@ -63,8 +65,8 @@ def two_losses(finding: Finding, project: Project) -> bool:
     return statement is later[0][2] and _only_backward(source, statement)
 
 
-def _spots(site: Site | None, project: Project) -> list[Spot]:
-    return [] if site is None else [spot for spot, _ in callers(site, project)]
+def _callers(site: Site | None, project: Project) -> list[LocatedStatement]:
+    return [] if site is None else [located for located, _ in callers(site, project)]
 
 
 def _follows(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> bool:
@@ -166,8 +168,3 @@ def _quiet(lines: Sequence[cst.CSTNode], names: set[str]) -> bool:
             if isinstance(node, cst.AssignTarget) and names_in(node.target) & names:
                 return False
     return True
-
-
-def _line(source: Source, statement: cst.CSTNode) -> str:
-    code = " ".join(source.code(statement).split())
-    return code if len(code) <= 50 else f"{code[:47]}..."

@@ -12,19 +12,19 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from .._proposal import Proposal
+from .._candidate import Candidate
 from .._syntax import Source, late, root_place, walk
 from ..project import Project
-from ._sites import write_spots
+from ._sites import write_statements
 from .clone_target import targets
 from .save_for_backward import after_docstring
 
 
-def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the forward that wrote, with its input marked or copied."""
     if finding.variant != "unmarked":
         return
-    for _, (path, source, statement) in write_spots(finding, project):
+    for _, (path, source, statement) in write_statements(finding, project):
         if not isinstance(statement, cst.BaseSmallStatement):
             continue  # in the head of an `if` or a loop nothing can be put before the write
         forward, owner = source.above(statement, cst.FunctionDef), source.above(statement, cst.ClassDef)
@@ -37,11 +37,11 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
                 note = "what reads the input after the Function then finds its old values"
                 title = f"write to a copy of `{name}` in {where}"
                 if text is not None:
-                    yield Proposal("mark-dirty", title, {path: text}, offered=True, note=note)
+                    yield Candidate("mark-dirty", title, {path: text}, offered=True, note=note)
                 continue
             text = marked(source, statement, forward, owner, name)
             if text is not None:
-                yield Proposal("mark-dirty", f"mark `{name}` as written in {where}", {path: text})
+                yield Candidate("mark-dirty", f"mark `{name}` as written in {where}", {path: text})
 
 
 def marked(

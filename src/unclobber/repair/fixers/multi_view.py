@@ -12,24 +12,24 @@ import libcst as cst
 
 from ...model import Finding
 from ...static import torch_table
-from .._proposal import Proposal
+from .._candidate import Candidate
 from .._syntax import Source, is_place, root_name, walk
 from ..project import Project
 from ._aliases import held_elsewhere
 from ._fresh import is_fresh
 from ._liveness import read_later
-from ._sites import callers, saved_spots
+from ._sites import callers, saved_statements
 
 _ITERATORS = ("enumerate", "zip", "reversed")
 
 
-def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield copies or single views where the views were made, or where a loop over a tensor makes them."""
     if finding.code != "UC203":
         return
-    for _, (path, source, statement) in saved_spots(finding, project):
-        for text, title, hides in rewrites(source, statement):
-            yield Proposal("multi-view", title, {path: text}, hides=hides)
+    for _, (path, source, statement) in saved_statements(finding, project):
+        for text, title, shared_name in rewrites(source, statement):
+            yield Candidate("multi-view", title, {path: text}, shared_name=shared_name)
     seen: set[int] = set()
     places = [*(write.site for write in finding.writes), finding.saved.site if finding.saved else None]
     for site in places:
@@ -38,7 +38,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
                 if id(iterated) not in seen:
                     seen.add(id(iterated))
                     title = f"index the parts of `{source.code(iterated)}`, so that each is a view of its own"
-                    yield Proposal("multi-view", title, {path: indexed(source, iterated)})
+                    yield Candidate("multi-view", title, {path: indexed(source, iterated)})
 
 
 def _iterated(source: Source, statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
@@ -87,6 +87,7 @@ def single(source: Source, call: cst.Call, count: int) -> str | None:
     """
     assert isinstance(call.func, cst.Attribute)
     kind, of, arguments = call.func.attr.value, call.func.value, list(call.args)
+    # The tensor of `torch.chunk(x, 2)` is its first argument.
     if root_name(of) in source.names_from_torch and arguments:
         of = arguments.pop(0).value
     words = [a.keyword.value for a in arguments if a.keyword is not None]

@@ -11,33 +11,34 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from .._proposal import NOT_RECORDED, Proposal
+from .._candidate import NOT_RECORDED, Candidate
 from .._syntax import Source
 from .._syntax import late as after
 from ..project import Project
+from ._blocks import under
 from ._inplace import is_inplace_name
-from ._sites import steps_along_gradient, write_spots
+from ._sites import steps_along_gradient, write_statements
 from .clone_target import targets
 
 _NOTE = "this takes the write for a change of the value itself, which no gradient passes through"
 
 
-def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the writing statement, or the whole function if it does nothing but write, under ``no_grad``."""
     if finding.code not in ("UC201", "UC202", "UC203"):
         return
-    for _, (path, source, statement) in write_spots(finding, project):
+    for _, (path, source, statement) in write_statements(finding, project):
         torch = source.torch_name
         if torch is None:
             continue
         late = not _is_update(source, statement)
         for text in wrapped(source, statement, torch):
             title = "write under `torch.no_grad()`"
-            yield Proposal("no-grad", title, {path: text}, reading=NOT_RECORDED, note=_NOTE, late=late)
+            yield Candidate("no-grad", title, {path: text}, reading=NOT_RECORDED, note=_NOTE, late=late)
         function = source.above(statement, cst.FunctionDef)
         if function is not None and only_writes(function):
             title = f"run `{function.name.value}` under `torch.no_grad()`"
-            yield Proposal(
+            yield Candidate(
                 "no-grad",
                 title,
                 {path: decorated(source, function, torch)},
@@ -59,12 +60,7 @@ def _is_update(source: Source, statement: cst.CSTNode) -> bool:
 
 def wrapped(source: Source, statement: cst.CSTNode, torch: str) -> Iterator[str]:
     """Yield the text with the statement in a ``with`` block, in two ways if it shares its line."""
-    yield from source.put_round(
-        statement,
-        lambda line: cst.With(
-            items=[cst.WithItem(cst.parse_expression(f"{torch}.no_grad()"))], body=cst.IndentedBlock([line])
-        ),
-    )
+    yield from source.put_round(statement, lambda line: under(f"{torch}.no_grad()", line))
 
 
 def decorated(source: Source, function: cst.FunctionDef, torch: str) -> str:
@@ -91,9 +87,9 @@ _ROUND = (cst.For, cst.While, cst.If, cst.Else, cst.With)
 def _only_writes(line: cst.CSTNode) -> bool:
     """Return whether a statement only writes in place, binds plain names or controls the flow."""
     if isinstance(line, _ROUND):
-        rest = getattr(line, "orelse", None)
+        otherwise = getattr(line, "orelse", None)
         lines = getattr(line.body, "body", ())
-        return all(_only_writes(inner) for inner in (*lines, *([] if rest is None else [rest])))
+        return all(_only_writes(inner) for inner in (*lines, *([] if otherwise is None else [otherwise])))
     if isinstance(line, cst.SimpleStatementLine):
         return all(_only_writes(small) for small in line.body)
     if isinstance(line, cst.Assign):

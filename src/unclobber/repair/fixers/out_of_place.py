@@ -12,7 +12,7 @@ from typing import Any
 import libcst as cst
 
 from ...model import Finding
-from .._proposal import Proposal
+from .._candidate import Candidate
 from .._syntax import Source, assignment, in_brackets, is_place, walk
 from ..project import Project
 from . import _inplace
@@ -20,20 +20,23 @@ from ._aliases import held_elsewhere
 from ._fresh import is_fresh
 from ._liveness import read_later
 from ._operators import binary
-from ._sites import steps_along_gradient, write_spots
+from ._sites import steps_along_gradient, write_statements
 
 
-def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the writing statements in their out-of-place forms."""
-    for _, (path, source, statement) in write_spots(finding, project):
+    for _, (path, source, statement) in write_statements(finding, project):
         if finding.code == "UC201" and steps_along_gradient(statement):
             continue  # a new tensor is no leaf: its `.grad` would stay empty from the next step on
         narrow = finding.saved is not None and finding.saved.dtype in _NARROW
-        for text, target, hides in rewrites(source, statement, keep_dtype=narrow):
+        for text, target, is_shared in rewrites(source, statement, keep_dtype=narrow):
             where = f"`{target}`" if target else "the result"
             title = f"write {where} into a new tensor"
-            yield Proposal(
-                "out-of-place", title, {path: text}, hides=target or "the written one" if hides else ""
+            yield Candidate(
+                "out-of-place",
+                title,
+                {path: text},
+                shared_name=target or "the written one" if is_shared else "",
             )
 
 
@@ -53,10 +56,10 @@ def rewrites(
     if isinstance(statement, cst.AugAssign):
         if is_place(statement.target) and read_later(source, statement, statement.target):
             value = binary(statement)
-            hides = held_elsewhere(source, statement, statement.target)
+            is_shared = held_elsewhere(source, statement, statement.target)
             for new_value in _of_same_dtype(value, statement.target, keep_dtype):
                 new = assignment(statement.target, new_value)
-                yield source.with_statement(statement, new), source.code(statement.target), hides
+                yield source.with_statement(statement, new), source.code(statement.target), is_shared
         return
     imported = source.imported_names
     torch = source.torch_name
@@ -99,9 +102,9 @@ def _as_statement(
         or not _read_later(source, statement, target)
     ):
         return
-    hides = held_elsewhere(source, statement, target)
+    is_shared = held_elsewhere(source, statement, target)
     for new_value in _of_same_dtype(value, target, keep_dtype):
-        yield source.with_statement(statement, assignment(target, new_value)), source.code(target), hides
+        yield source.with_statement(statement, assignment(target, new_value)), source.code(target), is_shared
 
 
 def _of_same_dtype(
@@ -166,22 +169,24 @@ def _with_its_name(
     result: ``y = h.relu_()`` gives ``y = h = h.relu()``.
     """
     if not is_place(written):
-        hides = not is_fresh(written, source) and not _is_walrus_of_fresh(source, written)
-        yield source.replaced({call: _walrus_round(value, written)}), "", hides
+        is_shared = not is_fresh(written, source) and not _is_walrus_of_fresh(source, written)
+        yield source.replaced({call: _walrus_round(value, written)}), "", is_shared
         return
     name = source.code(written)
-    hides = held_elsewhere(source, statement, written)
-    if not read_later(source, statement, written) and not _is_read_beside(source, statement, call, name):
-        yield source.replaced({call: value}), "", hides
+    is_shared = held_elsewhere(source, statement, written)
+    if not read_later(source, statement, written) and not _is_read_outside_call(
+        source, statement, call, name
+    ):
+        yield source.replaced({call: value}), "", is_shared
     elif isinstance(statement, cst.Assign) and statement.value is call:
         if name in {source.code(target.target) for target in statement.targets}:
-            yield source.replaced({call: value}), name, hides
+            yield source.replaced({call: value}), name, is_shared
         else:
             targets = [*statement.targets, cst.AssignTarget(written.deep_clone())]  # type: ignore[arg-type]
             new = statement.with_changes(targets=targets, value=value)
-            yield source.with_statement(statement, new), name, hides
+            yield source.with_statement(statement, new), name, is_shared
     elif isinstance(written, cst.Name) and not _in_own_scope(source, call, statement):
-        yield source.replaced({call: _walrus(written, value)}), name, hides
+        yield source.replaced({call: _walrus(written, value)}), name, is_shared
     else:
         yield source.replaced({call: value}), name, True
 
@@ -203,7 +208,7 @@ def _is_walrus_of_fresh(source: Source, written: cst.BaseExpression) -> bool:
     return isinstance(written, cst.NamedExpr) and is_fresh(written.value, source)
 
 
-def _is_read_beside(source: Source, statement: cst.CSTNode, call: cst.Call, name: str) -> bool:
+def _is_read_outside_call(source: Source, statement: cst.CSTNode, call: cst.Call, name: str) -> bool:
     """Return whether the statement reads a place outside of the call, too: ``h.relu_() + h``."""
     own = {id(node) for node in walk(call)}
     return any(

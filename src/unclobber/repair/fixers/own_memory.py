@@ -12,25 +12,25 @@ import libcst as cst
 
 from ...model import Finding
 from ...torch_internals.views import EXPANDING
-from .._proposal import Proposal
+from .._candidate import Candidate
 from .._syntax import Source, is_place, walk
 from ..project import Project
-from ._sites import saved_spots, write_spots
+from ._sites import saved_statements, write_statements
 from .clone_saved import cloned
 
 
-def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield copies of the expanded view where it is made, then copies of the writing statement's operands."""
     if finding.code != "UC207":
         return
-    for _, (path, source, statement) in saved_spots(finding, project):
+    for _, (path, source, statement) in saved_statements(finding, project):
         for call in expansions(statement):
             title = f"copy `{source.code(call)}`, so that each element has a place of its own"
-            yield Proposal("own-memory", title, {path: source.replaced({call: cloned(call)})})
-    for _, (path, source, statement) in write_spots(finding, project):
+            yield Candidate("own-memory", title, {path: source.replaced({call: cloned(call)})})
+    for _, (path, source, statement) in write_statements(finding, project):
         for read in operands(source, statement):
             title = f"read a copy of `{source.code(read)}`"
-            yield Proposal("own-memory", title, {path: source.replaced({read: cloned(read)})})
+            yield Candidate("own-memory", title, {path: source.replaced({read: cloned(read)})})
 
 
 def expansions(statement: cst.CSTNode) -> Iterator[cst.Call]:

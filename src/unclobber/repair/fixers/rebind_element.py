@@ -11,26 +11,26 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from .._proposal import Proposal
+from .._candidate import Candidate
 from .._syntax import Source, assignment, is_place, walk
 from ..project import Project
 from . import _inplace
 from ._containers import element_held_elsewhere
 from ._operators import binary
-from ._sites import write_spots
+from ._sites import write_statements
 
 
-def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the writing statements with a new tensor in the element, or a copy before a part of it is
     written.
     """
     if finding.code == "UC301":
         return
-    for _, (path, source, statement) in write_spots(finding, project):
+    for _, (path, source, statement) in write_statements(finding, project):
         for text, element, title in rewrites(source, statement):
             code = source.code(element)
-            hides = code if element_held_elsewhere(source, statement, element) else ""
-            yield Proposal("rebind-element", title.format(code), {path: text}, hides=hides)
+            shared_name = code if element_held_elsewhere(source, statement, element) else ""
+            yield Candidate("rebind-element", title.format(code), {path: text}, shared_name=shared_name)
 
 
 def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, cst.Subscript, str]]:

@@ -11,39 +11,39 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from .._proposal import Proposal
+from .._candidate import Candidate
 from .._syntax import Source, late, names_in
 from ..project import Project
-from ._blocks import binds, body_of, forward_slice, line_in
-from ._sites import Spot, callers, write_spots
+from ._blocks import binds, body_of, forward_slice, line_in, shortened
+from ._sites import LocatedStatement, callers, write_statements
 
 
-def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the statements that computed the overwritten or freed tensors once more, where they would be
     new.
     """
     saved = finding.saved.site if finding.saved is not None else None
-    forwards = [spot for spot, _ in callers(saved, project)] if saved is not None else []
+    forwards = [located for located, _ in callers(saved, project)] if saved is not None else []
     if finding.code == "UC301" and finding.needed is not None and finding.needed.site is not None:
         for (path, source, backward), _ in callers(finding.needed.site, project):
             made = [(path, source, line) for line in _makers(source, backward)]
             yield from _first(_into_loop(path, source, backward, forwards + made))
     if not any(write.optimizer is not None for write in finding.writes):
         return
-    for site, _ in write_spots(finding, project):
+    for site, _ in write_statements(finding, project):
         for (path, source, step), _ in callers(site, project):
             yield from _first(_after(path, source, step, forwards))
 
 
-def _first(proposals: Iterator[Proposal]) -> Iterator[Proposal]:
-    for proposal in proposals:
-        yield proposal
+def _first(candidates: Iterator[Candidate]) -> Iterator[Candidate]:
+    for candidate in candidates:
+        yield candidate
         return
 
 
 def _makers(source: Source, backward: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """Yield the last assignments before the loop of the names that a backward's statement reads."""
-    loop = source.above(backward, cst.For) or source.above(backward, cst.While)
+    loop = source.loop_round(backward)
     body = body_of(source, loop) if loop is not None else None
     stop = line_in(source, loop, body) if loop is not None and body is not None else None
     if body is None or stop is None:
@@ -54,22 +54,30 @@ def _makers(source: Source, backward: cst.CSTNode) -> Iterator[cst.CSTNode]:
             yield line.body[0]
 
 
-def _after(path: str, source: Source, step: cst.CSTNode, forwards: list[Spot]) -> Iterator[Proposal]:
+def _after(
+    path: str, source: Source, step: cst.CSTNode, forwards: list[LocatedStatement]
+) -> Iterator[Candidate]:
+    """Yield the forward's statements repeated after the step's, for each forward in its file."""
     for other, _, forward in forwards:
         text = repeated_after(source, forward, step) if other == path else None
         if text is not None:
-            title = f"compute `{_line(source, forward)}` again after `{_line(source, step)}`"
+            title = (
+                f"compute `{shortened(source.code(forward))}` again after `{shortened(source.code(step))}`"
+            )
             note = "the loss is then computed with the updated weights"
-            yield Proposal("recompute", title, {path: text}, offered=True, note=note)
+            yield Candidate("recompute", title, {path: text}, offered=True, note=note)
 
 
-def _into_loop(path: str, source: Source, backward: cst.CSTNode, forwards: list[Spot]) -> Iterator[Proposal]:
+def _into_loop(
+    path: str, source: Source, backward: cst.CSTNode, forwards: list[LocatedStatement]
+) -> Iterator[Candidate]:
+    """Yield the forward's statements moved into the backward's loop, for each forward in its file."""
     for other, _, forward in forwards:
         text = moved_into_loop(source, forward, backward) if other == path else None
         if text is not None:
-            title = f"move `{_line(source, forward)}` into the loop"
+            title = f"move `{shortened(source.code(forward))}` into the loop"
             note = "each turn then computes its own loss, with the weights as they are by then"
-            yield Proposal("recompute", title, {path: text}, offered=True, note=note)
+            yield Candidate("recompute", title, {path: text}, offered=True, note=note)
 
 
 def repeated_after(source: Source, forward: cst.CSTNode, step: cst.CSTNode) -> str | None:
@@ -94,7 +102,7 @@ def moved_into_loop(source: Source, forward: cst.CSTNode, backward: cst.CSTNode)
     """Return the text with the forward's statements at the start of the loop that the backward is in, or
     None.
     """
-    loop = source.above(backward, cst.For) or source.above(backward, cst.While)
+    loop = source.loop_round(backward)
     body = body_of(source, loop) if loop is not None else None
     if loop is None or body is None or not isinstance(loop.body, cst.IndentedBlock):
         return None
@@ -107,8 +115,3 @@ def moved_into_loop(source: Source, forward: cst.CSTNode, backward: cst.CSTNode)
     changes: dict[cst.CSTNode, object] = {line: cst.RemoveFromParent() for line in lines}
     changes[loop.body] = late(lambda block: block.with_changes(body=[*lines, *block.body]))
     return source.replaced(changes)
-
-
-def _line(source: Source, statement: cst.CSTNode) -> str:
-    code = " ".join(source.code(statement).split())
-    return code if len(code) <= 50 else f"{code[:47]}..."

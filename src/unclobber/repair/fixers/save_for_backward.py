@@ -11,15 +11,15 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from .._proposal import Proposal
-from .._syntax import Source, is_place, late, walk
+from .._candidate import Candidate
+from .._syntax import Source, is_name, is_place, late, walk
 from ..project import Project
 from ._comments import with_comments_of
 from ._sites import callers
 from .clone_saved import cloned
 
 
-def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the custom Function round a finding's places, rewritten."""
     if finding.code != "UC103":
         return
@@ -39,11 +39,11 @@ def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
             if text is not None:
                 title = f"keep the tensors of `{owner.name.value}` with `save_for_backward`"
                 guess = _may_be_read_outside(source, owner)
-                yield Proposal("save-for-backward", title, {path: text}, guess=guess)
+                yield Candidate("save-for-backward", title, {path: text}, guess=guess)
             for text, kept in copies(source, owner):
                 title = f"keep a copy of `{kept}` for the backward of `{owner.name.value}`"
                 guess = finding.saved is None or kept != finding.saved.expression
-                yield Proposal("save-for-backward", title, {path: text}, guess=guess)
+                yield Candidate("save-for-backward", title, {path: text}, guess=guess)
 
 
 def _may_be_read_outside(source: Source, owner: cst.ClassDef) -> bool:
@@ -69,7 +69,7 @@ def copies(source: Source, owner: cst.ClassDef) -> Iterator[tuple[str, str]]:
     """Yield new texts in which a Function keeps copies on ``ctx`` of the values that backward reads there:
     one, then all.
     """
-    methods = {n.name.value: n for n in owner.body.body if isinstance(n, cst.FunctionDef)}
+    methods = _methods(owner)
     backward = methods.get("backward")
     if backward is None or not backward.params.params:
         return
@@ -83,7 +83,7 @@ def copies(source: Source, owner: cst.ClassDef) -> Iterator[tuple[str, str]]:
             if isinstance(node, cst.Assign) and len(node.targets) == 1:
                 target = node.targets[0].target
                 name = target.attr.value if isinstance(target, cst.Attribute) else ""
-                own = isinstance(target, cst.Attribute) and _is_name(target.value, ctx)
+                own = isinstance(target, cst.Attribute) and is_name(target.value, ctx)
                 if own and _reads_attribute(backward, back, name):
                     values += _tensors(node.value)
             elif isinstance(node, cst.Call) and source.code(node.func) == f"{ctx}.save_for_backward":
@@ -98,7 +98,7 @@ def _tensors(value: cst.BaseExpression) -> list[cst.BaseExpression]:
     """Return the parts of a kept value that may be tensors; the elements of a tuple."""
     if isinstance(value, (cst.Tuple, cst.List)):
         return [part for element in value.elements for part in _tensors(element.value)]
-    return [value] if is_place(value) and not _is_name(value, "None") else []
+    return [value] if is_place(value) and not is_name(value, "None") else []
 
 
 def rewritten(source: Source, owner: cst.ClassDef) -> str | None:
@@ -108,7 +108,7 @@ def rewritten(source: Source, owner: cst.ClassDef) -> str | None:
         None if the class is no such Function, saves tensors already, or keeps anything on ``ctx``
         that isn't one of the forward's own arguments.
     """
-    methods = {n.name.value: n for n in owner.body.body if isinstance(n, cst.FunctionDef)}
+    methods = _methods(owner)
     forward, backward = methods.get("forward"), methods.get("backward")
     if forward is None or backward is None or not forward.params.params or not backward.params.params:
         return None
@@ -130,7 +130,7 @@ def rewritten(source: Source, owner: cst.ClassDef) -> str | None:
     # The call takes the place of the first removed line, so that comments have a line to go to.
     changes[kept[0][0]] = with_comments_of([line for line, _ in kept], save)
     for node in walk(backward):
-        if isinstance(node, cst.Attribute) and node.attr.value in used and _is_name(node.value, back):
+        if isinstance(node, cst.Attribute) and node.attr.value in used and is_name(node.value, back):
             changes[node] = node.attr
     comma = "," if len(used) == 1 else ""
     load = source.parsed(f"{', '.join(used)}{comma} = {back}.saved_tensors")
@@ -146,16 +146,14 @@ def _kept(line: cst.CSTNode, ctx: str, names: set[str]) -> str | None:
     if not isinstance(small, cst.Assign) or len(small.targets) != 1 or not isinstance(small.value, cst.Name):
         return None
     target = small.targets[0].target
-    if not (
-        isinstance(target, cst.Attribute) and isinstance(target.value, cst.Name) and target.value.value == ctx
-    ):
+    if not isinstance(target, cst.Attribute) or not is_name(target.value, ctx):
         return None
     name = small.value.value
     return name if name in names and target.attr.value == name else None
 
 
-def _is_name(node: cst.CSTNode, name: str) -> bool:
-    return isinstance(node, cst.Name) and node.value == name
+def _methods(owner: cst.ClassDef) -> dict[str, cst.FunctionDef]:
+    return {node.name.value: node for node in owner.body.body if isinstance(node, cst.FunctionDef)}
 
 
 def _mentions(node: cst.CSTNode, names: set[str]) -> bool:
@@ -164,13 +162,8 @@ def _mentions(node: cst.CSTNode, names: set[str]) -> bool:
 
 def _reads_attribute(function: cst.FunctionDef, owner: str, name: str) -> bool:
     """Return whether a function reads this attribute of this name."""
-    return any(
-        isinstance(n, cst.Attribute)
-        and n.attr.value == name
-        and isinstance(n.value, cst.Name)
-        and n.value.value == owner
-        for n in walk(function)
-    )
+    attributes = (n for n in walk(function) if isinstance(n, cst.Attribute))
+    return any(n.attr.value == name and is_name(n.value, owner) for n in attributes)
 
 
 def _binds_any(function: cst.FunctionDef, names: set[str]) -> bool:

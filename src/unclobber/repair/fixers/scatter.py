@@ -14,13 +14,14 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from .._proposal import Proposal
+from .._candidate import Candidate
 from .._syntax import Source, assignment, is_place
 from ..project import Project
 from ._aliases import held_elsewhere
+from ._blocks import assigned_to
 from ._liveness import read_later
 from ._operators import binary
-from ._sites import write_spots
+from ._sites import write_statements
 
 _BY_TENSOR = ("masked_fill", "torch.where", "index_fill", "index_put")
 _BY_MASK = ("masked_fill", "torch.where")
@@ -42,21 +43,19 @@ _TESTS = frozenset(
 """Functions and methods of torch whose results are masks."""
 
 
-def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield functional forms of the writing assignments."""
     ran = {write.site: write.operation for write in finding.writes}
-    for site, (path, source, statement) in write_spots(finding, project):
+    for site, (path, source, statement) in write_statements(finding, project):
         for text, name, form in rewrites(source, statement):
             if form not in _FORMS_OF.get(ran.get(site) or "", (form,)):
                 continue
             # In a loop, each turn copies the whole tensor, so another fixer is preferred.
-            looped = (
-                source.above(statement, cst.For) is not None or source.above(statement, cst.While) is not None
-            )
-            hides = name if held_elsewhere(source, statement, cst.parse_expression(name)) else ""
+            looped = source.loop_round(statement) is not None
+            shared_name = name if held_elsewhere(source, statement, cst.parse_expression(name)) else ""
             title = f"build the new `{name}` with `{form}`"
             guess = form == "index_fill" or (form in _BY_MASK and not _is_mask_written(source, statement))
-            yield Proposal("scatter", title, {path: text}, late=looped, hides=hides, guess=guess)
+            yield Candidate("scatter", title, {path: text}, late=looped, shared_name=shared_name, guess=guess)
 
 
 def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str, str]]:
@@ -108,6 +107,7 @@ def _forms(
     if number:
         return
     open_ = [n for n, e in enumerate(elements) if not _is_everything(e)]
+    # An ellipsis hides the dimension (test_scatter.py, test_not_safe_so_untouched).
     if len(open_) != 1 or any(_is_ellipsis(e) for e in elements[: open_[0]]):
         if elements and all(isinstance(e, cst.Index) and not _is_ellipsis(e) for e in elements):
             indices = ", ".join(source.code(e.value) for e in elements if isinstance(e, cst.Index))
@@ -165,10 +165,5 @@ def _is_mask(source: Source, node: cst.BaseExpression, seen: frozenset[str] = fr
         return isinstance(node.func, cst.Attribute) and node.func.attr.value in _TESTS
     if not isinstance(node, cst.Name) or node.value in seen:
         return False
-    values = [
-        statement.value
-        for statement in source.smalls
-        if isinstance(statement, cst.Assign)
-        and any(source.code(target.target) == node.value for target in statement.targets)
-    ]
+    values = list(assigned_to(source, node.value))
     return bool(values) and all(_is_mask(source, value, seen | {node.value}) for value in values)

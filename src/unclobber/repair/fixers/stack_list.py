@@ -12,23 +12,23 @@ from dataclasses import dataclass
 import libcst as cst
 
 from ...model import Finding
-from .._proposal import Proposal
+from .._candidate import Candidate
 from .._syntax import New, Source, late, names_in, walk
 from ..project import Project
 from ._blocks import body_of, line_in
-from ._sites import write_spots
+from ._sites import write_statements
 
 _MAKERS = frozenset(
     {"zeros", "empty", "ones", "full", "zeros_like", "empty_like", "new_zeros", "new_empty", "new_ones"}
 )
 
 
-def propose(finding: Finding, project: Project) -> Iterator[Proposal]:
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the file with the buffers that a finding's writes fill in a loop made lists."""
-    for _, (path, source, statement) in write_spots(finding, project):
+    for _, (path, source, statement) in write_statements(finding, project):
         text = rewritten(source, statement)
         if text is not None:
-            yield Proposal("stack-list", "collect the parts in a list and stack them", {path: text})
+            yield Candidate("stack-list", "collect the parts in a list and stack them", {path: text})
 
 
 @dataclass
@@ -63,6 +63,7 @@ def rewritten(source: Source, store: cst.CSTNode) -> str | None:
     if uses is None or store not in uses.stores:
         return None
     in_loop = [s for s in uses.stores if loop in list(source.all_above(s))]
+    # A second store in the loop, or one in an inner loop, would append more than once in a turn.
     if in_loop != [store] or source.above(store, cst.For) is not loop or not _direct(source, store, loop):
         return None
     changes: dict[cst.CSTNode, New] = {}

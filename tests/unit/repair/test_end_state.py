@@ -9,14 +9,14 @@ import numpy
 import pytest
 import torch
 
-from unclobber.repair._ending import EndState, compare_endings, ending_of, generators
+from unclobber.repair._end_state import EndState, compare_end_states, end_state_of, generators
 from unclobber.repair._living import Living
 from unclobber.repair._state import State
 
 NOTHING = State([], {}, [])
 
 
-def _ending(**changed):
+def _changed(**changed):
     facts = {
         "how": "exit ",
         "printed": {"stdout": "a\nb\n"},
@@ -40,9 +40,9 @@ def _ending(**changed):
 )
 def test_each_part(changed, what, how):
     """It is told what differs, and how."""
-    (found,) = compare_endings(_ending(), _ending(**changed))
+    (found,) = compare_end_states(_changed(), _changed(**changed))
     assert (found.what, found.how) == (what, how)
-    assert compare_endings(_ending(**changed), _ending(**changed)) == []
+    assert compare_end_states(_changed(**changed), _changed(**changed)) == []
 
 
 def test_what_an_edit_moves(tmp_path):
@@ -52,13 +52,13 @@ def test_what_an_edit_moves(tmp_path):
         stream = tmp_path / "stdout"
         stream.write_text(text)
         own = {__name__: sys.modules[__name__]}
-        found = ending_of(
+        found = end_state_of(
             "exit ", printed={"stdout": str(stream)}, files=[], own=own, living=Living(), generators={}
         )
         return found.printed["stdout"]
 
     assert seen("<Net at 0x7f0012345678>") == seen("<Net at 0x7f0087654321>")
-    assert seen("test_ending.py:12: UserWarning") == seen("test_ending.py:13: UserWarning")
+    assert seen("test_end_state.py:12: UserWarning") == seen("test_end_state.py:13: UserWarning")
     assert seen("other.py:12: UserWarning") != seen("other.py:13: UserWarning")
 
 
@@ -81,4 +81,4 @@ def test_modules_that_have_died():
 
     living = Living()
     died = main()
-    assert died in {id(one) for one in living.found()}
+    assert died in {id(one) for one in living.objects()}

@@ -32,7 +32,7 @@ def reading_of(finding: Finding) -> Reading | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class Candidate:
     """A fix candidate: an edit of one or more files, not yet run."""
 
     fixer: str
@@ -49,7 +49,7 @@ class Proposal:
     others."""
     note: str = ""
     """A warning that the user must read before taking it."""
-    hides: str = ""
+    shared_name: str = ""
     """A name that it binds to a new tensor although others may hold the old one: they no longer see the
     write."""
     drops: bool = False
@@ -64,5 +64,5 @@ class Proposal:
     def in_doubt(self) -> bool:
         """True if the program may lose a write or a gradient by it, or the user must decide: such an edit is
         shown only once it is proved."""
-        flags = (self.offered, self.guess, self.joins, self.hides, self.drops, self.late, self.note)
+        flags = (self.offered, self.guess, self.joins, self.shared_name, self.drops, self.late, self.note)
         return any(flags)

@@ -48,11 +48,11 @@ class RunRecord:
     """All records of one run."""
 
     records: list[BackwardRecord]
-    ending: EndState | None = None
+    end_state: EndState | None = None
     """The end state, if the run reached its end."""
 
 
-def ending_of(
+def end_state_of(
     how: str,
     *,
     printed: dict[str, str],
@@ -72,9 +72,10 @@ def ending_of(
         generators: ``generators()`` when the program's body had ended.
     """
     flush()
+    # An edit moves line numbers in output (test_end_state.py, test_what_an_edit_moves).
     names = [os.path.basename(str(module.__file__)) for module in own.values()]
     modules = {name: vars(module) for name, module in own.items()}
-    state = Walk(frozenset(name.partition(".")[0] for name in own)).walk(modules, living.found())
+    state = Walk(frozenset(name.partition(".")[0] for name in own)).walk(modules, living.objects())
     return EndState(
         how,
         {name: _text(path, names) for name, path in printed.items()},
@@ -98,7 +99,7 @@ def generators() -> dict[str, str]:
     return digests
 
 
-def compare_endings(reference: EndState, other: EndState, **state_options: Any) -> list[Different]:
+def compare_end_states(reference: EndState, other: EndState, **state_options: Any) -> list[Different]:
     """Return the differences of ``other`` from ``reference``.
 
     Args:
