@@ -161,6 +161,11 @@ class Session:
     # --- enter and leave ------------------------------------------------------------------------
 
     def __enter__(self) -> Session:
+        with compat.unseen_by_functions():
+            self._enter()
+        return self
+
+    def _enter(self) -> None:
         self._begin_where(_installation.off())
         _installation.acquire(self.ledger)
         self.backwards_before = backward.count()
@@ -174,7 +179,6 @@ class Session:
         self.active = True
         if self._unseen is not None:
             self._unseen.enter(self._hooks)
-        return self
 
     def _begin_where(self, off: tuple[mechanisms.Off, ...]) -> None:
         """Take account of the mechanisms that do not work on this torch."""
@@ -196,14 +200,15 @@ class Session:
         traceback: TracebackType | None,
     ) -> None:
         self.active = False
-        try:
-            if self._unseen is not None:
-                self._unseen.leave()
-            if self._hooks is not None:
-                self._hooks.leave()
-        finally:
-            self.ledger.seal()
-            _installation.release(self.ledger)
+        with compat.unseen_by_functions():
+            try:
+                if self._unseen is not None:
+                    self._unseen.leave()
+                if self._hooks is not None:
+                    self._hooks.leave()
+            finally:
+                self.ledger.seal()
+                _installation.release(self.ledger)
 
     def begin_anew(self) -> None:
         """In a forked child: what was found and counted so far is the parent's; graphs and saves stay."""
