@@ -521,7 +521,7 @@ class _HookStack:
 
     def install(self, patches: Patches) -> None:
         home = compat.HOOKS_HOME
-        wrappers = {
+        wrappers: dict[str, Callable[..., Any]] = {
             compat.PUSH_HOOKS: self._push_wrapper,
             compat.DISABLE_HOOKS: self._disable_wrapper,
             compat.ENABLE_HOOKS: self._enable_wrapper,

@@ -221,7 +221,7 @@ def live_with(node: Any, companion: dict[Any, Any]) -> None:
     ``_register_hook_dict``: see ``Tensor.register_hook`` in torch/_tensor.py, since 0.2. Nobody is called.
     """
     with _lock:
-        _with_hooks._backward_hooks = companion  # type: ignore[assignment]
+        _with_hooks._backward_hooks = companion
         node._register_hook_dict(_with_hooks)
         _with_hooks._backward_hooks = None
 
