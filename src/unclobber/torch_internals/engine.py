@@ -110,10 +110,11 @@ class Engine:
 
     def _wrap(self) -> None:
         if not self._subscribers and not self._stays:
-            first, *others = compat.backward_homes()
-            self._patches.stand_in(*first, lambda original: functools.partial(self._run, original))
-            for home, name in others:
-                self._patches.replace(home, name, getattr(*first))
+            homes = compat.backward_homes()
+            for home, name in homes[:1]:
+                self._patches.stand_in(home, name, lambda original: functools.partial(self._run, original))
+            for home, name in homes[1:]:
+                self._patches.replace(home, name, getattr(*homes[0]))  # one object, as before
 
     def _unwrap(self) -> None:
         if not self._subscribers and not self._stays:
