@@ -197,13 +197,15 @@ def _pause_in_steps(patches: Patches, anything_alive: Callable[[], bool], view_w
         closure = (len(args) > 1 or kwargs) and any(one is not None for one in (*args[1:], *kwargs.values()))
         paused.now = not closure and compat.sees_writes() and not anything_alive()
         if paused.now:
-            paused.stack, paused.before = frames.of_program(), _counters(optimizer)
+            with compat.unseen_by_functions():
+                paused.stack, paused.before = frames.of_program(), _counters(optimizer)
             compat.ignore_writes()
 
     def after_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if getattr(paused, "now", False):
             compat.see_writes()
-            view_writes.note_step(optimizer, paused.stack, paused.before, _counters(optimizer))
+            with compat.unseen_by_functions():
+                view_writes.note_step(optimizer, paused.stack, paused.before, _counters(optimizer))
 
     patches.when_awake(lambda: register_optimizer_step_pre_hook(before_step).remove)
     patches.when_awake(lambda: register_optimizer_step_post_hook(after_step).remove)

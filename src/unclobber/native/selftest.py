@@ -31,7 +31,8 @@ class _StandInMarker:
 def why_it_fails(module: Any) -> str | None:
     """Return the failure of the self-test, as a clause; None if saves and unpacks are recorded correctly."""
     nobodys = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.detach(), lambda kept: kept)
-    with torch.inference_mode(False), torch.enable_grad(), nobodys:  # no hook of the program's is called
+    # no hook and no mode of the program's is called
+    with compat.unseen_by_functions(), torch.inference_mode(False), torch.enable_grad(), nobodys:
         return _exercise(module) or _unpushed(module)
 
 

@@ -169,6 +169,11 @@ class Session:
         Raises:
             UnclobberError: the policy is ``guard``, which can't work on this torch.
         """
+        with compat.unseen_by_functions():
+            self._enter()
+        return self
+
+    def _enter(self) -> None:
         self._begin_where(_installation.off())
         _installation.acquire(self.ledger)
         self.backwards_before = backward.count()
@@ -185,7 +190,6 @@ class Session:
         self.active = True
         if self._unseen is not None:
             self._unseen.enter(self._hooks)
-        return self
 
     def _begin_where(self, off: tuple[mechanisms.Off, ...]) -> None:
         """Warn of the mechanisms that don't work on this torch, and prepare ``guard`` to refuse without them.
@@ -212,14 +216,15 @@ class Session:
     ) -> None:
         """Pop the hooks, and leave the graphs' saves to their version counters."""
         self.active = False
-        try:
-            if self._unseen is not None:
-                self._unseen.leave()
-            if self._hooks is not None:
-                self._hooks.leave()
-        finally:
-            self.ledger.seal()
-            _installation.release(self.ledger)
+        with compat.unseen_by_functions():
+            try:
+                if self._unseen is not None:
+                    self._unseen.leave()
+                if self._hooks is not None:
+                    self._hooks.leave()
+            finally:
+                self.ledger.seal()
+                _installation.release(self.ledger)
 
     def reset_in_child(self) -> None:
         """Forget findings and counts in a forked child, because they are the parent's. Keep the saves."""

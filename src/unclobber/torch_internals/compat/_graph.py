@@ -215,7 +215,8 @@ def node_key(node: Any) -> tuple[int, int]:
     return id(node.metadata), node._sequence_nr()
 
 
-_with_hooks = torch.empty(0, device="cpu")
+with torch._C.DisableTorchFunction():
+    _with_hooks = torch.empty(0, device="cpu")
 _lock = threading.Lock()
 
 

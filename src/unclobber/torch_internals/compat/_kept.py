@@ -32,7 +32,8 @@ PACK_WRITES_SENTENCE = (
     "you need to perform in-place operations on the input to a pack hook."
 )
 """torch/csrc/autograd/saved_variable.cpp, ``set_hooks_and_pack_data``; until 2.11 with "can not"."""
-no_memory = torch.empty(0, dtype=torch.bool, device="cpu")
+with torch._C.DisableTorchFunction():
+    no_memory = torch.empty(0, dtype=torch.bool, device="cpu")
 """Stand-in for a tensor that is not kept."""
 HANDS_OUT_DATA = _DATA is not None
 """Whether torch shows the pack hook's result."""
