@@ -141,8 +141,8 @@ def install(strict: bool | None = None, guard: bool | None = None) -> None:
 def uninstall() -> None:
     """Take back what ``install()`` did, and what left contexts keep registered in torch.
 
-    Between two contexts nothing is observed and no tensor is kept alive, but the first one's kernels and
-    hooks stay registered, dormant, so that entering the next takes some 50 microseconds. This puts everything
+    Between two contexts nothing is observed and no tensor is kept alive. The first one's kernels and hooks
+    stay registered, dormant, so that entering the next takes some 50 microseconds. This puts everything
     back as it was before the first; the end of the process does it, too. Where a context is still entered in
     any thread, or a tensor frozen, what they need stays. The next context installs everything again.
 
