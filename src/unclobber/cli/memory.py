@@ -95,6 +95,7 @@ def command(
         raise UsageError("--apply edits a script, and -m names none", "Give the path of the script.")
     file = None if output is None else OutputFile.at(output)
     target = target_of(words, as_module, "memory")
+    # Before torch is imported, because a wrong path should be named at once.
     target.prepare()
     require_torch()
     from ..footprint import runs as _runs

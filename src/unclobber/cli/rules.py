@@ -74,6 +74,7 @@ def command(
             operations.append(rules(name))
         except UnknownOperationError as error:
             unknown.append(error)
+    # Next to known names, an unknown one is only named on stderr (test_cli_rules.py).
     if not operations:
         raise unknown[0]
     _write(_rendered(operations, format_, coloured=file is None), file, document=format_ != "text")

@@ -120,6 +120,7 @@ def install(strict: bool | None = None, guard: bool | None = None) -> None:
         raise UnclobberError("strict stops at what guard repairs: ask install() for one of them")
     settings = settings_here()
     guarded = (settings.guard and not strict) if guard is None else guard
+    # The command's own session sees everything, and its options decide (test_install.py).
     if _is_watched_by_a_command():
         return
     if _installed:

@@ -104,7 +104,9 @@ class WatchesTraining:
         self._training = training
 
     def _end(self, *error: Any) -> None:
+        """End the running training, if there is one, and print what it restored."""
         if self._training is not None and self._training.running:
+            # First, so that a failing exit doesn't end it twice.
             self._training.running = False
             try:
                 self._training.__exit__(*error)

@@ -38,6 +38,7 @@ class ReportsMemory:
         if self._recording is not None:
             self._recording.close()
             self._recording = None
+            # Only now, because the report is of a recording that has ended.
             if self._taken is not None:
                 self.report, self._taken = self._taken(), None
 
