@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 Offer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-def one_of(words: Iterable[str]) -> Offer:
+def choices(words: Iterable[str]) -> Offer:
     """Return a shell completer that offers the words starting with the typed prefix."""
 
     def offer(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:

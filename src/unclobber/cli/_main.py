@@ -63,6 +63,7 @@ class _Table(click.Group):
 
 def _no_command(given: str) -> str:
     """Return the message for an unknown command, with the one that the user probably meant."""
+    # A script's name without a command is most likely meant for `run`.
     if given.endswith(".py") or os.path.isfile(given):
         return f"No such command '{given}'. Did you mean `unclobber run {given}`?"
     close = get_close_matches(given.lower(), COMMANDS, 1)

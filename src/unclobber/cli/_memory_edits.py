@@ -49,6 +49,7 @@ def apply(
     from ..repair.proof import Runner
 
     project = Project(root_of(script))
+    # Read before the first run, because edits are made and proved for this content.
     project.encoded(script)
     useful = [change for change in report.changes if change.edits and change.saved > 0]
     changes = [change for change in useful if change.sort != "checkpoint"]

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..report import FORMATS
-from ._completion import a_file, one_of
+from ._completion import a_file, choices
 
 _OPTIONS = (
     click.option(
@@ -16,7 +16,7 @@ _OPTIONS = (
         "format_",
         default="text",
         metavar="|".join(FORMATS),
-        shell_complete=one_of(FORMATS),
+        shell_complete=choices(FORMATS),
         help="How to report; text is the default.",
     ),
     click.option("--output", metavar="FILE", shell_complete=a_file, help="Write the report to FILE."),

@@ -2,7 +2,7 @@
 
 ``N.alive`` is locked as long as process N lives: the kernel lets go of the lock however it dies, and
 children don't inherit it. ``N.findings`` grows by one pickle a finding, ``N.end`` is the process's whole
-report, `N.who` holds a child's name and process id, which its number doesn't say. Only this user can
+report. `N.who` holds a child's name and process id, which its number doesn't say. Only this user can
 write to the directory, so its files can be unpickled.
 """
 

@@ -54,6 +54,7 @@ class RunSuppression(NamedTuple):
             rules.ignore,
             rules.per_file_ignores,
             rules.folder,
+            # Real paths, because the program may change its directory.
             None if baseline is None else os.path.realpath(baseline),
             None if write_baseline is None else OutputFile.at(write_baseline, "--write-baseline").path,
         )

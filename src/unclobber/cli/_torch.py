@@ -47,8 +47,8 @@ def require_torch() -> None:
 def _answered_afterwards() -> Iterator[None]:
     """Delay the first Ctrl-C to the end of the block; a second one acts at once.
 
-    In the middle of torch's import an interrupt may be lost (torch continues without the NumPy whose import
-    it ended), be taken for a broken installation, or end the process from C++
+    In the middle of torch's import an interrupt may be lost: torch continues without the NumPy whose import
+    it ended. It may also be taken for a broken installation, or end the process from C++
     (tests/unit/cli/test_cli_main.py, `test_ctrl_c_while_torch_is_imported`).
 
     Raises:

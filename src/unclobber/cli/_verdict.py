@@ -24,6 +24,7 @@ def complete(report: Report, uncaught: Iterable[Finding], ending: ProgramEnd, *,
     missing = tuple(finding for finding in uncaught if merge_key(finding) not in there)
     report = replace(report, findings=report.findings + missing)
     code = ending.exit_code
+    # A refusal is a finding, which `--exit-zero` takes from the code; a failure of the program's own is none.
     if ending.refused and exit_zero:
         code = 0
     elif code == 0 and unrepaired(report) and not exit_zero:

@@ -9,7 +9,7 @@ import click
 
 from ..repair.edits import with_edits
 from ..settings import Baseline
-from ._completion import a_file, one_of
+from ._completion import a_file, choices
 from ._delivery import Delivery
 from ._errors import UsageError
 from ._looking import looked_at
@@ -40,7 +40,7 @@ from ._terminal import HELP
     "--confidence",
     default="medium",
     metavar="high|medium",
-    shell_complete=one_of(("high", "medium")),
+    shell_complete=choices(("high", "medium")),
     help="Tell only what has at least this confidence; medium is the default.",
 )
 @reporting

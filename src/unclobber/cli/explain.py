@@ -10,7 +10,7 @@ from ..judge.pages import page, pages, to_plain
 from ..model import CODES
 from ..report import options_for
 from ..settings import codes
-from ._completion import one_of
+from ._completion import choices
 from ._errors import UsageError
 from ._output import write_text
 from ._terminal import HELP
@@ -20,7 +20,7 @@ _WIDEST = 100
 
 
 @click.command(context_settings={"max_content_width": 100, "help_option_names": HELP})
-@click.argument("code", required=False, metavar="[CODE]", shell_complete=one_of(CODES))
+@click.argument("code", required=False, metavar="[CODE]", shell_complete=choices(CODES))
 def command(*, code: str | None) -> int:
     """Explain a code: a program that fails, what torch says, why, and the repaired program.
 

@@ -13,7 +13,7 @@ import click
 
 from ..report import options_for
 from . import _memory_edits
-from ._completion import a_file, one_of
+from ._completion import a_file, choices
 from ._errors import ReportError, UsageError
 from ._output import OutputFile, usable, write_document, write_text
 from ._program import die_interrupted, run
@@ -62,7 +62,7 @@ class _MemoryCommand(click.Command):
     "format_",
     default="text",
     metavar="text|json|html",
-    shell_complete=one_of(FORMATS),
+    shell_complete=choices(FORMATS),
     help="How to report.",
 )
 @click.option("--output", metavar="FILE", shell_complete=a_file, help="Write the report to FILE.")
@@ -95,6 +95,7 @@ def command(
         raise UsageError("--apply edits a script, and -m names none", "Give the path of the script.")
     file = None if output is None else OutputFile.at(output)
     target = target_of(words, as_module, "memory")
+    # Before torch is imported, because a wrong path should be named at once.
     target.prepare()
     require_torch()
     from ..footprint import runs as _runs

@@ -10,7 +10,7 @@ import click
 
 from ..model import UnclobberError
 from ..report import options_for
-from ._completion import a_file, one_of
+from ._completion import a_file, choices
 from ._errors import UsageError
 from ._output import OutputFile, write_document, write_text
 from ._progress import progress
@@ -37,7 +37,7 @@ FORMATS = ("text", "json", "markdown")
     "format_",
     default="text",
     metavar="text|json|markdown",
-    shell_complete=one_of(FORMATS),
+    shell_complete=choices(FORMATS),
     help="How to write it.",
 )
 @click.option("--output", metavar="FILE", shell_complete=a_file, help="Write to FILE.")
@@ -74,6 +74,7 @@ def command(
             operations.append(rules(name))
         except UnknownOperationError as error:
             unknown.append(error)
+    # Next to known names, an unknown one is only named on stderr (test_cli_rules.py).
     if not operations:
         raise unknown[0]
     _write(_rendered(operations, format_, coloured=file is None), file, document=format_ != "text")

@@ -20,7 +20,7 @@ from ._facts import (
     SourceEdit,
     Tried,
 )
-from .runs import memory, one_step
+from .runs import memory, record_step
 from .shown import StepMemory
 
 __all__ = [
@@ -41,7 +41,7 @@ __all__ = [
     "html",
     "json",
     "memory",
-    "one_step",
+    "record_step",
     "recorder",
     "runs",
     "text",

@@ -1,8 +1,8 @@
 """Savings of in-place operations: of those that the program has, and of those that it could have.
 
 Both are counterfactuals on the recorded timeline. An operation spares memory in place only while
-the old and the new value would be alive together; if autograd keeps a copy of the old one, or
-the old one dies at once, it spares nothing at the peak, and that is the usual answer.
+the old and the new value would be alive together. Mostly it spares nothing at the peak, because autograd
+keeps a copy of the old one, or the old one dies at once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A second run of the program with the safe candidates in place, and its comparison with the first.
 
-A function mode calls the in-place method instead of the out-of-place function at the recorded call sites,
-above autograd, so that the graph is that of the changed program.
+A function mode calls the in-place method instead of the out-of-place function at the recorded call sites.
+It is above autograd, so that the graph is that of the changed program.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def memory(
 
 
 @contextlib.contextmanager
-def one_step(
+def record_step(
     model: torch.nn.Module, state: Iterable[torch.Tensor] = ()
 ) -> Iterator[Callable[[], StepMemory]]:
     """Record what runs inside, up to the end of its first backward, and let it go on to its end.

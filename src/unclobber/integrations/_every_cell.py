@@ -81,6 +81,7 @@ class EveryCell:
             self._show_new(finding)
             error = self._fail(finding, error)
             shell.showtraceback((type(error), error, trace), tb_offset=tb_offset)
+        # Handlers that another extension set before `on` still get their errors.
         elif self._before[0] and issubclass(kind, self._before[0]):
             self._before[1](kind, error, trace, tb_offset=tb_offset)
         else:

@@ -13,6 +13,7 @@ def say(text: str) -> None:
     stream = sys.stderr
     if stream is None or getattr(stream, "closed", False):
         return
+    # A console's encoding may lack characters of the program's source, which are then escaped.
     encoding = getattr(stream, "encoding", None) or "utf-8"
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
     stream.flush()

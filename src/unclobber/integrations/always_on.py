@@ -120,6 +120,7 @@ def install(strict: bool | None = None, guard: bool | None = None) -> None:
         raise UnclobberError("strict stops at what guard repairs: ask install() for one of them")
     settings = settings_here()
     guarded = (settings.guard and not strict) if guard is None else guard
+    # The command's own session sees everything, and its options decide (test_install.py).
     if _is_watched_by_a_command():
         return
     if _installed:
@@ -141,8 +142,8 @@ def install(strict: bool | None = None, guard: bool | None = None) -> None:
 def uninstall() -> None:
     """Take back what ``install()`` did, and what left contexts keep registered in torch.
 
-    Between two contexts nothing is observed and no tensor is kept alive, but the first one's kernels and
-    hooks stay registered, dormant, so that entering the next takes some 50 microseconds. This puts everything
+    Between two contexts nothing is observed and no tensor is kept alive. The first one's kernels and hooks
+    stay registered, dormant, so that entering the next takes some 50 microseconds. This puts everything
     back as it was before the first; the end of the process does it, too. Where a context is still entered in
     any thread, or a tensor frozen, what they need stays. The next context installs everything again.
 

@@ -209,6 +209,7 @@ def _fail_for_silent(item: pytest.Item, session: Session) -> None:
     silent = [f for f in wrong if f.torch_message is None and not f.ahead]
     if not silent:
         return
+    # `pytest_runtest_makereport` shows all of them, though the raised error names one.
     item.stash[_findings] = tuple(silent)
     from ..session.story_boundary import error_of
 

@@ -1,9 +1,9 @@
 """Watching of one method of a trainer class, for the trainers that hold one of unclobber's callbacks.
 
 A trainer's callback hooks can't do it alone. Hugging Face calls none when training fails. Lightning calls
-``on_exception``, but in the midst of cleaning up, so that nothing can be raised from it, and not at all if
-another callback's ``on_exception`` has failed. So the method itself, ``fit`` or ``train``, is wrapped for as
-long as such a callback lives. A trainer without one runs as before.
+``on_exception``, but in the midst of cleaning up, so that nothing can be raised from it. After a failure of
+another callback's ``on_exception`` it calls no more. So the method itself, ``fit`` or ``train``, is wrapped
+for as long as such a callback lives. A trainer without one runs as before.
 """
 
 from __future__ import annotations
@@ -104,7 +104,9 @@ class WatchesTraining:
         self._training = training
 
     def _end(self, *error: Any) -> None:
+        """End the running training, if there is one, and print what it restored."""
         if self._training is not None and self._training.running:
+            # First, so that a failing exit doesn't end it twice.
             self._training.running = False
             try:
                 self._training.__exit__(*error)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
-from ..footprint import StepMemory, one_step
+from ..footprint import StepMemory, record_step
 from ..model import UnclobberError
 
 
@@ -32,12 +32,13 @@ class ReportsMemory:
         self._seen += 1
         if self._seen == self.step:
             self._recording = ExitStack()
-            self._taken = self._recording.enter_context(one_step(model, _state_of(optimizers)))
+            self._taken = self._recording.enter_context(record_step(model, _state_of(optimizers)))
 
     def _step_ends(self) -> None:
         if self._recording is not None:
             self._recording.close()
             self._recording = None
+            # Only now, because the report is of a recording that has ended.
             if self._taken is not None:
                 self.report, self._taken = self._taken(), None
 

@@ -89,9 +89,9 @@ class Runner:
         """
         self.runs += 1
         answer = self.file(f"answer-{self.runs}")
-        asked = (os.path.realpath(job.script), os.getcwd())
-        if self._copied_for != asked:
-            self._copied_for, self.copy = asked, copy_for(job.script, self.file("copies"))
+        wanted = (os.path.realpath(job.script), os.getcwd())
+        if self._copied_for != wanted:
+            self._copied_for, self.copy = wanted, copy_for(job.script, self.file("copies"))
             self._filler = Filler(self.copy)
         assert self.copy is not None
         assert self._filler is not None

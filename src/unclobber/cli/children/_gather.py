@@ -82,6 +82,7 @@ class Children:
             failed: Whether the program failed for reasons of its own.
         """
         children = self._read()
+        # Removed at once, because a child that ends later finds that the run is over.
         self._folder.remove()
         if not children:
             return own

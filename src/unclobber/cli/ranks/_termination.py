@@ -2,8 +2,8 @@
 
 ``torchrun`` sends it to every rank as soon as one has failed, often while this rank waits in a
 collective for the one that failed: the main thread is in C++ and no handler in Python can run. So a
-thread waits at the pipe that the interpreter writes each signal's number to, reports, puts the default
-action back and raises the signal again. A program that installs a handler of its own replaces this one.
+thread waits at the pipe that the interpreter writes each signal's number to. The thread reports, puts the
+default action back and raises the signal again. A program that installs its own handler replaces this one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Several modules that run one after the other, computed again in backward as one piece.
 
-Inside of a piece not even the tensors between modules are kept. All of it comes back at once when the
-backward of the piece begins, so the recorded timeline decides where a long row is best cut.
+Inside of a piece not even the tensors between modules are kept. All of them come back at once
+when the backward of the piece begins. So the recorded timeline decides where a long row is best cut.
 """
 
 from __future__ import annotations

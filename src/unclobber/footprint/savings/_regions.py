@@ -1,7 +1,7 @@
 """Parts of the recorded forward that compute one tensor from few: candidates for a written-out formula.
 
-From each operation the search goes back against the flow. An operation joins the part if its results are
-read by nothing outside of the part, so that the part can be replaced as a whole. Each cut at which few
+From each operation the search goes back against the flow. An operation joins the part if
+nothing outside of the part reads its results: the part can then be replaced as a whole. Each cut at which few
 activations come in is a part to compare with torch's fused functions.
 """
 

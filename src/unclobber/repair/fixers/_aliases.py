@@ -1,5 +1,5 @@
 """Names and other holders of their tensors. If another holder exists, binding the name to a new tensor
-hides the write from it, and no comparison of losses and gradients need show that.
+hides the write from it. No comparison of losses and gradients need show that.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _BLOCKS = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module)
 def held_elsewhere(source: Source, statement: cst.CSTNode, place: cst.BaseExpression) -> bool:
     """Return whether ``place`` may share its tensor with another holder when ``statement`` runs.
 
-    False only in plain cases: a local name that is only ever bound to a value that one of torch's own
-    operations has just computed, and of which nothing before the statement reads more than its values.
+    False only in plain cases: a local name that is only ever bound to new results of torch's operations, and
+    of which nothing before the statement reads more than its values.
     """
     if not isinstance(place, cst.Name):
         return True  # an attribute or an element: its object may be known anywhere

@@ -14,8 +14,8 @@ from ._fresh import is_fresh
 def element_held_elsewhere(source: Source, statement: cst.CSTNode, element: cst.Subscript) -> bool:
     """Return whether an element may share its tensor with another holder when ``statement`` runs.
 
-    False only in plain cases: a local list or dict that was written out in its function, that no other code
-    received, and that was only ever filled with newly computed values.
+    False only in plain cases: a local list or dict that was written out in its function. No other code
+    received it, and it was only ever filled with newly computed values.
     """
     container = element.value
     if not isinstance(container, cst.Name) or held_elsewhere(source, statement, container):

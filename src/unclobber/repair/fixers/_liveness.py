@@ -12,8 +12,8 @@ from .._syntax import Source, names_in, walk
 def read_later(source: Source, statement: cst.CSTNode, place: cst.BaseExpression) -> bool:
     """Return whether ``place`` may be read after ``statement`` has bound it.
 
-    Any code may read an attribute. A name counts as read if it occurs later in its function, anywhere in a
-    loop round the statement that doesn't bind it itself, or, at module level, in any function.
+    Any code may read an attribute. A name counts as read if it occurs later in its function, or anywhere
+    in a loop round the statement that doesn't bind it itself. At module level any function counts, too.
     """
     if not isinstance(place, cst.Name):
         return True

@@ -1,9 +1,10 @@
 """Fixer: cut a hidden state that an object keeps off the graph of the step before, by ``self.h =
 self.h.detach()``.
 
-A module that reads ``self.h`` and sets it again makes one graph of all its calls, and the second
-backward comes to nodes that the first has freed. The state is detached where it is stored, where it is read,
-at the start of the method that reads it, or, if several calls belong to one step, after the backward.
+A module that reads ``self.h`` and sets it again makes one graph of all its calls. The second backward
+then comes to nodes that the first has freed. The state is detached where it is stored, where it is read, or
+at the start of the method that reads it. If several calls belong to one step, it is detached after the
+backward.
 """
 
 from __future__ import annotations

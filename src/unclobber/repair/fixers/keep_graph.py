@@ -1,9 +1,9 @@
 """Fixer: let two losses go through one graph, by ``retain_graph=True`` in the first backward, or by one
 backward on their sum.
 
-Only if the two follow each other in one pass of the program. If each turn of a loop comes back to a graph
-that the turn before has freed, keeping all graphs would make each turn slower than the last: there the state
-is detached (``detach_state``, ``detach_hidden``).
+Only if the two follow each other in one pass of the program. A loop may come back to the graph that its last
+turn has freed: keeping all graphs would then make each turn slower than the last. There the state is
+detached (``detach_state``, ``detach_hidden``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fixer: collect in a list and stack, instead of filling a buffer in a loop.
 
-Each turn's value is then a tensor of its own, so no write comes near a tensor that another turn has saved,
-and backward no longer copies the whole buffer for each row.
+Each turn's value is then a tensor of its own, so no write comes near a tensor that another turn has saved.
+Backward no longer copies the whole buffer for each row.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def rewritten(source: Source, store: cst.CSTNode) -> str | None:
     """Return the text with the buffer of ``buffer[i] = value`` made a list.
 
     Returns:
-        None unless the buffer is made, empty, in the block of the loop, every use up to the end of
-        the loop is a single element at the same dimension, and each turn of the loop stores once.
+        None unless the buffer is made, empty, in the block of the loop. Every use up to the end of the
+        loop must be a single element at the same dimension, and each turn of the loop must store once.
     """
     element = _element(store)
     loop = source.above(store, cst.For)
