@@ -75,7 +75,9 @@ _CHANGES = {"add", "append", "clear", "discard", "extend", "insert", "pop", "rem
 def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
     """The names that a module binds at its top, with their values."""
     for node in tree.body:
-        if isinstance(node, ast.Assign):
+        if isinstance(node, ast.With):
+            yield from _assigned(ast.Module(node.body, []))
+        elif isinstance(node, ast.Assign):
             yield from ((one.id, node.value) for one in node.targets if isinstance(one, ast.Name))
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
             yield node.target.id, node.value

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 from how_many import SOME
-from hypothesis import given
+from hypothesis import given, settings
 
 from oracles import (
     Alias,
@@ -66,7 +66,7 @@ def test_programs_are_worth_running():
     """A fair share overwrite what backward needs, hardly any fail for other reasons, all kinds occur."""
     kinds, hows, statements = Counter(), set(), set()
 
-    @SOME
+    @settings(SOME, max_examples=120)  # so many that each rare kind occurs
     @given(program=inplace_programs())
     def count(program: Program) -> None:
         kinds[run_source(program).kind] += 1
