@@ -66,7 +66,7 @@ def test_programs_are_worth_running():
     """A fair share overwrite what backward needs, hardly any fail for other reasons, all kinds occur."""
     kinds, hows, statements = Counter(), set(), set()
 
-    @settings(SOME, max_examples=120)  # so many that each rare kind occurs
+    @settings(SOME, max_examples=200)  # so many that each rare kind occurs
     @given(program=inplace_programs())
     def count(program: Program) -> None:
         kinds[run_source(program).kind] += 1
