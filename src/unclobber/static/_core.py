@@ -55,9 +55,9 @@ class Suspicion:
     @property
     def spot(self) -> SourceSpot:
         """The line to blame."""
-        found = self.write or self.needed or self.saved
-        assert found is not None
-        return found
+        to_blame = self.write or self.needed or self.saved
+        assert to_blame is not None
+        return to_blame
 
 
 class Core(Interpreter):
@@ -125,24 +125,24 @@ class Core(Interpreter):
         )
 
     # --- suspicions ----------------------------------------------------------------------------------
-    def suspect(self, state: FlowState, found: Suspicion) -> None:
+    def suspect(self, state: FlowState, suspicion: Suspicion) -> None:
         """Record a suspicion, unless one of at least its confidence is known for the line."""
-        level = found.level - state.quiet - self._quiet(found)
+        level = suspicion.level - state.quiet - self._quiet(suspicion)
         if level < 1:
             return
-        key = (found.rule, found.spot.line)
+        key = (suspicion.rule, suspicion.spot.line)
         known = self.suspicions.get(key)
-        if known is None or (known.level, known.needed is not None) < (level, found.needed is not None):
-            self.suspicions[key] = replace(found, level=level)
+        if known is None or (known.level, known.needed is not None) < (level, suspicion.needed is not None):
+            self.suspicions[key] = replace(suspicion, level=level)
 
-    def _quiet(self, found: Suspicion) -> int:
+    def _quiet(self, suspicion: Suspicion) -> int:
         """Return the steps of confidence that a suspicion loses because its function or folder is mostly not
         trained."""
-        rule = found.rule
+        rule = suspicion.rule
         # A write is reported where the function returns that called the writing function.
-        functions = [one.name for one in self.stack]
-        for one in (found.write, found.saved):
-            functions += [] if one is None else one.function.split(".")
+        functions = [function.name for function in self.stack]
+        for location in (suspicion.write, suspicion.saved):
+            functions += [] if location is None else location.function.split(".")
         # Names of classes say nothing: a `Sampler` is trained, too.
         functions = [name for name in functions if not name[:1].isupper()]
         less = int(rule != "leaf" and any(map(_NOT_TRAINED.search, functions)))

@@ -84,8 +84,8 @@ class Modules(Operations):
         """Return the result of a torch module of the table, and record the tensors that it saves."""
         data: ModuleData = module.data
         trained = facts.parameters and module.name not in self.frozen
-        tensors = [one for one in arguments if one.may_be_tensor]
-        grad = Grad.YES if trained else max((one.grad for one in tensors), default=Grad.NO)
+        tensors = [argument for argument in arguments if argument.may_be_tensor]
+        grad = Grad.YES if trained else max((tensor.grad for tensor in tensors), default=Grad.NO)
         grad = Grad.NO if state.mode else grad
         first = arguments[0]
         if first.may_be_tensor:
@@ -99,8 +99,8 @@ class Modules(Operations):
             return self._in_place(state, data, facts, first, node, bit, grad)
         if keeps_input:
             kept = arguments if facts.others else [first]
-            for one in kept:
-                self.save(state, one, operation=data.kind, role="input", spot=spot, node=bit, grad=grad)
+            for tensor in kept:
+                self.save(state, tensor, operation=data.kind, role="input", spot=spot, node=bit, grad=grad)
         named = module if facts.parameters else replace(module, name="")
         result = self._result(state, named, arguments, node, grad, bit)
         if facts.result == "always":
@@ -127,7 +127,9 @@ class Modules(Operations):
             nodes=first.nodes | (bit if grad == Grad.YES else 0), may=first.may | bit,
             origin=None, leaf=Leaf.NO,
         )  # fmt: skip
-        keeps = facts.result or any(one.results for one in torch_table().in_place(f"{_snake(data.kind)}_"))
+        keeps = facts.result or any(
+            overload.results for overload in torch_table().in_place(f"{_snake(data.kind)}_")
+        )
         if keeps:
             self.save(
                 state, result, operation=data.kind, role="result", spot=self.spot(node), node=bit, grad=grad
@@ -142,8 +144,8 @@ class Modules(Operations):
             return self.tensor(Grad.NO)
         nodes = may = bit
         uses = frozenset[Use]()
-        for one in arguments:
-            for value in one.items if one.kind == "sequence" else (one,):
+        for argument in arguments:
+            for value in argument.items if argument.kind == "sequence" else (argument,):
                 nodes, may, uses = nodes | value.nodes, may | value.may | value.nodes, uses | value.uses
         if module.name:
             uses |= {Use(module.name, self.tick(), self.spot(node))}
@@ -162,8 +164,8 @@ class Modules(Operations):
         """
         nodes = may = 0
         uses, owners = frozenset[Use](), frozenset[str]()
-        for one in (*arguments, *more):
-            for value in (one, *one.items):
+        for argument in (*arguments, *more):
+            for value in (argument, *argument.items):
                 may |= value.may | value.nodes
                 nodes |= value.nodes
                 owners |= value.owners
@@ -185,7 +187,7 @@ class Modules(Operations):
             parts = tuple(arguments)
             if len(arguments) == 1 and arguments[0].kind == "sequence":
                 parts = arguments[0].items
-            exact = not any(isinstance(one, ast.Starred) for one in node.args) or len(parts) > 1
+            exact = not any(isinstance(argument, ast.Starred) for argument in node.args) or len(parts) > 1
             made = Value("module", grad=Grad.NO, data=ModuleData(kind, False, parts, spot))
             if kind == "Sequential" and exact and parts:
                 self._check_chain(parts, node)
@@ -209,10 +211,10 @@ class Modules(Operations):
             else:
                 value = self.tensor(Grad.YES, self.new_node())
         self.confirm(trial, value.may | value.nodes)
-        found, self.suspicions, self.depth = self.suspicions, kept, depth
-        for one in found.values():
-            if one.rule == "saved":
-                self._of_chain(one)
+        in_chain, self.suspicions, self.depth = self.suspicions, kept, depth
+        for suspicion in in_chain.values():
+            if suspicion.rule == "saved":
+                self._of_chain(suspicion)
 
     def _one_of_chain(self, trial: FlowState, part: Value, value: Value, node: ast.Call) -> Value:
         """Return the result of one module, located at the module's declaration."""
@@ -226,10 +228,12 @@ class Modules(Operations):
         self.statement = statement
         return result
 
-    def _of_chain(self, one: Suspicion) -> None:
+    def _of_chain(self, suspicion: Suspicion) -> None:
         # Calls of a chain in the file's own statements are followed, too, and their suspicion is more
         # specific.
-        self.suspect(FlowState(), replace(one, rule="module", level=min(one.level, HIGH - self.at_top)))
+        self.suspect(
+            FlowState(), replace(suspicion, rule="module", level=min(suspicion.level, HIGH - self.at_top))
+        )
 
 
 def _argument(node: ast.expr) -> ast.expr | None:
@@ -254,12 +258,15 @@ def _snake(kind: str) -> str:
 
 def is_static(function: FunctionNode) -> bool:
     """Return whether a method gets no object."""
-    return any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in function.decorator_list)
+    return any(
+        isinstance(decorator, ast.Name) and decorator.id == "staticmethod"
+        for decorator in function.decorator_list
+    )
 
 
 def is_property(function: FunctionNode) -> bool:
     """Return whether a method is read as an attribute."""
-    return any("property" in ast.unparse(one) for one in function.decorator_list)
+    return any("property" in ast.unparse(decorator) for decorator in function.decorator_list)
 
 
 __all__ = ["CONTAINERS", "PLAIN", "Modules", "is_property", "is_static"]

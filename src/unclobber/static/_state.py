@@ -127,26 +127,26 @@ def merge(a: FlowState, b: FlowState) -> FlowState:
         return b
     if b.dead:
         return a
-    found = a.copy()
+    merged = a.copy()
     # Most entries are identical, because both branches come from the same state.
-    for mine, others in ((found.names, b.names), (found.attributes, b.attributes)):
+    for mine, others in ((merged.names, b.names), (merged.attributes, b.attributes)):
         for key, value in others.items():
             known = mine.get(key)
             if known is not value:
                 mine[key] = value if known is None else join(known, value)
-    _unite(found.kept, b.kept)
-    _unite(found.held, b.held)
+    _unite(merged.kept, b.kept)
+    _unite(merged.held, b.held)
     for place, value in b.grown.items():
-        known = found.grown.get(place)
+        known = merged.grown.get(place)
         if known is not value:
-            found.grown[place] = value if known is None else both(known, value)
-    found.written = {key: value for key, value in found.written.items() if b.written.get(key) == value}
-    found.freed = {key: value for key, value in found.freed.items() if key in b.freed}
-    found.pending.update(b.pending)
-    found.sure |= b.sure
-    found.steps = tuple(dict.fromkeys(found.steps + b.steps))
-    found.guards = a.guards & b.guards
-    return found
+            merged.grown[place] = value if known is None else both(known, value)
+    merged.written = {key: value for key, value in merged.written.items() if b.written.get(key) == value}
+    merged.freed = {key: value for key, value in merged.freed.items() if key in b.freed}
+    merged.pending.update(b.pending)
+    merged.sure |= b.sure
+    merged.steps = tuple(dict.fromkeys(merged.steps + b.steps))
+    merged.guards = a.guards & b.guards
+    return merged
 
 
 def _unite(mine: dict[int, Any], others: dict[int, Any]) -> None:

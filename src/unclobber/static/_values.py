@@ -159,7 +159,7 @@ def _join_alike(a: Value, b: Value) -> Value | None:
             longer, shorter = (a, b) if len(a.items) > len(b.items) else (b, a)
             start = tuple(map(join, longer.items, shorter.items))
             return replace(a, items=start + longer.items[len(shorter.items) :])
-        return sequence(a.items + tuple(one for one in b.items if one not in a.items), "list")
+        return sequence(a.items + tuple(item for item in b.items if item not in a.items), "list")
     if a.kind == "module":
         if isinstance(a.data, ModuleData) and isinstance(b.data, ModuleData) and a.data.kind == b.data.kind:
             return a
@@ -197,7 +197,7 @@ def _join_tensors(a: Value, b: Value) -> Value:
 
 def shared(values: tuple[Value, ...]) -> Value | None:
     """Return the facts that hold for each of several values; None if there are none."""
-    found: Value | None = None
-    for one in values:
-        found = join(one, found)
-    return found
+    joined: Value | None = None
+    for value in values:
+        joined = join(value, joined)
+    return joined

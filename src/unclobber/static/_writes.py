@@ -74,8 +74,8 @@ class Writes(Core):
         expanded = value.origin is not None and value.origin.kind == "expanded"
         if expanded and value.origin is not None and how not in torch_table().spread:
             level = HIGH - isinstance(target, ast.Subscript)  # a part of it may have its elements to itself
-            found = Suspicion("expanded", level, write=spot, saved=value.origin.spot, how=how, name=name)
-            self.suspect(state, found)
+            suspicion = Suspicion("expanded", level, write=spot, saved=value.origin.spot, how=how, name=name)
+            self.suspect(state, suspicion)
         if (
             source is not None
             and not state.mode
@@ -103,7 +103,7 @@ class Writes(Core):
         for place in value.places:
             # Sorted, so that every run reports the same one.
             for kept in sorted(
-                state.kept.get(place, ()), key=lambda one: (one.spot, one.operation, one.role)
+                state.kept.get(place, ()), key=lambda saved: (saved.spot, saved.operation, saved.role)
             ):
                 if any((text, not holds) in kept.guards for text, holds in state.guards):
                     continue  # the save is in the other branch of the same condition
@@ -134,12 +134,14 @@ class Writes(Core):
                     continue
                 if self._is_put_together(held.list):
                     level = HIGH if sure and len(value.places) == 1 else 1
-                    found = Suspicion("held", level, write=spot, saved=held.spot, how=how, name=held.element)
-                    self.suspect(state, replace(found, more=(held.list,)))
+                    suspicion = Suspicion(
+                        "held", level, write=spot, saved=held.spot, how=how, name=held.element
+                    )
+                    self.suspect(state, replace(suspicion, more=(held.list,)))
 
     def _is_put_together(self, name: str) -> bool:
         pattern = r"(stack|cat|concat)\(\s*{0}\b|return {0}\b".format(re.escape(name))
-        return any(re.search(pattern, ast.unparse(one)) for one in self._here())
+        return any(re.search(pattern, ast.unparse(statement)) for statement in self._here())
 
     def _here(self) -> list[ast.AST]:
         return [self.stack[-1]] if self.stack else [self.index.tree]
@@ -174,8 +176,8 @@ class Writes(Core):
             if grad == Grad.MAYBE and not self.function.endswith("forward"):
                 level -= 1
             rule = {"several": "several", "function": "function-view"}.get(origin.kind, "no-grad-view")
-            found = Suspicion(rule, level, write=spot, saved=origin.spot, how=how, name=name)
-            self.suspect(state, replace(found, more=(origin.kind,)))
+            suspicion = Suspicion(rule, level, write=spot, saved=origin.spot, how=how, name=name)
+            self.suspect(state, replace(suspicion, more=(origin.kind,)))
 
     # --- what needs it -------------------------------------------------------------------------------
     def confirm(
@@ -189,22 +191,22 @@ class Writes(Core):
             needed: The backward; None if the value only leaves the function.
             less: Steps of confidence to subtract, because the gradient may not flow there.
         """
-        for key, one in list(state.pending.items()):
-            if not one.nodes & nodes or (one.unrecorded and needed is None):
+        for key, pending in list(state.pending.items()):
+            if not pending.nodes & nodes or (pending.unrecorded and needed is None):
                 continue
-            found = Suspicion(
-                one.rule,
-                min(one.level, HIGH) - less,
-                write=one.write,
-                saved=one.kept.spot,
+            suspicion = Suspicion(
+                pending.rule,
+                min(pending.level, HIGH) - less,
+                write=pending.write,
+                saved=pending.kept.spot,
                 needed=needed,
-                operand=one.kept.operand,
-                operation=one.kept.operation,
-                role=one.kept.role,
-                how=one.how,
-                name=one.written,
+                operand=pending.kept.operand,
+                operation=pending.kept.operation,
+                role=pending.kept.role,
+                how=pending.how,
+                name=pending.written,
             )
-            self.suspect(state, found)
+            self.suspect(state, suspicion)
             del state.pending[key]
 
     def backward(
@@ -227,8 +229,10 @@ class Writes(Core):
             for step in state.steps:
                 if use.clock < step.clock and _concerns(use.owner, step.owners):
                     rule = "step" if step.kind == "step" else "data"
-                    found = Suspicion(rule, step.level - less, write=step.spot, saved=use.spot, needed=spot)
-                    self.suspect(state, replace(found, name=use.owner))
+                    suspicion = Suspicion(
+                        rule, step.level - less, write=step.spot, saved=use.spot, needed=spot
+                    )
+                    self.suspect(state, replace(suspicion, name=use.owner))
         before = [where for bits, where in state.freed.items() if bits & value.nodes]
         if before:
             self.suspect(state, Suspicion("twice", HIGH - less, needed=spot, freed=before[0]))
@@ -242,7 +246,7 @@ class Writes(Core):
         if value.nodes:
             gone = value.nodes | value.may
             state.kept = {
-                place: frozenset(one for one in kept if not one.node & gone)
+                place: frozenset(saved for saved in kept if not saved.node & gone)
                 for place, kept in state.kept.items()
             }
         else:
@@ -271,4 +275,7 @@ def _base(node: ast.expr) -> str:
 
 
 def _concerns(owner: str, owners: frozenset[str]) -> bool:
-    return any(owner == one or owner.startswith(f"{one}.") or one.startswith(f"{owner}.") for one in owners)
+    return any(
+        owner == updated or owner.startswith(f"{updated}.") or updated.startswith(f"{owner}.")
+        for updated in owners
+    )
