@@ -103,7 +103,7 @@ class Calls(Methods):
 
     def _used_unknown(self, result: Value, callee: Value, node: ast.Call) -> Value:
         bit = self.new_node()
-        use = Use(callee.name, self.tick(), self.spot(node))
+        use = Use(callee.name, self.tick(), self.span(node))
         return replace(result, nodes=result.nodes | bit, may=result.may | bit, uses=result.uses | {use})
 
     def _function(self, callee: Value, given: Arguments, state: FlowState) -> Value:
@@ -126,7 +126,7 @@ class Calls(Methods):
         if self.at_top and init is not None and not given.starred:
             self.inline(init, state, given.values, given.keywords, made)
         elif init is not None and not given.starred:
-            made = replace(made, made=self.spot(node))
+            made = replace(made, made=self.span(node))
             self._note_constants(init, made, given)
         return made
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from ._index import FileIndex, FunctionNode
 from ._interpreter import Interpreter
 from ._state import FlowState
-from ._values import Grad, SourceSpot, Value
+from ._values import Grad, SourceSpan, Value
 
 HIGH = 3
 MEDIUM = 2
@@ -37,11 +37,11 @@ class Suspicion:
     rule: str
     level: int
     """Confidence: 3 high, 2 medium; a suspicion with 1 isn't reported."""
-    write: SourceSpot | None = None
-    saved: SourceSpot | None = None
-    needed: SourceSpot | None = None
-    freed: SourceSpot | None = None
-    operand: SourceSpot | None = None
+    write: SourceSpan | None = None
+    saved: SourceSpan | None = None
+    needed: SourceSpan | None = None
+    freed: SourceSpan | None = None
+    operand: SourceSpan | None = None
     """The saved operand, inside of the expression that saved it."""
     operation: str = ""
     role: str = ""
@@ -53,7 +53,7 @@ class Suspicion:
     """Further words of the rule."""
 
     @property
-    def spot(self) -> SourceSpot:
+    def span(self) -> SourceSpan:
         """The line to blame."""
         to_blame = self.write or self.needed or self.saved
         assert to_blame is not None
@@ -82,7 +82,7 @@ class Core(Interpreter):
         self.frozen: set[str] = set()
         """Modules whose parameters were set not to require grad."""
         self.globals: dict[str, Value] = {}
-        self.constructed: dict[SourceSpot, dict[str, Value]] = {}
+        self.constructed: dict[SourceSpan, dict[str, Value]] = {}
         """Constants that an object's constructor sets on it, by the call that makes the object."""
         self.at_top = False
         """Whether the interpreter follows the file's own statements, rather than one of its functions by
@@ -110,11 +110,11 @@ class Core(Interpreter):
         return Value("unknown", self.new_place())
 
     # --- places of the source ------------------------------------------------------------------------
-    def spot(self, node: ast.expr | ast.stmt) -> SourceSpot:
+    def span(self, node: ast.expr | ast.stmt) -> SourceSpan:
         """Return the location of a node, with its statement."""
         statement = self.statement if self.statement is not None else node
         first, last = statement.lineno, _last_line(statement)
-        return SourceSpot(
+        return SourceSpan(
             node.lineno,
             node.col_offset,
             node.end_lineno or node.lineno,
@@ -130,7 +130,7 @@ class Core(Interpreter):
         level = suspicion.level - state.quiet - self._quiet(suspicion)
         if level < 1:
             return
-        key = (suspicion.rule, suspicion.spot.line)
+        key = (suspicion.rule, suspicion.span.line)
         known = self.suspicions.get(key)
         if known is None or (known.level, known.needed is not None) < (level, suspicion.needed is not None):
             self.suspicions[key] = replace(suspicion, level=level)

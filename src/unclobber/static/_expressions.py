@@ -205,7 +205,7 @@ class Expressions(Modules):
             if rewritten:
                 level = HIGH if len(left.places) == 1 else 1
                 suspicion = Suspicion(
-                    "operand", level, write=self.spot(node.right), saved=self.spot(node.left)
+                    "operand", level, write=self.span(node.right), saved=self.span(node.left)
                 )
                 self.suspect(state, replace(suspicion, name=node.left.id))
         if "sequence" in (left.kind, right.kind):
@@ -315,11 +315,11 @@ class Expressions(Modules):
                 return state.attributes[key]
             uses = frozenset[Use]()
             if value.name and not state.mode:
-                uses = frozenset([Use(value.name, self.tick(), self.spot(node))])
+                uses = frozenset([Use(value.name, self.tick(), self.span(node))])
             grad = Grad.NO if value.name in self.frozen else Grad.YES
             leaf = Leaf.LEAF if grad else Leaf.NO
             made = Value(
-                "tensor", self.new_place(), True, grad, uses=uses, leaf=leaf, made=value.data.spot, name=key
+                "tensor", self.new_place(), True, grad, uses=uses, leaf=leaf, made=value.data.span, name=key
             )
             if value.name:
                 state.attributes[key] = made
@@ -366,7 +366,7 @@ class Expressions(Modules):
                     value,
                     operation="index",
                     role="indices",
-                    spot=self.spot(node),
+                    span=self.span(node),
                     node=bit,
                     grad=needed_grad,
                 )
@@ -378,7 +378,7 @@ class Expressions(Modules):
         sure = self.is_sure(base, state)
         doubtful = any(value.kind == "unknown" for value in values) and not isinstance(node.slice, ast.Tuple)
         places = self.new_place() if doubtful else base.places or self.new_place()
-        view = self._view(state, "slice", "view", base, self.spot(node), base.grad)
+        view = self._view(state, "slice", "view", base, self.span(node), base.grad)
         return replace(view, kind=base.kind, sure=sure, places=places)
 
     def _item(self, base: Value, index: ast.expr, state: FlowState) -> Value:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from ._core import HIGH, Core, Suspicion
 from ._index import FunctionNode, dotted
 from ._state import FlowState
-from ._values import SourceSpot
+from ._values import SourceSpan
 from .torch_table import only_tensors_have, torch_table
 
 _SHAPES = frozenset({"shape", "is_contiguous"})
@@ -120,9 +120,9 @@ class FunctionRules:
     def _suspect(self, rule: str, level: int, statement: ast.stmt, name: str, how: str) -> None:
         core = self.core
         outer, core.statement = core.statement, statement
-        spot: SourceSpot = core.spot(statement)
+        span: SourceSpan = core.span(statement)
         core.statement = outer
-        core.suspect(FlowState(), replace(Suspicion(rule, level, write=spot), name=name, how=how))
+        core.suspect(FlowState(), replace(Suspicion(rule, level, write=span), name=name, how=how))
 
 
 def _write_call(statement: ast.stmt) -> ast.Call | None:

@@ -178,13 +178,13 @@ class Methods(TensorWrites):
                 value = _viewed(statement.value)
                 if isinstance(value, ast.Name) and value.id in names - stored:
                     grad = max(result.grad, Grad.MAYBE)
-                    return replace(result, grad=grad, origin=ViewOrigin("function", self.spot(node)))
+                    return replace(result, grad=grad, origin=ViewOrigin("function", self.span(node)))
         return result
 
     def _of_module(self, receiver: Value, name: str, given: Arguments, state: FlowState) -> Value:
         """Return the result of a method of a torch module; ``requires_grad_(False)`` freezes it."""
         if name == "requires_grad_" and given.values and given.values[0].data == Constant(False):
-            key = receiver.name or f"frozen {receiver.data.spot}"
+            key = receiver.name or f"frozen {receiver.data.span}"
             self.frozen.add(key)
             return replace(receiver, name=key)
         if name in _KEEPS_MODULE:
@@ -285,7 +285,7 @@ class Methods(TensorWrites):
                 leaf=leaf,
                 kind="tensor",
                 sure=True,
-                made=receiver.made or self.spot(node),
+                made=receiver.made or self.span(node),
             )
             self.bind(function.value, made, state)
             return made

@@ -9,7 +9,7 @@ from ._core import HIGH, Suspicion
 from ._index import FunctionNode
 from ._operations import Operations
 from ._state import FlowState
-from ._values import PLAIN, Constant, Grad, Leaf, ModuleData, SourceSpot, Use, Value, sequence
+from ._values import PLAIN, Constant, Grad, Leaf, ModuleData, SourceSpan, Use, Value, sequence
 from .torch_table import ModuleFacts, torch_table
 
 PASSES = frozenset({"Identity", "Flatten", "Unflatten"})
@@ -56,7 +56,7 @@ class Modules(Operations):
     def _used(self, state: FlowState, value: Value, module: Value, node: ast.expr) -> Value:
         if not module.name or value.kind != "tensor" or state.mode:
             return value
-        return replace(value, uses=value.uses | {Use(module.name, self.tick(), self.spot(node))})
+        return replace(value, uses=value.uses | {Use(module.name, self.tick(), self.span(node))})
 
     def _apply_object(
         self,
@@ -94,17 +94,17 @@ class Modules(Operations):
         # tests/programs/allowed/frozen_layer_input_overwritten.py.
         keeps_input = bool(facts.input) and not (facts.parameters and not trained and _is_product(data.kind))
         bit = self.new_node() if (keeps_input or facts.result) and grad else 0
-        spot = self.spot(node)
+        span = self.span(node)
         if data.inplace:
             return self._in_place(state, data, facts, first, node, bit, grad)
         if keeps_input:
             kept = arguments if facts.others else [first]
             for tensor in kept:
-                self.save(state, tensor, operation=data.kind, role="input", spot=spot, node=bit, grad=grad)
+                self.save(state, tensor, operation=data.kind, role="input", span=span, node=bit, grad=grad)
         named = module if facts.parameters else replace(module, name="")
         result = self._result(state, named, arguments, node, grad, bit)
         if facts.result == "always":
-            self.save(state, result, operation=data.kind, role="result", spot=spot, node=bit, grad=grad)
+            self.save(state, result, operation=data.kind, role="result", span=span, node=bit, grad=grad)
         if facts.is_tuple and data.kind in ("LSTM", "GRU", "RNN", "MultiheadAttention", "LSTMCell"):
             return sequence((result, replace(result, places=self.new_place())), "tuple")
         return result
@@ -132,7 +132,7 @@ class Modules(Operations):
         )
         if keeps:
             self.save(
-                state, result, operation=data.kind, role="result", spot=self.spot(node), node=bit, grad=grad
+                state, result, operation=data.kind, role="result", span=self.span(node), node=bit, grad=grad
             )
         return result
 
@@ -148,7 +148,7 @@ class Modules(Operations):
             for value in argument.items if argument.kind == "sequence" else (argument,):
                 nodes, may, uses = nodes | value.nodes, may | value.may | value.nodes, uses | value.uses
         if module.name:
-            uses |= {Use(module.name, self.tick(), self.spot(node))}
+            uses |= {Use(module.name, self.tick(), self.span(node))}
         return replace(self.tensor(grad, nodes, may), uses=uses)
 
     def unknown_result(
@@ -182,13 +182,13 @@ class Modules(Operations):
         self, kind: str, node: ast.Call, arguments: list[Value], keywords: dict[str, Value], state: FlowState
     ) -> Value:
         """Return a torch module, as its constructor makes it."""
-        spot = self.spot(node)
+        span = self.span(node)
         if kind in CONTAINERS:
             parts = tuple(arguments)
             if len(arguments) == 1 and arguments[0].kind == "sequence":
                 parts = arguments[0].items
             exact = not any(isinstance(argument, ast.Starred) for argument in node.args) or len(parts) > 1
-            made = Value("module", grad=Grad.NO, data=ModuleData(kind, False, parts, spot))
+            made = Value("module", grad=Grad.NO, data=ModuleData(kind, False, parts, span))
             if kind == "Sequential" and exact and parts:
                 self._check_chain(parts, node)
             return made
@@ -196,7 +196,7 @@ class Modules(Operations):
         at = facts.inplace if facts is not None else 0
         given = keywords.get("inplace") or (arguments[at - 1] if 0 < at <= len(arguments) else None)
         inplace = given is not None and given.data == Constant(True)
-        return Value("module", grad=Grad.NO, data=ModuleData(kind, inplace, (), spot))
+        return Value("module", grad=Grad.NO, data=ModuleData(kind, inplace, (), span))
 
     def _check_chain(self, parts: tuple[Value, ...], node: ast.Call) -> None:
         """Interpret a chain of modules by itself. If one writes to the tensor that the one before it saves,
@@ -218,11 +218,11 @@ class Modules(Operations):
 
     def _one_of_chain(self, trial: FlowState, part: Value, value: Value, node: ast.Call) -> Value:
         """Return the result of one module, located at the module's declaration."""
-        spot: SourceSpot = part.data.spot
+        span: SourceSpan = part.data.span
         at = ast.Name(id="_", ctx=ast.Load())
         ast.copy_location(at, node)
-        at.lineno, at.col_offset = spot.line, spot.column
-        at.end_lineno, at.end_col_offset = spot.end_line, spot.end_column
+        at.lineno, at.col_offset = span.line, span.column
+        at.end_lineno, at.end_col_offset = span.end_line, span.end_column
         statement, self.statement = self.statement, None
         result = self.apply(trial, part, [value], {}, at, outer=False)
         self.statement = statement

@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 
 from ._state import FlowState
-from ._values import PLAIN, Constant, Grad, Leaf, SourceSpot, Use, Value, ViewOrigin, sequence
+from ._values import PLAIN, Constant, Grad, Leaf, SourceSpan, Use, Value, ViewOrigin, sequence
 from ._writes import Writes
 from .torch_table import Overload, torch_table
 
@@ -72,8 +72,8 @@ class Operations(Writes):
     def _made(self, state: FlowState, keywords: dict[str, Value], node: ast.expr | ast.stmt) -> Value:
         requires_grad = keywords.get("requires_grad")
         if requires_grad is not None and requires_grad.data == Constant(True):
-            return replace(self.tensor(Grad.YES), leaf=Leaf.LEAF, made=self.spot(node))
-        return replace(self.tensor(Grad.NO), origin=_made_in(state, self.spot(node)))
+            return replace(self.tensor(Grad.YES), leaf=Leaf.LEAF, made=self.span(node))
+        return replace(self.tensor(Grad.NO), origin=_made_in(state, self.span(node)))
 
     def _transfer(
         self,
@@ -88,7 +88,7 @@ class Operations(Writes):
         in_place: bool,
     ) -> Value:
         """Record the saved arguments and results, and return the result with its history."""
-        spot = self.spot(node)
+        span = self.span(node)
         certain = [tensor for tensor in tensors if self.is_sure(tensor, state)]
         grad = Grad.NO if state.mode else max((tensor.grad for tensor in certain or tensors), default=Grad.NO)
         keeps = any(
@@ -100,12 +100,12 @@ class Operations(Writes):
             # An in-place operation saves a private copy of the value that it is about to overwrite.
             skipped = overload.arguments[:1] if in_place else ()
             self._save_arguments(
-                state, name, overloads, overload, arguments, keywords, spot, node_bit, grad, operands, skipped
+                state, name, overloads, overload, arguments, keywords, span, node_bit, grad, operands, skipped
             )
         first = arguments[0] if arguments else PLAIN
         view = _view_of(overloads)
         if view and not in_place:
-            return self._view(state, name, view, first, spot, grad)
+            return self._view(state, name, view, first, span, grad)
         nodes = may = 0
         uses = frozenset[Use]()
         if not state.mode:
@@ -125,8 +125,8 @@ class Operations(Writes):
         else:
             result = replace(self.tensor(grad, nodes, may), uses=uses)
             integers = bool(tensors) and all(tensor.integer for tensor in tensors) and name not in _FLOATS
-            result = replace(result, integer=integers, origin=_made_in(state, spot))
-        return self._results(state, name, overloads, result, spot, node_bit, grad)
+            result = replace(result, integer=integers, origin=_made_in(state, span))
+        return self._results(state, name, overloads, result, span, node_bit, grad)
 
     def is_sure(self, value: Value, state: FlowState) -> bool:
         """Return whether the value certainly is a tensor."""
@@ -140,7 +140,7 @@ class Operations(Writes):
         overload: Overload,
         arguments: list[Value],
         keywords: dict[str, Value],
-        spot: SourceSpot,
+        span: SourceSpan,
         node_bit: int,
         grad: Grad,
         operands: list[ast.expr],
@@ -170,12 +170,12 @@ class Operations(Writes):
                 operand = expressions.get(role)
                 for value in _parts(by_name[role]):
                     self.save(
-                        state, value, operation=name, role=role, spot=spot, node=node_bit, grad=needed_grad,
-                        operand=None if operand is None else self.spot(operand),
+                        state, value, operation=name, role=role, span=span, node=node_bit, grad=needed_grad,
+                        operand=None if operand is None else self.span(operand),
                     )  # fmt: skip
 
     def _view(
-        self, state: FlowState, name: str, view: str, first: Value, spot: SourceSpot, grad: Grad
+        self, state: FlowState, name: str, view: str, first: Value, span: SourceSpan, grad: Grad
     ) -> Value:
         """Return a view of ``first``, or a copy if the operation may make one."""
         places = first.places or self.new_place()
@@ -189,15 +189,15 @@ class Operations(Writes):
         apart = first.data if first.data in APART else None
         base = replace(first, kind="tensor", sure=True, places=places, items=(), name="", data=apart)
         if view == "several":
-            origin = ViewOrigin("several", spot) if not state.mode else None
+            origin = ViewOrigin("several", span) if not state.mode else None
             each = replace(base, leaf=Leaf.NO, origin=origin, grad=grad if not state.mode else Grad.NO)
             return sequence((each,), "several")
         # A part of an expanded tensor may have its elements to itself again.
         origin = None if first.origin is not None and first.origin.kind == "expanded" else first.origin
         if name in _EXPANDS:
-            origin = ViewOrigin("expanded", spot)
+            origin = ViewOrigin("expanded", span)
         elif state.mode and origin is None and first.sure:
-            origin = ViewOrigin("no_grad" if state.mode == 1 else "inference mode", spot)
+            origin = ViewOrigin("no_grad" if state.mode == 1 else "inference mode", span)
         return replace(base, leaf=leaf, origin=origin)
 
     def _results(
@@ -206,7 +206,7 @@ class Operations(Writes):
         name: str,
         overloads: tuple[Overload, ...],
         result: Value,
-        spot: SourceSpot,
+        span: SourceSpan,
         node_bit: int,
         grad: Grad,
     ) -> Value:
@@ -220,13 +220,13 @@ class Operations(Writes):
                     item = replace(self.tensor(Grad.NO), integer=True)
                 else:
                     item = replace(result, places=self.new_place())
-                    self._save_result(state, name, overloads, role, item, spot, node_bit, grad)
+                    self._save_result(state, name, overloads, role, item, span, node_bit, grad)
                 items.append(item)
             return sequence(tuple(items), "tuple")
         if len(overloads) > 1 and any(len(overload.returns) > 1 for overload in overloads):
             # `max` of one argument, or along a dimension: the overload isn't known
             grad = Grad(min(grad, Grad.MAYBE))
-        self._save_result(state, name, overloads, returns[0], result, spot, node_bit, grad)
+        self._save_result(state, name, overloads, returns[0], result, span, node_bit, grad)
         return result
 
     def _save_result(
@@ -236,7 +236,7 @@ class Operations(Writes):
         overloads: tuple[Overload, ...],
         role: str,
         value: Value,
-        spot: SourceSpot,
+        span: SourceSpan,
         node_bit: int,
         grad: Grad,
     ) -> None:
@@ -245,11 +245,11 @@ class Operations(Writes):
         ever = any(role in overload.results or role in overload.may_results for overload in overloads)
         if ever:
             grad = grad if always else Grad(min(grad, Grad.MAYBE))
-            self.save(state, value, operation=name, role="result", spot=spot, node=node_bit, grad=grad)
+            self.save(state, value, operation=name, role="result", span=span, node=node_bit, grad=grad)
 
 
-def _made_in(state: FlowState, spot: SourceSpot) -> ViewOrigin | None:
-    return ViewOrigin("inference", spot) if state.mode == 2 else None
+def _made_in(state: FlowState, span: SourceSpan) -> ViewOrigin | None:
+    return ViewOrigin("inference", span) if state.mode == 2 else None
 
 
 def _parts(value: Value) -> tuple[Value, ...]:

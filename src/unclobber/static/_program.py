@@ -50,7 +50,7 @@ class FileProgram(Statements):
             self._entry(function, None, function.name)
         for cls in self.index.classes.values():
             self._class(cls)
-        return tuple(sorted(self.suspicions.values(), key=lambda suspicion: (suspicion.spot, suspicion.rule)))
+        return tuple(sorted(self.suspicions.values(), key=lambda suspicion: (suspicion.span, suspicion.rule)))
 
     def _class(self, cls: ast.ClassDef) -> None:
         """Interpret the methods of a class; those of a custom Function by `FunctionRules`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from ._values import Grad, SourceSpot, Value, join
+from ._values import Grad, SourceSpan, Value, join
 
 Guards = frozenset[tuple[str, bool]]
 """Conditions that hold, in their source text."""
@@ -16,13 +16,13 @@ class Kept(NamedTuple):
 
     node: int
     """The bit of its node."""
-    spot: SourceSpot
+    span: SourceSpan
     operation: str
     role: str
     """The argument's name, or ``result``."""
     grad: Grad
     """Whether the node exists."""
-    operand: SourceSpot | None
+    operand: SourceSpan | None
     """The expression of the saved tensor, if it is a part of its own."""
     guards: Guards
 
@@ -31,7 +31,7 @@ class Pending(NamedTuple):
     """A write over a saved tensor, which matters once backward reaches its node."""
 
     kept: Kept
-    write: SourceSpot
+    write: SourceSpan
     how: str
     nodes: int
     level: int
@@ -48,7 +48,7 @@ class Step(NamedTuple):
 
     clock: int
     owners: frozenset[str]
-    spot: SourceSpot
+    span: SourceSpan
     kind: str
     """``step`` or ``data``."""
     level: int
@@ -59,7 +59,7 @@ class Held(NamedTuple):
 
     list: str
     element: str
-    spot: SourceSpot
+    span: SourceSpan
 
 
 Mode = int
@@ -73,9 +73,9 @@ class FlowState:
     names: dict[str, Value] = field(default_factory=dict)
     attributes: dict[str, Value] = field(default_factory=dict)
     kept: dict[int, frozenset[Kept]] = field(default_factory=dict)
-    pending: dict[tuple[SourceSpot, SourceSpot, str], Pending] = field(default_factory=dict)
+    pending: dict[tuple[SourceSpan, SourceSpan, str], Pending] = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
-    freed: dict[int, SourceSpot] = field(default_factory=dict)
+    freed: dict[int, SourceSpan] = field(default_factory=dict)
     held: dict[int, frozenset[Held]] = field(default_factory=dict)
     written: dict[int, int] = field(default_factory=dict)
     grown: dict[int, Value] = field(default_factory=dict)

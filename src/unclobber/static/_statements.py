@@ -140,7 +140,7 @@ class Statements(Calls):
         wanted = getattr(value.data, "value", None)
         if wanted is True and not base.given and not base.may:
             made = replace(
-                base, kind="tensor", sure=True, grad=Grad.YES, leaf=Leaf.LEAF, made=self.spot(node)
+                base, kind="tensor", sure=True, grad=Grad.YES, leaf=Leaf.LEAF, made=self.span(node)
             )
             self.bind(target, made, state)
         elif wanted is False:
@@ -226,7 +226,7 @@ class Statements(Calls):
                 level = HIGH if sure else HIGH - 1
                 how = _AUGMENTED.get(type(node.op), "")
                 suspicion = Suspicion(
-                    "self-overlap", level, write=self.spot(node), saved=self.spot(value), how=how
+                    "self-overlap", level, write=self.span(node), saved=self.span(value), how=how
                 )
                 self.suspect(state, replace(suspicion, name=node.target.id))
 

@@ -33,7 +33,7 @@ class TorchCalls(Expressions):
             return given.values[0] if given.values else PLAIN
         if last == "Parameter":
             grad = Grad.NO if given.keywords.get("requires_grad", PLAIN).data == Constant(False) else Grad.YES
-            made = replace(self.tensor(grad), leaf=Leaf.LEAF if grad else Leaf.NO, made=self.spot(node))
+            made = replace(self.tensor(grad), leaf=Leaf.LEAF if grad else Leaf.NO, made=self.span(node))
             return replace(made, uses=frozenset())
         if _is_module(full, last):
             return self.make_module(last, node, given.values, given.keywords, state)

@@ -10,7 +10,7 @@ from typing import Literal
 from ..model import CODES, Extent, Finding, Fix, Need, Save, Site, Write
 from ._core import HIGH, Suspicion
 from ._rules import RULES, RuleText, is_told
-from ._values import SourceSpot
+from ._values import SourceSpan
 
 _PREFIXES: dict[tuple[str, bool], str] = {
     ("write", True): "this line fails if it runs with gradients on",
@@ -150,31 +150,31 @@ def _writes(suspicion: Suspicion, path: str, lines: Sequence[str]) -> tuple[Writ
 
 
 # --- places ------------------------------------------------------------------------------------------
-def _site(spot: SourceSpot, path: str, lines: Sequence[str]) -> Site:
+def _site(span: SourceSpan, path: str, lines: Sequence[str]) -> Site:
     """Return the location as a site of the file."""
-    line, column, end_line, end_column = _extent(spot, lines)
-    statement = "\n".join(lines[spot.statement_line - 1 : spot.statement_end_line])
+    line, column, end_line, end_column = _extent(span, lines)
+    statement = "\n".join(lines[span.statement_line - 1 : span.statement_end_line])
     return Site(
         path=path,
         line=line,
         column=column,
         end_line=end_line,
         end_column=end_column,
-        function=spot.function,
-        source=_source(spot, lines),
-        statement_line=spot.statement_line,
-        statement_end_line=spot.statement_end_line,
+        function=span.function,
+        source=_source(span, lines),
+        statement_line=span.statement_line,
+        statement_end_line=span.statement_end_line,
         statement=_dedented(statement),
     )
 
 
-def _extent(spot: SourceSpot, lines: Sequence[str]) -> Extent:
+def _extent(span: SourceSpan, lines: Sequence[str]) -> Extent:
     """Return the range as reports count it: columns from 1, in characters."""
     return (
-        spot.line,
-        _characters(lines, spot.line, spot.column) + 1,
-        spot.end_line,
-        _characters(lines, spot.end_line, spot.end_column) + 1,
+        span.line,
+        _characters(lines, span.line, span.column) + 1,
+        span.end_line,
+        _characters(lines, span.end_line, span.end_column) + 1,
     )
 
 
@@ -183,10 +183,10 @@ def _characters(lines: Sequence[str], line: int, column: int) -> int:
     return len(text.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "replace"))
 
 
-def _source(spot: SourceSpot, lines: Sequence[str]) -> str:
+def _source(span: SourceSpan, lines: Sequence[str]) -> str:
     """Return the text of the range."""
-    _, column, _, end_column = _extent(spot, lines)
-    shown = list(lines[spot.line - 1 : spot.end_line])
+    _, column, _, end_column = _extent(span, lines)
+    shown = list(lines[span.line - 1 : span.end_line])
     if not shown:
         return ""
     shown[-1] = shown[-1][: end_column - 1]
