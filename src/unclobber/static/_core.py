@@ -35,7 +35,7 @@ class Suspicion:
     """An event that goes wrong if the line runs with gradients on."""
 
     rule: str
-    level: int
+    confidence: int
     """Confidence: 3 high, 2 medium; a suspicion with 1 isn't reported."""
     write: SourceSpan | None = None
     saved: SourceSpan | None = None
@@ -127,13 +127,16 @@ class Core(Interpreter):
     # --- suspicions ----------------------------------------------------------------------------------
     def suspect(self, state: FlowState, suspicion: Suspicion) -> None:
         """Record a suspicion, unless one of at least its confidence is known for the line."""
-        level = suspicion.level - state.quiet - self._quiet(suspicion)
-        if level < 1:
+        confidence = suspicion.confidence - state.quiet - self._quiet(suspicion)
+        if confidence < 1:
             return
         key = (suspicion.rule, suspicion.span.line)
         known = self.suspicions.get(key)
-        if known is None or (known.level, known.needed is not None) < (level, suspicion.needed is not None):
-            self.suspicions[key] = replace(suspicion, level=level)
+        if known is None or (known.confidence, known.needed is not None) < (
+            confidence,
+            suspicion.needed is not None,
+        ):
+            self.suspicions[key] = replace(suspicion, confidence=confidence)
 
     def _quiet(self, suspicion: Suspicion) -> int:
         """Return the steps of confidence that a suspicion loses because its function or folder is mostly not

@@ -203,9 +203,9 @@ class Expressions(Modules):
         if isinstance(node.left, ast.Name) and left.may_be_tensor:
             rewritten = any(state.written.get(place) != before[place] for place in left.places)
             if rewritten:
-                level = HIGH if len(left.places) == 1 else 1
+                confidence = HIGH if len(left.places) == 1 else 1
                 suspicion = Suspicion(
-                    "operand", level, write=self.span(node.right), saved=self.span(node.left)
+                    "operand", confidence, write=self.span(node.right), saved=self.span(node.left)
                 )
                 self.suspect(state, replace(suspicion, name=node.left.id))
         if "sequence" in (left.kind, right.kind):

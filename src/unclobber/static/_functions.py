@@ -53,9 +53,9 @@ class FunctionRules:
         marked = _marked(self.node)
         for statement, name, how, surely in self._writes():
             if name in self.given - self.rebound and name not in marked:
-                level = HIGH if surely or name in self.tensors else HIGH - 1
+                confidence = HIGH if surely or name in self.tensors else HIGH - 1
                 if surely or name in self.tensors or how == "[...] =":
-                    self._suspect("unmarked", level, statement, name, how)
+                    self._suspect("unmarked", confidence, statement, name, how)
         self._on_ctx()
         returned = [n for n in ast.walk(self.node) if isinstance(n, ast.Return) and n.value is not None]
         for name in marked:
@@ -117,12 +117,12 @@ class FunctionRules:
             if isinstance(target, ast.Name):
                 yield statement, target.id, how, surely
 
-    def _suspect(self, rule: str, level: int, statement: ast.stmt, name: str, how: str) -> None:
+    def _suspect(self, rule: str, confidence: int, statement: ast.stmt, name: str, how: str) -> None:
         core = self.core
         outer, core.statement = core.statement, statement
         span: SourceSpan = core.span(statement)
         core.statement = outer
-        core.suspect(FlowState(), replace(Suspicion(rule, level, write=span), name=name, how=how))
+        core.suspect(FlowState(), replace(Suspicion(rule, confidence, write=span), name=name, how=how))
 
 
 def _write_call(statement: ast.stmt) -> ast.Call | None:

@@ -232,7 +232,8 @@ class Modules(Operations):
         # Calls of a chain in the file's own statements are followed, too, and their suspicion is more
         # specific.
         self.suspect(
-            FlowState(), replace(suspicion, rule="module", level=min(suspicion.level, HIGH - self.at_top))
+            FlowState(),
+            replace(suspicion, rule="module", confidence=min(suspicion.confidence, HIGH - self.at_top)),
         )
 
 

@@ -276,7 +276,7 @@ def suspicions(text: str, path: str = "") -> tuple[Suspicion, ...]:
         ... y.add_(1)
         ... y.sum().backward()
         ... ''')
-        >>> [(s.rule, s.level, s.write.line, s.saved.line) for s in suspected]
+        >>> [(s.rule, s.confidence, s.write.line, s.saved.line) for s in suspected]
         [('saved', 3, 5, 4)]
     """
     from ..parsing import parse

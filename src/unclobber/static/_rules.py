@@ -206,12 +206,12 @@ RULES: dict[str, RuleText] = {
 """Rules by the interpreter's names of them."""
 
 
-def is_told(rule: str, level: int, *, all_rules: bool) -> bool:
+def is_told(rule: str, confidence: int, *, all_rules: bool) -> bool:
     """Return whether a suspicion of this confidence is reported.
 
     Args:
         rule: One of `RULES`.
-        level: Its confidence; suspicions below medium are never reported.
+        confidence: Suspicions below `MEDIUM` are never reported.
         all_rules: Whether to report the rules that need a request, too.
     """
-    return level >= (MEDIUM if all_rules else RULES[rule].told_from)
+    return confidence >= (MEDIUM if all_rules else RULES[rule].told_from)

@@ -34,7 +34,7 @@ class Pending(NamedTuple):
     write: SourceSpan
     how: str
     nodes: int
-    level: int
+    confidence: int
     unrecorded: bool
     """Whether it was under no_grad."""
     written: str
@@ -51,7 +51,7 @@ class Step(NamedTuple):
     span: SourceSpan
     kind: str
     """``step`` or ``data``."""
-    level: int
+    confidence: int
 
 
 class Held(NamedTuple):

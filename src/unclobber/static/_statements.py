@@ -223,10 +223,10 @@ class Statements(Calls):
         if same and sliced and any(isinstance(part, ast.Slice) for part in ast.walk(value.slice)):
             sure = self.is_sure(current, state)
             if sure or isinstance(value.slice, ast.Tuple):
-                level = HIGH if sure else HIGH - 1
+                confidence = HIGH if sure else HIGH - 1
                 how = _AUGMENTED.get(type(node.op), "")
                 suspicion = Suspicion(
-                    "self-overlap", level, write=self.span(node), saved=self.span(value), how=how
+                    "self-overlap", confidence, write=self.span(node), saved=self.span(value), how=how
                 )
                 self.suspect(state, replace(suspicion, name=node.target.id))
 

@@ -73,8 +73,12 @@ class Writes(Core):
             self._refused(state, value, span, how, name, source)
         expanded = value.origin is not None and value.origin.kind == "expanded"
         if expanded and value.origin is not None and how not in torch_table().spread:
-            level = HIGH - isinstance(target, ast.Subscript)  # a part of it may have its elements to itself
-            suspicion = Suspicion("expanded", level, write=span, saved=value.origin.span, how=how, name=name)
+            confidence = HIGH - isinstance(
+                target, ast.Subscript
+            )  # a part of it may have its elements to itself
+            suspicion = Suspicion(
+                "expanded", confidence, write=span, saved=value.origin.span, how=how, name=name
+            )
             self.suspect(state, suspicion)
         if (
             source is not None
@@ -107,12 +111,12 @@ class Writes(Core):
             ):
                 if any((text, not holds) in kept.guards for text, holds in state.guards):
                     continue  # the save is in the other branch of the same condition
-                level = min(kept.grad + 1, HIGH) - (not sure) - 2 * (not alone)
+                confidence = min(kept.grad + 1, HIGH) - (not sure) - 2 * (not alone)
                 key = (span, kept.span, kept.operation)
                 before = state.pending.get(key)
                 nodes = kept.node | (before.nodes if before else 0)
                 rule = "saved-data" if value.data == "data" else "saved"
-                state.pending[key] = Pending(kept, span, how, nodes, level, bool(state.mode), name, rule)
+                state.pending[key] = Pending(kept, span, how, nodes, confidence, bool(state.mode), name, rule)
 
     def _held_elsewhere(
         self,
@@ -133,9 +137,9 @@ class Writes(Core):
                 if held.span.line == span.line or held.element != _base(target):
                     continue
                 if self._is_put_together(held.list):
-                    level = HIGH if sure and len(value.places) == 1 else 1
+                    confidence = HIGH if sure and len(value.places) == 1 else 1
                     suspicion = Suspicion(
-                        "held", level, write=span, saved=held.span, how=how, name=held.element
+                        "held", confidence, write=span, saved=held.span, how=how, name=held.element
                     )
                     self.suspect(state, replace(suspicion, more=(held.list,)))
 
@@ -152,8 +156,10 @@ class Writes(Core):
         """Suspect a write that torch refuses at once: to a leaf, to a view, to an inference tensor."""
         leaf, origin = value.leaf, value.origin
         if leaf == Leaf.LEAF:
-            level = HIGH if value.grad == Grad.YES else HIGH - 1
-            self.suspect(state, Suspicion("leaf", level, write=span, saved=value.made, how=how, name=name))
+            confidence = HIGH if value.grad == Grad.YES else HIGH - 1
+            self.suspect(
+                state, Suspicion("leaf", confidence, write=span, saved=value.made, how=how, name=name)
+            )
         elif leaf == Leaf.VIEW:
             self.suspect(
                 state, Suspicion("leaf-view", HIGH, write=span, saved=value.made, how=how, name=name)
@@ -172,11 +178,11 @@ class Writes(Core):
                 state, Suspicion("inference", HIGH, write=span, saved=origin.span, how=how, name=name)
             )
         elif grad:
-            level = 1 + grad
+            confidence = 1 + grad
             if grad == Grad.MAYBE and not self.function.endswith("forward"):
-                level -= 1
+                confidence -= 1
             rule = {"several": "several", "function": "function-view"}.get(origin.kind, "no-grad-view")
-            suspicion = Suspicion(rule, level, write=span, saved=origin.span, how=how, name=name)
+            suspicion = Suspicion(rule, confidence, write=span, saved=origin.span, how=how, name=name)
             self.suspect(state, replace(suspicion, more=(origin.kind,)))
 
     # --- what needs it -------------------------------------------------------------------------------
@@ -196,7 +202,7 @@ class Writes(Core):
                 continue
             suspicion = Suspicion(
                 pending.rule,
-                min(pending.level, HIGH) - less,
+                min(pending.confidence, HIGH) - less,
                 write=pending.write,
                 saved=pending.kept.span,
                 needed=needed,
@@ -230,7 +236,7 @@ class Writes(Core):
                 if use.clock < step.clock and _concerns(use.owner, step.owners):
                     rule = "step" if step.kind == "step" else "data"
                     suspicion = Suspicion(
-                        rule, step.level - less, write=step.span, saved=use.span, needed=span
+                        rule, step.confidence - less, write=step.span, saved=use.span, needed=span
                     )
                     self.suspect(state, replace(suspicion, name=use.owner))
         before = [where for bits, where in state.freed.items() if bits & value.nodes]
@@ -253,9 +259,11 @@ class Writes(Core):
             state.kept = {}
             state.pending = {}
 
-    def step(self, state: FlowState, owners: frozenset[str], node: ast.expr, kind: str, level: int) -> None:
+    def step(
+        self, state: FlowState, owners: frozenset[str], node: ast.expr, kind: str, confidence: int
+    ) -> None:
         """Record a parameter update: an optimizer's step, or a write to ``.data``."""
-        state.steps += (Step(self.tick(), owners, self.span(node), kind, level),)
+        state.steps += (Step(self.tick(), owners, self.span(node), kind, confidence),)
 
     def hold(
         self, state: FlowState, target: ast.expr, element: ast.expr, value: Value, node: ast.expr

@@ -37,7 +37,9 @@ def findings(
         all_rules: Also apply the rules that are reported only on request.
     """
     reported = [
-        suspicion for suspicion in suspicions if is_told(suspicion.rule, suspicion.level, all_rules=all_rules)
+        suspicion
+        for suspicion in suspicions
+        if is_told(suspicion.rule, suspicion.confidence, all_rules=all_rules)
     ]
     lines = text.split("\n")
     return [_finding(suspicion, os.path.abspath(path), lines) for suspicion in _once(reported)]
@@ -72,7 +74,7 @@ def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
 def _finding(suspicion: Suspicion, path: str, lines: Sequence[str]) -> Finding:
     """Return the finding of one suspicion."""
     rule = RULES[suspicion.rule]
-    high = suspicion.level >= HIGH
+    high = suspicion.confidence >= HIGH
     words = _words(suspicion)
     stage: str = CODES[rule.code].stage
     if suspicion.rule in ("self-overlap", "held", "operand", "data", "saved-data"):
