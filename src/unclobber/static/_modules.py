@@ -207,7 +207,7 @@ class Modules(Operations):
         kept, self.suspicions, depth, self.depth = self.suspicions, {}, self.depth, 99
         for part in parts:
             if part.kind == "module" and part.data.kind in known:
-                value = self._one_of_chain(trial, part, value, node)
+                value = self._chain_element(trial, part, value, node)
             else:
                 value = self.tensor(Grad.YES, self.new_node())
         self.confirm(trial, value.may | value.nodes)
@@ -216,7 +216,7 @@ class Modules(Operations):
             if suspicion.rule == "saved":
                 self._of_chain(suspicion)
 
-    def _one_of_chain(self, trial: FlowState, part: Value, value: Value, node: ast.Call) -> Value:
+    def _chain_element(self, trial: FlowState, part: Value, value: Value, node: ast.Call) -> Value:
         """Return the result of one module, located at the module's declaration."""
         span: SourceSpan = part.data.span
         at = ast.Name(id="_", ctx=ast.Load())

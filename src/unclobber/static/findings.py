@@ -9,7 +9,7 @@ from typing import Literal
 
 from ..model import CODES, Extent, Finding, Fix, Need, Save, Site, Write
 from ._core import HIGH, Suspicion
-from ._rules import RULES, RuleText, is_told
+from ._rules import RULES, RuleText, is_reported
 from ._values import SourceSpan
 
 _PREFIXES: dict[tuple[str, bool], str] = {
@@ -39,7 +39,7 @@ def findings(
     reported = [
         suspicion
         for suspicion in suspicions
-        if is_told(suspicion.rule, suspicion.confidence, all_rules=all_rules)
+        if is_reported(suspicion.rule, suspicion.confidence, all_rules=all_rules)
     ]
     lines = text.split("\n")
     return [_finding(suspicion, os.path.abspath(path), lines) for suspicion in _once(reported)]
