@@ -73,9 +73,8 @@ class Writes(Core):
             self._refused(state, value, span, how, name, source)
         expanded = value.origin is not None and value.origin.kind == "expanded"
         if expanded and value.origin is not None and how not in torch_table().spread:
-            confidence = HIGH - isinstance(
-                target, ast.Subscript
-            )  # a part of it may have its elements to itself
+            # A subscripted part of an expanded tensor may have its elements to itself.
+            confidence = HIGH - isinstance(target, ast.Subscript)
             suspicion = Suspicion(
                 "expanded", confidence, write=span, saved=value.origin.span, how=how, name=name
             )
