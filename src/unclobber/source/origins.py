@@ -76,14 +76,14 @@ class Finder(LiveValues):
 
     def origin(self, node: ast.expr, place: Place) -> Origin | None:
         """Return the expression that made the value of ``node``; None if a step back is uncertain."""
-        found: Step = At(node, place)
+        step: Step = At(node, place)
         for _ in range(_DEEPEST + 1):
-            if not isinstance(found, At):
-                return found
-            how = self.accepts(found.node, self, found.place)
+            if not isinstance(step, At):
+                return step
+            how = self.accepts(step.node, self, step.place)
             if how is not None:
-                return self.made(found.node, found.place, how)
-            found = _before(self, found)
+                return self.made(step.node, step.place, how)
+            step = _before(self, step)
         return None
 
     def set_by_others(self, name: str, home: CodeType) -> bool:
@@ -99,14 +99,14 @@ class Finder(LiveValues):
         """Return ``node`` as the origin; None if a library wrote it or it has no instruction."""
         if is_library(place.code):
             return None
-        found = instructions(place.code, node)
-        if not found:
+        stack = instructions(place.code, node)
+        if not stack:
             return None
         outer: list[Any] = []
         if place.depth is not None:
             for level in self.levels[place.depth + 1 :]:
                 outer += (level.frame.f_code, level.lasti)
-        return Origin(node, place, how, (*found, *outer))
+        return Origin(node, place, how, (*stack, *outer))
 
 
 # --- steps back: each returns the expression before, the origin, or None if neither is certain ------------
@@ -192,7 +192,7 @@ def _of_definition(finder: Finder, definition: Definition, place: Place, element
     if same is not None:
         return At(same, there)
     if isinstance(iterated, (ast.Tuple, ast.List)) and iterated.elts:
-        ways = {finder.accepts(one, finder, there) for one in iterated.elts}
+        ways = {finder.accepts(element, finder, there) for element in iterated.elts}
         if not position and None not in ways:
             return finder.made(iterated, there, ways.pop() or "" if len(ways) == 1 else "[]")
     return None
@@ -215,7 +215,7 @@ def _same_element(
     if not isinstance(literal, (ast.List, ast.Tuple)):
         return None
     now = finder.value(definition.statement.target, place)
-    same = [one for one in literal.elts if now is not UNKNOWN and finder.value(one, place) is now]
+    same = [element for element in literal.elts if now is not UNKNOWN and finder.value(element, place) is now]
     return same[0] if len(same) == 1 else None
 
 
@@ -242,7 +242,12 @@ def _of_comprehended(finder: Finder, node: _Comprehension, place: Place, element
     # `pairs = [(h[i], h[:, i]) for i in range(2)]`: tests/programs/UC204/nograd_comprehension_of_pairs.py.
     if element and not isinstance(made, ast.Tuple):
         return None
-    names = {one.id for part in node.generators for one in ast.walk(part.target) if isinstance(one, ast.Name)}
+    names = {
+        variable.id
+        for part in node.generators
+        for variable in ast.walk(part.target)
+        if isinstance(variable, ast.Name)
+    }
     return At(made, replace(place, inner=place.inner | names), element)
 
 
@@ -337,8 +342,8 @@ def _passed(finder: Finder, call: ast.Call, value: Any, place: Place) -> ast.exp
     if value is UNKNOWN:
         return None
     arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
-    same = [one for one in arguments if finder.value(one, place) is value]
-    return same[0] if len({ast.dump(one) for one in same}) == 1 else None
+    same = [argument for argument in arguments if finder.value(argument, place) is value]
+    return same[0] if len({ast.dump(argument) for argument in same}) == 1 else None
 
 
 # --- attributes and elements ------------------------------------------------------------------------

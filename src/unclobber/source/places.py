@@ -65,7 +65,7 @@ class LiveValues:
         comprehension's variable.
         """
         if place.depth is None or any(
-            isinstance(one, ast.Name) and one.id in place.inner for one in ast.walk(node)
+            isinstance(part, ast.Name) and part.id in place.inner for part in ast.walk(node)
         ):
             return UNKNOWN
         return value_of(node, self.levels[place.depth].frame)
@@ -130,9 +130,13 @@ def instructions(code: CodeType, node: ast.expr) -> tuple[Any, ...]:
     lasti = instruction_of(code, node)
     if lasti is not None:
         return code, lasti
-    inside = [one for one in code.co_consts if isinstance(one, CodeType) and one.co_name in COMPREHENSIONS]
-    found = [stack for one in inside if (stack := instructions(one, node))]
-    return found[0] if len(found) == 1 else ()
+    inside = [
+        constant
+        for constant in code.co_consts
+        if isinstance(constant, CodeType) and constant.co_name in COMPREHENSIONS
+    ]
+    stacks = [stack for comprehension in inside if (stack := instructions(comprehension, node))]
+    return stacks[0] if len(stacks) == 1 else ()
 
 
 def instruction_of(code: CodeType, node: ast.expr) -> int | None:
@@ -143,8 +147,8 @@ def instruction_of(code: CodeType, node: ast.expr) -> int | None:
     for index, (line, end_line, column, end_column) in enumerate(code.co_positions()):
         if (end_line, end_column) != (span.end_line, span.end_column) or line is None or column is None:
             continue
-        found = span_of(code, 2 * index)
-        if found == span:
+        instruction_span = span_of(code, 2 * index)
+        if instruction_span == span:
             return 2 * index
         # Python places a method call over several lines at its attribute, so its span differs.
         located = locate(code, 2 * index) if isinstance(node, ast.Call) else None

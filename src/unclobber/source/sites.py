@@ -185,19 +185,19 @@ def _passes_on(code: CodeType, lasti: int) -> bool:
     """Return whether the instruction of a relay calls the function that the relay was given, or the relay of
     its superclass.
     """
-    found = locate(code, lasti)
-    if found is None or not isinstance(found.node, ast.Call):
+    located = locate(code, lasti)
+    if located is None or not isinstance(located.node, ast.Call):
         return False
-    function = found.node.func
+    function = located.node.func
     if isinstance(function, ast.Attribute):
         return function.attr in _RELAYS
     given = code.co_varnames[1] if code.co_argcount > 1 else None  # after `cls` or `self`
     return isinstance(function, ast.Name) and function.id == given
 
 
-def all_found(found: Located) -> Span:
+def all_found(located: Located) -> Span:
     """Return the span of the whole expression or statement."""
-    return found.span
+    return located.span
 
 
 def resolve(stack: Stack, part: Callable[[Located], Span] = all_found) -> Site | None:
@@ -233,17 +233,17 @@ def _programs(frames: list[tuple[CodeType, int]]) -> list[tuple[CodeType, int]]:
     return [(code, lasti) for code, lasti in frames[: next(command, None)] if not is_ours(code)]
 
 
-def right_side(found: Located) -> Span:
+def right_side(located: Located) -> Span:
     """Return the span of the right-hand side if an assignment itself writes; else the whole span."""
-    match found.statement:
-        case ast.AugAssign(value=value) if found.node is found.statement:
+    match located.statement:
+        case ast.AugAssign(value=value) if located.node is located.statement:
             pass
-        case ast.Assign(targets=targets, value=value) if found.node in targets:
+        case ast.Assign(targets=targets, value=value) if located.node in targets:
             pass
         case _:
-            return found.span
+            return located.span
     if value.end_lineno is None or value.end_col_offset is None:
-        return found.span
+        return located.span
     return Span(value.lineno, value.end_lineno, value.col_offset, value.end_col_offset)
 
 
@@ -283,11 +283,11 @@ def _site(
     stack: tuple[Frame, ...],
 ) -> Site:
     """Return the site of an instruction: of its expression if that is certain, else of its line."""
-    found = locate(code, lasti)
-    if found is None:
+    located = locate(code, lasti)
+    if located is None:
         return _line_site(code, lasti, library=library, below=below, stack=stack)
-    span, lines = part(found), found.source.lines
-    first, last = header(found.statement)
+    span, lines = part(located), located.source.lines
+    first, last = header(located.statement)
     return Site(
         path=path_of(code),
         line=span.line,
@@ -298,11 +298,11 @@ def _site(
         source=segment(lines, span),
         statement_line=first,
         statement_end_line=last,
-        statement=statement_text(found.statement, found.source),
+        statement=statement_text(located.statement, located.source),
         library=library,
         below=below,
         stack=stack,
-        statement_column=_column(found.statement, found.source),
+        statement_column=_column(located.statement, located.source),
     )
 
 
