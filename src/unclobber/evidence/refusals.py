@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ..model import CODES, Subject, Variant
 from ..source.places import Level
-from ..source.sites import is_ours, starts_program
+from ..source.sites import is_own, starts_program
 
 
 class Kind(NamedTuple):
@@ -61,7 +61,7 @@ def levels_of(error: BaseException) -> list[Level]:
         trace = trace.tb_next
     levels = raised[::-1]
     # A write that fails below unclobber's own kernel is the program's write.
-    while levels and is_ours(levels[0].frame.f_code):
+    while levels and is_own(levels[0].frame.f_code):
         del levels[0]
     while outer is not None:
         levels.append(Level(outer, outer.f_lasti))
@@ -76,7 +76,7 @@ def _came_out_of_c(trace: TracebackType) -> bool:
         trace = trace.tb_next
     code = trace.tb_frame.f_code
     # unclobber raises torch's words as a plain RuntimeError, for a check that torch would have made itself.
-    return is_ours(code) or trace.tb_lasti not in _raises(code)
+    return is_own(code) or trace.tb_lasti not in _raises(code)
 
 
 @lru_cache(maxsize=64)

@@ -171,7 +171,7 @@ def _innermost_call(stack: frames.Stack) -> syntax.Located | None:
     """Return the call of the operation, below modes that only pass it on, such as unclobber's
     fingerprints."""
     for code, lasti in sites.pairs(stack):
-        if not sites.is_plumbing(code) and not sites.is_ours(code):
+        if not sites.is_plumbing(code) and not sites.is_own(code):
             return syntax.locate(code, lasti)
     return None
 

@@ -32,7 +32,7 @@ class _Ambiguous:
 
 
 _AMBIGUOUS = _Ambiguous()
-_Found = Definition | _Ambiguous | None
+_Binding = Definition | _Ambiguous | None
 
 
 def scope_of(tree: ast.Module, code: CodeType) -> Scope | None:
@@ -71,7 +71,7 @@ def reaching(name: str, scope: Scope, at: ast.stmt) -> Definition | None:
     path = _path(scope, at)
     if path is None:
         return None
-    binding: _Found = None
+    binding: _Binding = None
     for owner, block, index in reversed(path):
         binding = _last_bound(block[:index], name)
         if binding is None:
@@ -140,7 +140,7 @@ def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
         yield part.body
 
 
-def _last_bound(block: Sequence[ast.stmt], name: str) -> _Found:
+def _last_bound(block: Sequence[ast.stmt], name: str) -> _Binding:
     for statement in reversed(block):
         binding = _bound_by(statement, name)
         if binding is not None:
@@ -148,7 +148,7 @@ def _last_bound(block: Sequence[ast.stmt], name: str) -> _Found:
     return None
 
 
-def _bound_by(statement: ast.stmt, name: str) -> _Found:
+def _bound_by(statement: ast.stmt, name: str) -> _Binding:
     """Return the definition that ``statement`` gives ``name``: `_AMBIGUOUS` if several may hold, None if it
     binds it nowhere.
     """
@@ -169,7 +169,7 @@ def _bound_by(statement: ast.stmt, name: str) -> _Found:
     return _AMBIGUOUS if any(True for _ in _bindings([statement], name)) else None
 
 
-def _on_entry(owner: ast.AST, block: Sequence[ast.stmt], name: str) -> _Found:
+def _on_entry(owner: ast.AST, block: Sequence[ast.stmt], name: str) -> _Binding:
     """Return what is known of ``name`` when ``block`` of ``owner`` begins: a definition, `_AMBIGUOUS`, or
     None if unbound.
     """
@@ -193,7 +193,7 @@ def _on_entry(owner: ast.AST, block: Sequence[ast.stmt], name: str) -> _Found:
     return _AMBIGUOUS if any(True for _ in _bindings([owner], name)) else None
 
 
-def _bound_in_header(owner: ast.With | ast.AsyncWith, name: str) -> _Found:
+def _bound_in_header(owner: ast.With | ast.AsyncWith, name: str) -> _Binding:
     bound = any(
         item.optional_vars and _position(item.optional_vars, name) is not None for item in owner.items
     )

@@ -18,7 +18,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from .frames import Stack, code_of
-from .sites import innermost_user, is_library, is_ours, is_plumbing
+from .sites import innermost_user, is_library, is_own, is_plumbing
 from .syntax import Located, locate
 from .values import UNKNOWN, attribute_of, is_a, of_class, value_of
 
@@ -101,7 +101,7 @@ def _calls(stack: Stack, name: str) -> bool:
     it: in Python, or in C, which leaves no frame.
     """
     *below, code, lasti = stack
-    if any(not is_ours(other) and not is_plumbing(other) for other in below[::2]):
+    if any(not is_own(other) and not is_plumbing(other) for other in below[::2]):
         return False
     located = locate(code, lasti)
     if located is None:

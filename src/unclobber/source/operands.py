@@ -237,7 +237,7 @@ def _call(node: ast.Call, source: ParsedSource, rule: Rule, edges: Edges | None)
     if in_place:
         target = arguments.get("self", arguments.get("input"))
     results = frozenset(role for role, given in roles.items() if given == RESULT)
-    return Operands(arguments, results=results, target=target, given=form.given, linear=form.told_as_linear)
+    return Operands(arguments, results=results, target=target, given=form.given, linear=form.is_linear)
 
 
 def callee(node: ast.Call) -> str | None:

@@ -83,14 +83,14 @@ def is_library(code: CodeType) -> bool:
     return answer or compat.is_compiled_code(code)
 
 
-def is_ours(code: CodeType) -> bool:
+def is_own(code: CodeType) -> bool:
     """Return whether ``code`` is this package's own."""
     return code.co_filename.startswith(PACKAGE + os.sep)
 
 
 def starts_program(code: CodeType) -> bool:
     """Return whether ``code`` calls the program, or a process that the program started."""
-    return code.co_name in _RUN_PROGRAM and is_ours(code)
+    return code.co_name in _RUN_PROGRAM and is_own(code)
 
 
 def is_plumbing(code: CodeType) -> bool:
@@ -195,12 +195,12 @@ def _passes_on(code: CodeType, lasti: int) -> bool:
     return isinstance(function, ast.Name) and function.id == given
 
 
-def all_found(located: Located) -> Span:
+def whole_span(located: Located) -> Span:
     """Return the span of the whole expression or statement."""
     return located.span
 
 
-def resolve(stack: Stack, part: Callable[[Located], Span] = all_found) -> Site | None:
+def resolve(stack: Stack, part: Callable[[Located], Span] = whole_span) -> Site | None:
     """Return the site of the innermost expression of the user's code on ``stack``, with its statement and
     stack.
 
@@ -215,13 +215,13 @@ def resolve(stack: Stack, part: Callable[[Located], Span] = all_found) -> Site |
     chosen = innermost_user(stack)
     library = chosen is None
     if chosen is None:
-        chosen = next((i for i, (code, _) in enumerate(frames) if not is_ours(code)), None)
+        chosen = next((i for i, (code, _) in enumerate(frames) if not is_own(code)), None)
     if chosen is None:
         return None
     below = tuple(
         _frame(code, lasti)
         for code, lasti in reversed(frames[:chosen])
-        if not is_plumbing(code) and not is_ours(code)
+        if not is_plumbing(code) and not is_own(code)
     )
     whole = tuple(_frame(code, lasti) for code, lasti in _programs(frames))
     return _site(*frames[chosen], part, library=library, below=below, stack=whole)
@@ -230,7 +230,7 @@ def resolve(stack: Stack, part: Callable[[Located], Span] = all_found) -> Site |
 def _programs(frames: list[tuple[CodeType, int]]) -> list[tuple[CodeType, int]]:
     """Return the frames without this package's own and without those of the command that runs the program."""
     command = (i for i, (code, _) in enumerate(frames) if starts_program(code))
-    return [(code, lasti) for code, lasti in frames[: next(command, None)] if not is_ours(code)]
+    return [(code, lasti) for code, lasti in frames[: next(command, None)] if not is_own(code)]
 
 
 def right_side(located: Located) -> Span:

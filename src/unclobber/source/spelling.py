@@ -17,7 +17,7 @@ from ..torch_internals import compat
 from ._stack import Stack
 from .callables import LINEAR, MODULES, PYTHON_FUNCTIONS, Form
 from .operands import Edges, Operands, bind_call, bind_code, callee, imported, is_torch, operands
-from .sites import innermost_user, is_ours, is_plumbing, pairs
+from .sites import innermost_user, is_own, is_plumbing, pairs
 from .syntax import Located, ParsedSource, extent_of, locate, text_of
 
 _LONGEST = 80
@@ -149,7 +149,7 @@ def _located(stack: Stack) -> tuple[Located, list[CodeType]] | None:
     located = locate(*frames[index])
     if located is None:
         return None
-    below = [code for code, _ in frames[:index] if not is_plumbing(code) and not is_ours(code)]
+    below = [code for code, _ in frames[:index] if not is_plumbing(code) and not is_own(code)]
     return located, below[::-1]
 
 
