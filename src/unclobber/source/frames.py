@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from ..model import PACKAGE
 from ..torch_internals.engine import CODE
 from ._stack import Stack as Stack
-from ._stack import spot as spot
+from ._stack import frame_key as frame_key
 
 OURS = PACKAGE + os.sep
 """The path prefix of this package's files."""

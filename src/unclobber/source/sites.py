@@ -21,7 +21,7 @@ from typing import Any
 
 from ..model import PACKAGE, Frame, Site
 from ..torch_internals import compat
-from ._stack import Stack, spot
+from ._stack import Stack, frame_key
 from .syntax import (
     Located,
     ParsedSource,
@@ -178,7 +178,7 @@ def user_frame(stack: Stack) -> tuple[CodeType, int] | None:
 def user_place(stack: Stack) -> tuple[Any, ...] | None:
     """Return a hashable key for the innermost user frame of ``stack``, or None if there is none."""
     place = user_frame(stack)
-    return None if place is None else spot(place)
+    return None if place is None else frame_key(place)
 
 
 def _passes_on(code: CodeType, lasti: int) -> bool:
