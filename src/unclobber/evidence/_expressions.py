@@ -16,7 +16,7 @@ import torch
 from ..source import Stack
 from ..source.makers import anything
 from ..source.origins import Finder
-from ..source.places import Level, Place
+from ..source.places import LiveFrame, Place
 from ..source.syntax import locate
 from ..source.values import UNKNOWN
 
@@ -30,23 +30,23 @@ _NODES: dict[type[ast.operator], tuple[str, ...]] = {
 }
 
 
-def stack_of(way: Sequence[Any], levels: Sequence[Level], depth: int) -> Stack | None:
+def stack_of(way: Sequence[Any], live_frames: Sequence[LiveFrame], depth: int) -> Stack | None:
     """Return the stack of the operation that made the last node of ``way``.
 
     Args:
         way: Nodes from the tensor that backward began at, each an input of the one before.
-        levels: The frames of the failed backward, innermost first.
+        live_frames: The frames of the failed backward, innermost first.
         depth: Index of the user's frame that called it: ``cost.backward()``.
     Returns:
         None unless every step of the way matches a part of the expression.
     """
-    located = locate(levels[depth].frame.f_code, levels[depth].lasti)
+    located = locate(live_frames[depth].frame.f_code, live_frames[depth].lasti)
     if located is None or not isinstance(located.node, ast.Call):
         return None
     function = located.node.func
     if not isinstance(function, ast.Attribute) or function.attr != "backward":
         return None
-    finder = Finder(levels, anything)
+    finder = Finder(live_frames, anything)
     place = finder.place(depth)
     origin = None if place is None else finder.origin(function.value, place)
     if origin is None:
