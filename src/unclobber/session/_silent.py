@@ -351,7 +351,7 @@ class _ContentMaker(_FindingMaker[conflicts.ContentChanged]):
     def is_nothing(self) -> bool:
         # A query that fails counts as a read. A change that no derivative reads does no harm
         # (test_a_change_that_backward_does_not_read_is_no_finding).
-        return not self.session.active or reads.asking() or or_default(self._is_unminded, False)
+        return not self.session.active or reads.is_unpacking() or or_default(self._is_unminded, False)
 
     def _is_unminded(self) -> bool:
         """Return whether the running node's gradient doesn't depend on the present content of the tensor."""

@@ -258,7 +258,7 @@ def extent_of(node: ast.expr | ast.stmt, source: ParsedSource) -> Extent | None:
 # --- reading -----------------------------------------------------------------------------------
 def _entry(filename: str) -> tuple[tuple[str, ...], bool] | None:
     """Return the file's lines, and whether they can't have changed since the program started."""
-    text = texts.text_of(filename, anew=True)
+    text = texts.text_of(filename, recheck=True)
     if text is None:
         return None
     return text.lines, text.modified is None or text.modified <= _STARTED
