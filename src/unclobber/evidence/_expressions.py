@@ -60,8 +60,8 @@ def stack_of(way: Sequence[Any], live_frames: Sequence[LiveFrame], depth: int) -
             if following is None:
                 return None
             origin = following
-    found = finder.made(origin.node, origin.place, "operator")
-    return None if found is None else found.stack
+    made = finder.made(origin.node, origin.place, "operator")
+    return None if made is None else made.stack
 
 
 def _made(expression: ast.expr, node: Any) -> bool:
@@ -79,7 +79,7 @@ def _made(expression: ast.expr, node: Any) -> bool:
 
 def _operand(expression: ast.expr, node: Any, child: Any, finder: Finder, place: Place) -> ast.expr | None:
     """Return the operand of the expression that made ``child``; None if it isn't certain."""
-    places = [index for index, (one, _) in enumerate(node.next_functions) if one is child]
+    places = [index for index, (following, _) in enumerate(node.next_functions) if following is child]
     if len(places) != 1:
         return None
     if isinstance(expression, ast.UnaryOp):

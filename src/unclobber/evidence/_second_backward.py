@@ -91,12 +91,12 @@ class _SecondBackward:
         """Return the latest earlier backward that began at one of this call's roots and freed its graph."""
         call = self.call
         nodes = [] if call is None else [node_of(root) for root in call.roots]
-        found = [
+        earlier = [
             mark
             for node in nodes
-            if call is not None and node is not None and (mark := freed.begun_before(node, call)) is not None
+            if call is not None and node is not None and (mark := freed.latest_before(node, call)) is not None
         ]
-        return found[-1] if found else None
+        return earlier[-1] if earlier else None
 
     def _joined(self) -> _Joined | None:
         """Return the last noted node on the way to the freed one that this call ran; None if the same tensor
@@ -127,14 +127,14 @@ class _SecondBackward:
 
     def saved(self) -> Save | None:
         """Return the freed operation; None if its line isn't certain."""
-        found = self.freed
-        if found is None or not found.certain:
+        freed_node = self.freed
+        if freed_node is None or not freed_node.certain:
             return None
         if self.note is not None:
-            return of_node(found.node, self.note.stack)
+            return of_node(freed_node.node, self.note.stack)
         depth = user_depth(self.live_frames)
-        stack = None if depth is None else _expressions.stack_of(found.way, self.live_frames, depth)
-        return None if stack is None else of_node(found.node, stack, noted=False)
+        stack = None if depth is None else _expressions.stack_of(freed_node.way, self.live_frames, depth)
+        return None if stack is None else of_node(freed_node.node, stack, noted=False)
 
     def attribute(self) -> _graph_attribute.GraphAttribute | None:
         """Return the one attribute of an object that holds a tensor of the graph; None if the roots are the
@@ -196,15 +196,15 @@ def _set_by_statement(note: freed.Note | None, live_frames: Sequence[LiveFrame])
     stack = () if note is None else note.stack
     own = None if note is None else sites.user_frame(note.stack)
     for code, lasti in zip(stack[::2], stack[1::2], strict=True):
-        live_frame = next((one for one in live_frames if one.frame.f_code is code), None)
+        live_frame = next((running for running in live_frames if running.frame.f_code is code), None)
         located = None if live_frame is None or sites.is_library(code) else syntax.locate(code, lasti)
         if live_frame is None or located is None:
             continue
-        found = {name: _value(name, live_frame.frame) for name in _read_and_set(located.statement)}
+        state = {name: _value(name, live_frame.frame) for name in _read_and_set(located.statement)}
         if own is None or code is not own[0]:
-            found = {name: value for name, value in found.items() if _graph_attribute.tensors(value)}
-        if found:
-            return found
+            state = {name: value for name, value in state.items() if _graph_attribute.tensors(value)}
+        if state:
+            return state
     return {}
 
 
@@ -221,20 +221,27 @@ def _set_by_loop(call: BackwardCall | None, live_frames: Sequence[LiveFrame]) ->
     source = syntax.source_of(live_frame.frame.f_code)
     line = syntax.line_of(live_frame.frame.f_code, live_frame.lasti)
     loops = [
-        one
-        for one in (ast.walk(source.tree) if source is not None else ())
-        if isinstance(one, (ast.For, ast.While)) and one.lineno <= line <= (one.end_lineno or 0)
+        loop
+        for loop in (ast.walk(source.tree) if source is not None else ())
+        if isinstance(loop, (ast.For, ast.While)) and loop.lineno <= line <= (loop.end_lineno or 0)
     ]
     statements = [
-        one for loop in loops[-1:] for one in ast.walk(loop) if isinstance(one, (ast.Assign, ast.AugAssign))
+        statement
+        for loop in loops[-1:]
+        for statement in ast.walk(loop)
+        if isinstance(statement, (ast.Assign, ast.AugAssign))
     ]
-    found = {name: _value(name, live_frame.frame) for one in statements for name in _read_and_set(one)}
+    state = {
+        name: _value(name, live_frame.frame) for statement in statements for name in _read_and_set(statement)
+    }
     # A variable that the loop also sets without reading it starts from scratch in each pass.
-    for name in {name for one in statements for name in _set(one).keys() - _read_and_set(one)}:
-        found.pop(name, None)
+    for name in {
+        name for statement in statements for name in _set(statement).keys() - _read_and_set(statement)
+    }:
+        state.pop(name, None)
     of_graph = {
         name: value
-        for name, value in found.items()
+        for name, value in state.items()
         if any(id(compat.grad_fn(tensor)) in graph for tensor in _graph_attribute.tensors(value))
     }
     return of_graph if len(of_graph) == 1 else {}
@@ -260,7 +267,11 @@ def _set_by_method(
     receiver = code.co_varnames[0]
     ways = [name.split(".") for name in _read_and_set(located.statement)]
     names = [way[1] for way in ways if len(way) == 2 and way[0] == receiver]
-    owners = [one for one in _graph_attribute.objects_in(frames) if _graph_attribute.has_method(one, code)]
+    owners = [
+        candidate
+        for candidate in _graph_attribute.objects_in(frames)
+        if _graph_attribute.has_method(candidate, code)
+    ]
     if not names or len(owners) != 1:
         return {}
     own = values.contents(owners[0])
@@ -282,7 +293,7 @@ def _detached(state: HiddenState) -> str | None:
 def _cut(name: str, value: Any) -> str | None:
     if values.is_a(value, torch.Tensor):
         return f"{name}.detach()"
-    if type(value) not in (tuple, list) or not all(values.is_a(one, torch.Tensor) for one in value):
+    if type(value) not in (tuple, list) or not all(values.is_a(part, torch.Tensor) for part in value):
         return None
     parts = f"part.detach() for part in {name}"
     return f"tuple({parts})" if type(value) is tuple else f"[{parts}]"
@@ -300,14 +311,14 @@ def _read_and_set(statement: ast.stmt) -> tuple[str, ...]:
     if not isinstance(statement, ast.Assign):
         return tuple(stored)
     cut = [
-        id(one.value)
-        for one in ast.walk(statement.value)
-        if isinstance(one, ast.Attribute) and one.attr in _CUTS
+        id(part.value)
+        for part in ast.walk(statement.value)
+        if isinstance(part, ast.Attribute) and part.attr in _CUTS
     ]
     read = {
-        ast.unparse(one)
-        for one in ast.walk(statement.value)
-        if isinstance(one, (ast.Name, ast.Attribute)) and id(one) not in cut
+        ast.unparse(part)
+        for part in ast.walk(statement.value)
+        if isinstance(part, (ast.Name, ast.Attribute)) and id(part) not in cut
     }
     return tuple(name for name in stored if name in read)
 
@@ -319,7 +330,7 @@ def _set(statement: ast.stmt) -> dict[str, None]:
         targets = statement.targets
     elif isinstance(statement, ast.AugAssign):
         targets = (statement.target,)
-    return {ast.unparse(one): None for target in targets for one in _parts(target)}
+    return {ast.unparse(part): None for target in targets for part in _parts(target)}
 
 
 def _parts(target: ast.expr) -> list[ast.expr]:

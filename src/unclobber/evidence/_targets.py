@@ -94,8 +94,14 @@ def _from_outside(
                 inner.operation, depth, node, text, inner.tensor, None if inner.made_here else node
             )
     # A module that runs others (Sequential) passes on tensors that it computed itself.
-    runs = [one for one in live_frames[:depth] if one.frame.f_code.co_qualname.endswith(".forward")]
-    passes_on = len(runs) < 2 and all(is_library(one.frame.f_code) for one in live_frames[:depth])
+    runs = [
+        live_frame
+        for live_frame in live_frames[:depth]
+        if live_frame.frame.f_code.co_qualname.endswith(".forward")
+    ]
+    passes_on = len(runs) < 2 and all(
+        is_library(live_frame.frame.f_code) for live_frame in live_frames[:depth]
+    )
     first = located.node.args[0] if located.node.args else None
     if (
         passes_on
@@ -113,7 +119,7 @@ def _is_parameter(inner: WriteTarget, live_frame: LiveFrame) -> bool:
 
 
 def _operands(call: ast.Call) -> Iterator[ast.expr]:
-    yield from (one for one in call.args if not isinstance(one, ast.Starred))
+    yield from (argument for argument in call.args if not isinstance(argument, ast.Starred))
     yield from (keyword.value for keyword in call.keywords)
     if isinstance(call.func, ast.Attribute):
         yield call.func.value
@@ -182,7 +188,7 @@ def _as_view(
 def _value(node: ast.expr, located: Located, live_frame: LiveFrame) -> Any:
     """Return the expression's value when the line ran; ``UNKNOWN`` if the frame no longer has it."""
     gone = inlined_names(located)
-    if gone and any(isinstance(one, ast.Name) and one.id in gone for one in ast.walk(node)):
+    if gone and any(isinstance(part, ast.Name) and part.id in gone for part in ast.walk(node)):
         return UNKNOWN
     return value_of(node, live_frame.frame)
 
@@ -193,8 +199,8 @@ def _assigned(statement: ast.stmt, live_frame: LiveFrame) -> str:
         value = statement.value
         if isinstance(value, ast.UnaryOp):
             value = value.operand
-        found = value_of(value, live_frame.frame)
-        if isinstance(found, (bool, int, float, complex)):
+        assigned = value_of(value, live_frame.frame)
+        if isinstance(assigned, (bool, int, float, complex)):
             return "fill_"
     return "copy_"
 
@@ -206,7 +212,7 @@ def _stores_by_tensor(node: ast.Subscript, live_frame: LiveFrame) -> bool:
 def _indexes_by_tensor(index: ast.expr, live_frame: LiveFrame) -> bool:
     """Return whether an index is or contains a list, a comparison or a tensor that is no scalar."""
     if isinstance(index, ast.Tuple):
-        return any(_indexes_by_tensor(one, live_frame) for one in index.elts)
+        return any(_indexes_by_tensor(index_part, live_frame) for index_part in index.elts)
     if isinstance(index, (ast.List, ast.Compare)):
         return True
     value = value_of(index, live_frame.frame)

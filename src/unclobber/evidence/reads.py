@@ -35,8 +35,8 @@ def detached(saved: SavedTensor) -> frames.Stack | None:
         return None  # a later write has given it a history again
     node = compat.current_node()
     role = role_of(node, saved)
-    found = unpacked(node, role)
-    if found is not None and is_result(found, node, role):
+    result = unpacked(node, role)
+    if result is not None and is_result(result, node, role):
         # It was a view's result, which was not recognised as the node's own when it was detached.
         return None
     function = isinstance(node, torch.autograd.function.BackwardCFunction)

@@ -85,5 +85,7 @@ def _came_out_of_c(trace: TracebackType) -> bool:
 def _raises(code: CodeType) -> frozenset[int]:
     """Return the offsets of the instructions that raise by themselves."""
     return frozenset(
-        one.offset for one in dis.get_instructions(code) if one.opname in ("RAISE_VARARGS", "RERAISE")
+        instruction.offset
+        for instruction in dis.get_instructions(code)
+        if instruction.opname in ("RAISE_VARARGS", "RERAISE")
     )

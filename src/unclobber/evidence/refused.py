@@ -177,15 +177,15 @@ class _Refused:
         operation = _operation(located.node if inner is None else inner.node)
         finder = Finder(self.live_frames, makers.anything)
         place = Place(live_frame.frame.f_code, located.source, located.statement, depth)
-        found: dict[int, tuple[ast.expr, torch.Tensor]] = {}
+        matching: dict[int, tuple[ast.expr, torch.Tensor]] = {}
         for node in ast.walk(located.node):
             if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
                 value = finder.value(node, place)
                 if isinstance(value, torch.Tensor) and is_meant(value):
-                    found.setdefault(id(value), (node, value))
-        if not found or (len(found) > 1 and not first):
+                    matching.setdefault(id(value), (node, value))
+        if not matching or (len(matching) > 1 and not first):
             return WriteTarget(operation, depth)
-        node, tensor = min(found.values(), key=lambda one: (one[0].lineno, one[0].col_offset))
+        node, tensor = min(matching.values(), key=lambda pair: (pair[0].lineno, pair[0].col_offset))
         return WriteTarget(operation, depth, node, syntax.text_of(node, located.source), tensor, node)
 
     def _write(self, target: WriteTarget | None) -> Write | None:
@@ -217,10 +217,10 @@ class _Refused:
     def _out_of_place(self, target: WriteTarget) -> str | None:
         """Return the refused statement as one that makes a new tensor, or the part of it that does; None if
         there is none."""
-        found = self._statement()
-        if found is None or target.made_here or target.node is None or target.operation == "index_put_":
+        located = self._statement()
+        if located is None or target.made_here or target.node is None or target.operation == "index_put_":
             return None
-        statement, node, source = found
+        statement, node, source = located
         name = syntax.text_of(target.node, source)
         if isinstance(statement, ast.AugAssign) and statement is node:
             operator = _SYMBOLS.get(type(statement.op))
@@ -239,7 +239,7 @@ class _Refused:
         if not hasattr(torch.Tensor, method) or method in _NOT_THE_SAME:
             return None
         arguments = [*node.args, *node.keywords]
-        words = ", ".join(syntax.text_of(one, source) for one in arguments)
+        words = ", ".join(syntax.text_of(argument, source) for argument in arguments)
         made = f"{name}.{method}({words})"
         if not isinstance(statement, ast.Expr) or statement.value is not node:
             return made
@@ -256,7 +256,7 @@ class _Refused:
         # `b.neg_()` of a global, and `c += 1` in `for c in …`: written_global_of_a_function.py,
         # written_a_loop_s_variable.py and written_a_loop_s_which_reads_it.py in tests/programs/UC203.
         return not self._is_own(target.id) or any(
-            target.id in {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)}
+            target.id in {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
             and loop.lineno <= statement.lineno <= (loop.end_lineno or loop.lineno)
             and not _read_after(target.id, loop, statement)
             for loop in ast.walk(source.tree)
@@ -269,10 +269,10 @@ class _Refused:
         return code.co_name == "<module>" or name in (*code.co_varnames, *code.co_cellvars)
 
     def _in_no_grad(self) -> str | None:
-        found = self._statement()
-        if found is None or not isinstance(found[0], (ast.Expr, ast.Assign, ast.AugAssign)):
+        located = self._statement()
+        if located is None or not isinstance(located[0], (ast.Expr, ast.Assign, ast.AugAssign)):
             return None
-        text = syntax.text_of(found[0], found[2])
+        text = syntax.text_of(located[0], located[2])
         return None if "\n" in text or len(text) > _LONGEST else f"with torch.no_grad(): {text}"
 
     # --- where it was made ------------------------------------------------------------------------
@@ -352,8 +352,11 @@ def _read_after(name: str, loop: ast.AST, statement: ast.stmt) -> bool:
     """Return whether a loop's body reads a name on a line after a statement."""
     last = statement.end_lineno or statement.lineno
     return any(
-        isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Load) and one.lineno > last
-        for one in ast.walk(loop)
+        isinstance(part, ast.Name)
+        and part.id == name
+        and isinstance(part.ctx, ast.Load)
+        and part.lineno > last
+        for part in ast.walk(loop)
     )
 
 
