@@ -43,7 +43,7 @@ Variant = Literal[
 - ``input``: an input shares memory with the written tensor.
 """
 
-Reading = Literal[
+Interpretation = Literal[
     "as written",
     "with the write not recorded",
     "with the write recorded",
@@ -97,7 +97,7 @@ class Code:
     """The refused tensor, in a few words."""
     used: str | None = None
     """The kind of view that torch refuses only at a later use, once its memory was written."""
-    reading: Reading | None = None
+    interpretation: Interpretation | None = None
     """The interpretation of a program with this code. ``fix`` runs it from the program as it is, under
     ``guard``, without a candidate's edits; without an interpretation nothing can be proved."""
     guard: Literal["offered", "offered where kept"] | None = None
@@ -124,7 +124,7 @@ CODES: dict[str, Code] = {
                 "operation"
             ),
         ),
-        reading="as written",
+        interpretation="as written",
         guard="offered",
     ),
     "UC102": Code(
@@ -141,7 +141,7 @@ CODES: dict[str, Code] = {
             "self-overlap": "{write} overwrites what it still reads",
             "aliased": "{write} overwrites what {saved} still reads",
         },
-        reading="as written",
+        interpretation="as written",
         guard="offered where kept",
     ),
     "UC103": Code(
@@ -158,7 +158,7 @@ CODES: dict[str, Code] = {
             "dirty": "{write} changes a tensor in place that is marked dirty and not returned",
             "unmarked": "{write} overwrites what {saved} handed to it, without mark_dirty",
         },
-        reading="with the tensors on ctx as they were in forward",
+        interpretation="with the tensors on ctx as they were in forward",
     ),
     "UC104": Code(
         name="gradient-overwritten",
@@ -192,7 +192,7 @@ CODES: dict[str, Code] = {
             Refusal("a leaf Variable that requires grad has been used in an in-place operation", "leaf"),
         ),
         label="a leaf that requires grad",
-        reading="with the write recorded",
+        interpretation="with the write recorded",
     ),
     "UC202": Code(
         name="leaf-view-written",
@@ -208,7 +208,7 @@ CODES: dict[str, Code] = {
                 "view of a leaf",
             ),
         ),
-        reading="with the write recorded",
+        interpretation="with the write recorded",
     ),
     "UC203": Code(
         name="multi-view-written",
@@ -225,7 +225,7 @@ CODES: dict[str, Code] = {
             ),
         ),
         used="one of several views that one call returned",
-        reading="with each view taken on its own",
+        interpretation="with each view taken on its own",
     ),
     "UC204": Code(
         name="no-grad-view-written",
@@ -241,7 +241,7 @@ CODES: dict[str, Code] = {
         ),
         label="a view made where grad mode was off",
         used="a view that was made with grad mode off",
-        reading="with the view taken in normal mode",
+        interpretation="with the view taken in normal mode",
     ),
     "UC205": Code(
         name="function-view-written",
@@ -254,7 +254,7 @@ CODES: dict[str, Code] = {
         refusals=(Refusal("This view was created inside a custom Function", "view of a Function"),),
         label="a view made inside a custom Function",
         used="a view that a custom Function returned",
-        reading="with the custom Function's output copied",
+        interpretation="with the custom Function's output copied",
     ),
     "UC206": Code(
         name="inference-tensor",
@@ -273,7 +273,7 @@ CODES: dict[str, Code] = {
             ),
         ),
         label="an inference tensor",
-        reading="with no_grad for inference_mode",
+        interpretation="with no_grad for inference_mode",
     ),
     "UC207": Code(
         name="overlapping-memory",
@@ -295,7 +295,7 @@ CODES: dict[str, Code] = {
             ),
         ),
         label="several of its elements share memory",
-        reading="with memory of its own for what is expanded",
+        interpretation="with memory of its own for what is expanded",
     ),
     "UC208": Code(
         name="view-detached",
@@ -307,7 +307,7 @@ CODES: dict[str, Code] = {
         summary="{write} detaches a view in place[, made at {saved}]",
         refusals=(Refusal("Can't detach views in-place", "view"),),
         label="a view",
-        reading="with the view detached alone",
+        interpretation="with the view detached alone",
     ),
     "UC301": Code(
         name="graph-freed",
@@ -319,7 +319,7 @@ CODES: dict[str, Code] = {
         bare_fact="this backward goes on into a graph that is freed already",
         summary="{needed} needs the graph that {freed} freed",
         refusals=(Refusal("Trying to backward through the graph a second time"),),
-        reading="with the gradient stopped at the graph that was freed",
+        interpretation="with the gradient stopped at the graph that was freed",
     ),
 }
 """Every code; names and meanings are stable."""
