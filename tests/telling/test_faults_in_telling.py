@@ -24,6 +24,8 @@ from unclobber.session import session, story_boundary
 
 WHOSE_ERROR = "unclobber.evidence.refusals"
 """The module that tells torch's refusals from errors of the program; after a fault an error is left alone."""
+OF_WHOSE_ERROR = (WHOSE_ERROR, "unclobber.source.sites:is_own")
+"""With a function of another module that this one calls first."""
 SCHEMA = json.loads((files("unclobber.report") / "schema.json").read_text(encoding="utf-8"))
 TEXTS = {**{name: text for name, (_, text) in PROGRAMS.items()}, "past torch": PAST_TORCH}
 OF_THE_SENTENCE = (
@@ -61,7 +63,7 @@ def told_by() -> dict[str, list[str]]:
             if code in known and code not in BOUNDARY:  # what catches is not behind itself
                 one = known[code]
                 found.setdefault(f"{one.__module__}:{one.__qualname__}", []).append(name)
-    return {name: found[name] for name in sorted(found) if not name.startswith(WHOSE_ERROR)}
+    return {name: found[name] for name in sorted(found) if not name.startswith(OF_WHOSE_ERROR)}
 
 
 @cache

@@ -136,7 +136,7 @@ def test_an_entry_that_another_thread_drops_is_read_again(monkeypatch):
         return getlines(path)
 
     monkeypatch.setattr(linecache, "getlines", dropped)
-    assert texts.text_of(__file__, anew=True).lines[0].startswith('"""Sources')
+    assert texts.text_of(__file__, recheck=True).lines[0].startswith('"""Sources')
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

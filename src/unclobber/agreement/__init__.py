@@ -7,33 +7,33 @@ import torch
 __all__ = ["difference", "rounding"]
 
 
-def difference(one: torch.Tensor, other: torch.Tensor) -> float:
+def difference(first: torch.Tensor, second: torch.Tensor) -> float:
     """Return the largest difference of two elements, relative to the largest finite element of both tensors.
 
     Returns:
         0.0 if all elements are equal, where a NaN equals a NaN. Infinity if no rounding explains it: another
         shape, dtype, integer or bool, or other elements that are NaN or infinite.
     """
-    if one.shape != other.shape or one.dtype != other.dtype:
+    if first.shape != second.shape or first.dtype != second.dtype:
         return float("inf")
-    one, other = one.to_dense().cpu(), other.to_dense().cpu()
-    if torch.equal(one, other):
+    first, second = first.to_dense().cpu(), second.to_dense().cpu()
+    if torch.equal(first, second):
         return 0.0
-    if not (one.is_floating_point() or one.is_complex()):
+    if not (first.is_floating_point() or first.is_complex()):
         return float("inf")
-    wide = torch.complex128 if one.is_complex() else torch.float64
-    one, other = one.to(wide), other.to(wide)
-    finite = one.isfinite()
-    if not torch.equal(finite, other.isfinite()) or not torch.equal(one.isnan(), other.isnan()):
+    wide = torch.complex128 if first.is_complex() else torch.float64
+    first, second = first.to(wide), second.to(wide)
+    finite = first.isfinite()
+    if not torch.equal(finite, second.isfinite()) or not torch.equal(first.isnan(), second.isnan()):
         return float("inf")
-    if not torch.equal(one[~finite].nan_to_num(), other[~finite].nan_to_num()):  # -inf for inf
+    if not torch.equal(first[~finite].nan_to_num(), second[~finite].nan_to_num()):  # -inf for inf
         return float("inf")
-    one, other = one[finite], other[finite]
-    if torch.equal(one, other):
+    first, second = first[finite], second[finite]
+    if torch.equal(first, second):
         return 0.0
-    scale = float(torch.maximum(one.abs().max(), other.abs().max()))
+    scale = float(torch.maximum(first.abs().max(), second.abs().max()))
     # What differs is never 0, even where the quotient is too small for a float.
-    return float((one - other).abs().max()) / scale or 1e-300
+    return float((first - second).abs().max()) / scale or 1e-300
 
 
 def rounding(tensor: torch.Tensor, epsilons: int) -> float:

@@ -324,8 +324,8 @@ def _proof_line(repair: Repair) -> str:
     how = "bit for bit" if proof.exact else f"within {proof.largest_difference:.1g} of the largest element"
     what = (
         "the script as written under guard"
-        if proof.reading == "as written"
-        else f"the script {proof.reading}"
+        if proof.interpretation == "as written"
+        else f"the script {proof.interpretation}"
     )
     leaves = "1 leaf" if proof.leaves == 1 else f"{proof.leaves} leaves"
     calls = "1 backward call" if proof.backward == 1 else f"{proof.backward} backward calls"
@@ -361,7 +361,7 @@ def _proof(proof: Proof | None) -> dict[str, Any] | None:
     if proof is None:
         return None
     return {
-        "reading": proof.reading,
+        "reading": proof.interpretation,
         "verified": proof.verified,
         "why_not_to_end": proof.why_not_to_end or None,
         "backward_calls": proof.backward,

@@ -294,11 +294,11 @@ vstack: cat unsqueeze
 
 
 def _read(text: str) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    parts_of: dict[str, tuple[str, ...]] = {}
     for line in text.strip().replace("\n  ", " ").splitlines():
         name, _, parts = line.partition(": ")
-        found[name] = tuple(parts.split())
-    return found
+        parts_of[name] = tuple(parts.split())
+    return parts_of
 
 
 PARTS: dict[str, tuple[str, ...]] = _read(_PARTS)

@@ -129,25 +129,25 @@ nn.TransformerDecoderLayer | nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0)(t
 
 def _read(text: str) -> dict[str, tuple[ExampleCall, ...]]:
     """Parse the lines of ``_CALLS`` into calls by name."""
-    found: dict[str, list[ExampleCall]] = {}
+    calls_of: dict[str, list[ExampleCall]] = {}
     for line in text.strip().splitlines():
         head, call, tensors = (part.strip() for part in line.split(" | "))
         name, _, when = head.partition(" ")
         expression, _, results = call.partition(" -> ")
         names = tuple(results.split(", ")) if results else ("result",)
-        found.setdefault(name, []).append(ExampleCall(when, expression, names, _tensors(tensors)))
-    return {name: tuple(calls) for name, calls in found.items()}
+        calls_of.setdefault(name, []).append(ExampleCall(when, expression, names, _tensors(tensors)))
+    return {name: tuple(calls) for name, calls in calls_of.items()}
 
 
 def _tensors(text: str) -> tuple[ExampleTensor, ...]:
     """Parse a line's tensors: ``input 2x3, target 4int``."""
-    found = []
-    for one in text.split(", "):
-        name, shape = one.split()
+    tensors = []
+    for part in text.split(", "):
+        name, shape = part.split()
         kind = next((kind for kind in ("int", "bool") if shape.endswith(kind)), "float")
         sizes = shape.removesuffix("!").removesuffix(kind).split("x")
-        found.append(ExampleTensor(name, tuple(map(int, sizes)), kind, shape.endswith("!")))
-    return tuple(found)
+        tensors.append(ExampleTensor(name, tuple(map(int, sizes)), kind, shape.endswith("!")))
+    return tuple(tensors)
 
 
 CALLS: dict[str, tuple[ExampleCall, ...]] = _read(_CALLS)

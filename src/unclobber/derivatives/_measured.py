@@ -58,14 +58,14 @@ def measured(name: str) -> tuple[MeasuredCall, ...]:
         >>> [(call.runs, call.keeps) for call in measured("softmax")]
         [(('_softmax',), ('result',))]
     """
-    found = []
+    calls = []
     for example in CALLS.get(name, ()):
         try:
             with _undisturbed():
-                found.append(_measure(example))
+                calls.append(_measure(example))
         except (RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError):
             continue
-    return tuple(found)
+    return tuple(calls)
 
 
 class _undisturbed:  # noqa: N801  (a context manager that reads as an adjective)
@@ -100,23 +100,23 @@ class _SmallRun:
         module, expression = _module_of(example.text)
         self.inputs: dict[str, list[Tensor]] = {}
         own: list[Tensor] = []
-        for one in example.tensors:
-            plain = _values(one.shape, one.kind)
-            if one.kind == "float" and not one.constant and only in (None, one.name):
+        for tensor in example.tensors:
+            plain = _values(tensor.shape, tensor.kind)
+            if tensor.kind == "float" and not tensor.constant and only in (None, tensor.name):
                 plain = plain.requires_grad_().clone()  # no leaf, so that it may be written
                 own.append(plain)
-            self.inputs[one.name] = [plain]
+            self.inputs[tensor.name] = [plain]
         names: dict[str, Any] = {name: tensors[0] for name, tensors in self.inputs.items()}
         if module is not None:
             names["module"] = module.requires_grad_(only in (None, PARAMETERS))
             self.inputs[PARAMETERS] = list(module.parameters())
-        self._wanted = [one for one in (*own, *self.inputs.get(PARAMETERS, ())) if one.requires_grad]
+        self._wanted = [tensor for tensor in (*own, *self.inputs.get(PARAMETERS, ())) if tensor.requires_grad]
         before = set(nodes_of(own))
         namespace = {"torch": torch, "F": torch.nn.functional, "nn": torch.nn, **names}
         outputs = tensors_in(_result(expression, namespace))
         self.outputs = self._named(outputs, example.results)
         # Computed before any write, because a view needs its node again after one.
-        self._total = sum((one.sum() for one in outputs if one.requires_grad), torch.zeros(()))
+        self._total = sum((output.sum() for output in outputs if output.requires_grad), torch.zeros(()))
         accumulates = "torch::autograd::AccumulateGrad"
         self.nodes = [node for node in nodes_of(outputs) if node not in before and node.name() != accumulates]
 
@@ -148,8 +148,8 @@ class _SmallRun:
         tensors = [] if name is None else self.tensors()[name][0]
         for tensor in tensors:
             tensor.detach().add_(1)
-        found = torch.autograd.grad(self._total, self._wanted, allow_unused=True)
-        return [torch.zeros(()) if one is None else one for one in found]
+        gradients = torch.autograd.grad(self._total, self._wanted, allow_unused=True)
+        return [torch.zeros(()) if gradient is None else gradient for gradient in gradients]
 
 
 def _is_silently_wrong(example: ExampleCall, name: str) -> bool:
@@ -212,8 +212,8 @@ def _measure(example: ExampleCall) -> MeasuredCall:
                 own.add(memory_of(kept.tensor))
             else:
                 readers.setdefault(name, {})[node.name(), role] = None
-    shared = {memory_of(one) for tensors in run.inputs.values() for one in tensors}
-    results = [one for tensors in run.outputs.values() for one in tensors]
+    shared = {memory_of(tensor) for tensors in run.inputs.values() for tensor in tensors}
+    results = [tensor for tensors in run.outputs.values() for tensor in tensors]
     return MeasuredCall(
         call=example.text,
         when=example.when,
@@ -221,7 +221,7 @@ def _measure(example: ExampleCall) -> MeasuredCall:
         keeps=tuple(name for name in run.tensors() if name in readers),
         keeps_own=len(own),
         overwrite=tuple(_overwrites(example, run, readers)),
-        view=" = " not in example.text and any(memory_of(one) in shared for one in results),
+        view=" = " not in example.text and any(memory_of(result) in shared for result in results),
     )
 
 
@@ -249,8 +249,10 @@ def _refused(example: ExampleCall, run: _SmallRun, name: str, kept: tuple[tuple[
     output = name in run.outputs
     if kept and all(reads_shape_alone(node, role) for node, role in kept):
         return Overwrite(name, output, "no", "torch refuses, though it is kept for its shape alone")
-    able = [one for one, some in run.inputs.items() if any(tensor.requires_grad for tensor in some)]
-    reading = [one for one in able if _SmallRun(example, one).refuses_after(name)]
+    able = [
+        input_name for input_name, some in run.inputs.items() if any(tensor.requires_grad for tensor in some)
+    ]
+    reading = [input_name for input_name in able if _SmallRun(example, input_name).refuses_after(name)]
     by = f"kept by {', '.join(dict.fromkeys(_operation(node) for node, _ in kept))}" if kept else "kept"
     if not reading or reading == able:
         return Overwrite(name, output, "no", by)

@@ -68,26 +68,26 @@ def spellings(name: str) -> tuple[str, ...]:
     from torch.nn import functional
 
     bare = name.lstrip("_") if name.startswith("_") else name
-    found = list(_OPERATORS.get(name, ()))
+    spelled_out = list(_OPERATORS.get(name, ()))
     for spelled in (name, f"{name}_"):
         if name.startswith("_"):
             break
         if _has(torch, spelled):
-            found.append(f"torch.{spelled}")
+            spelled_out.append(f"torch.{spelled}")
     for prefix, home in _PREFIXES:
         if name.startswith(prefix) and _has(getattr(torch, home), name.removeprefix(prefix)):
-            found.append(f"torch.{home}.{name.removeprefix(prefix)}")
+            spelled_out.append(f"torch.{home}.{name.removeprefix(prefix)}")
     for spelled in (name, f"{name}_"):
         if not name.startswith("_") and _has(torch.Tensor, spelled):
-            found.append(f"Tensor.{spelled}")
+            spelled_out.append(f"Tensor.{spelled}")
     for spelled in (name, f"{name}_"):
         if not name.startswith("_") and _has(functional, spelled):
-            found.append(f"nn.functional.{spelled}")
+            spelled_out.append(f"nn.functional.{spelled}")
     if bare == name:
-        found.extend(f"nn.{module}" for module in _modules().get(name, ()))
-    found += _RENAMED.get(name, ())
+        spelled_out.extend(f"nn.{module}" for module in _modules().get(name, ()))
+    spelled_out += _RENAMED.get(name, ())
     elsewhere = {text for other, texts in _RENAMED.items() if other != name for text in texts}
-    return tuple(text for text in dict.fromkeys(found) if text not in elsewhere)
+    return tuple(text for text in dict.fromkeys(spelled_out) if text not in elsewhere)
 
 
 def function_name(text: str) -> str | None:
@@ -111,13 +111,13 @@ def _modules() -> dict[str, tuple[str, ...]]:
     """Return by function torch's modules whose ``forward`` is a call of that one function."""
     import torch
 
-    found: dict[str, list[str]] = {}
+    modules_of: dict[str, list[str]] = {}
     for name, kind in sorted(vars(torch.nn).items()):
         if inspect.isclass(kind) and issubclass(kind, torch.nn.Module):
             called = set(_called(kind)) - {"pad"}
             if len(called) == 1:
-                found.setdefault(called.pop(), []).append(name)
-    return {function: tuple(modules) for function, modules in found.items()}
+                modules_of.setdefault(called.pop(), []).append(name)
+    return {function: tuple(modules) for function, modules in modules_of.items()}
 
 
 def _called(kind: type) -> Iterator[str]:

@@ -77,14 +77,14 @@ def _rule(entry: dict[str, Any]) -> Rule:
     return Rule(
         **{
             **entry,
-            "arguments": tuple(Argument(**one) for one in entry["arguments"]),
+            "arguments": tuple(Argument(**argument) for argument in entry["arguments"]),
             "returns": tuple(entry["returns"]),
             "gradients": tuple(
-                GradientFormula(tuple(one["of"]), one["formula"], tuple(one["reads"]))
-                for one in entry["gradients"]
+                GradientFormula(tuple(gradient["of"]), gradient["formula"], tuple(gradient["reads"]))
+                for gradient in entry["gradients"]
             ),
             "kept": tuple(
-                SavedRole(**{**one, "gradients": tuple(one["gradients"])}) for one in entry["kept"]
+                SavedRole(**{**saved, "gradients": tuple(saved["gradients"])}) for saved in entry["kept"]
             ),
         }
     )

@@ -86,7 +86,7 @@ class Variant:
     def may_overwrite(self) -> Literal["input", "output", "input and output", "neither"]:
         """The tensors that may be overwritten, whichever arguments need a gradient."""
         free = {
-            output: all(one.allowed == "yes" for one in self.overwrite if one.output == output)
+            output: all(answer.allowed == "yes" for answer in self.overwrite if answer.output == output)
             for output in (False, True)
         }
         if free[False] and free[True]:

@@ -25,24 +25,30 @@ def when(rule: Rule, others: Sequence[Rule]) -> str:
     """
     if rule.key != "Default":
         return f"for {_KEYS.get(rule.key, rule.key)}"
-    others = [one for one in others if one.key == "Default"]
+    others = [other for other in others if other.key == "Default"]
     if len(others) < 2:
         return ""
-    told: list[str] = []
-    tensors = [one.name for one in rule.arguments if one.is_tensor and _differs(one, others)]
+    clauses: list[str] = []
+    tensors = [
+        argument.name for argument in rule.arguments if argument.is_tensor and _differs(argument, others)
+    ]
     if len(tensors) > 1:
-        told.append(f"{_listed(tensors)} are tensors")
+        clauses.append(f"{_listed(tensors)} are tensors")
     for argument in rule.arguments:
         kind = _KINDS.get(argument.type.rstrip("?"))
         if kind is None or (argument.name in tensors and len(tensors) > 1):
             continue
         if _differs(argument, others):
-            told.append(f"`{argument.name}` is {kind}")
-    if beyond := [one.name for one in rule.arguments if not _everywhere(one, others) and one.default is None]:
-        told.append(f"with {_listed(beyond)}")
-    if not told and any(len(one.arguments) > len(rule.arguments) for one in others):
-        told.append(f"with {_listed(one.name for one in rule.arguments)} alone")
-    text = "; ".join(told)
+            clauses.append(f"`{argument.name}` is {kind}")
+    if beyond := [
+        argument.name
+        for argument in rule.arguments
+        if not _everywhere(argument, others) and argument.default is None
+    ]:
+        clauses.append(f"with {_listed(beyond)}")
+    if not clauses and any(len(other.arguments) > len(rule.arguments) for other in others):
+        clauses.append(f"with {_listed(argument.name for argument in rule.arguments)} alone")
+    text = "; ".join(clauses)
     return f"{text}, in C++: Python makes a tensor of the number" if _is_for_cpp(rule, others) else text
 
 
@@ -68,7 +74,7 @@ def _is_for_cpp(rule: Rule, others: Sequence[Rule]) -> bool:
     if len(rule.arguments) < 2 or rule.arguments[1].type != "Scalar" or not rule.arguments[0].is_tensor:
         return False
     taken = _taken_from_python(rule.operation)
-    return taken is not None and taken != rule.node and taken in {one.node for one in others}
+    return taken is not None and taken != rule.node and taken in {other.node for other in others}
 
 
 @lru_cache(maxsize=256)

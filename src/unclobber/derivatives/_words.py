@@ -135,7 +135,10 @@ def _unread(reasons: list[_Reason], names: Mapping[str, str]) -> str | None:
 
 
 def _targets(arguments: Iterable[str], names: Mapping[str, str]) -> str:
-    given = [f"`{names[one]}`" if one in names else _PLAIN.get(one, one) for one in arguments]
+    given = [
+        f"`{names[argument]}`" if argument in names else _PLAIN.get(argument, argument)
+        for argument in arguments
+    ]
     *others, last = dict.fromkeys(given)
     return f"{', '.join(others)} and {last}" if others else last
 
@@ -179,7 +182,7 @@ def _by_hand_or_table(
                 for of, text in texts
                 if needed is None or of in needed
             ]
-    of = tuple(one for one in gradient.of if needed is None or one in needed)
+    of = tuple(target for target in gradient.of if needed is None or target in needed)
     joint = len(gradient.of) > 1
     # A formula for several gradients returns all of them at once, so it has no single right-hand side.
     formula = None if joint else readable(gradient.formula)

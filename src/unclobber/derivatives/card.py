@@ -52,7 +52,7 @@ class OperationRules:
         return card(self)
 
 
-def card(one: OperationRules, width: int = 80) -> str:
+def card(operation: OperationRules, width: int = 80) -> str:
     """Return the card as plain text.
 
     Example:
@@ -65,97 +65,101 @@ def card(one: OperationRules, width: int = 80) -> str:
           in place   neg_ keeps nothing
           Python     -a, torch.neg, torch.neg_, Tensor.neg, Tensor.neg_
     """
-    return "\n".join("".join(piece.text for piece in line) for line in lines(one, width))
+    return "\n".join("".join(piece.text for piece in line) for line in lines(operation, width))
 
 
-def lines(one: OperationRules, width: int = 80) -> list[Line]:
+def lines(operation: OperationRules, width: int = 80) -> list[Line]:
     """Return the card as lines of styled pieces, none longer than ``width`` if words allow."""
-    found: list[Line] = []
-    for call in one.calls:
-        found += [(), *_call(call, width)] if found else _call(call, width)
-    if one.calls:
-        found += _row("asked of", f"a run of {_calls(len(one.calls))} on CPU tensors", width)
-    elif one.parts:
-        found.append((StyledText(one.name, "title"),))
-        found += _parts(one, width)
-    for variant in one.variants:
-        if found:
-            found.append(())
-        found += _variant(variant, width)
-    if one.spellings:
-        found += _row("Python", ", ".join(one.spellings), width)
-    return found
+    rows: list[Line] = []
+    for call in operation.calls:
+        rows += [(), *_call(call, width)] if rows else _call(call, width)
+    if operation.calls:
+        rows += _row("asked of", f"a run of {_calls(len(operation.calls))} on CPU tensors", width)
+    elif operation.parts:
+        rows.append((StyledText(operation.name, "title"),))
+        rows += _parts(operation, width)
+    for variant in operation.variants:
+        if rows:
+            rows.append(())
+        rows += _variant(variant, width)
+    if operation.spellings:
+        rows += _row("Python", ", ".join(operation.spellings), width)
+    return rows
 
 
 def _calls(count: int) -> str:
     return "this call" if count == 1 else "these calls"
 
 
-def _parts(one: OperationRules, width: int) -> list[Line]:
+def _parts(operation: OperationRules, width: int) -> list[Line]:
     """Return the lines on the operations that a function runs and on their saved tensors."""
-    found = _row("runs", f"{', '.join(one.parts)} (on CPU tensors, not each in every call)", width)
-    for number, (part, roles) in enumerate(one.keepers):
-        found += _row("" if number else "keeps", f"`{part}` keeps {', '.join(roles)}", width)
-    if not one.keepers:
-        found += _row("keeps", "nothing", width)
-        found += _row("overwrite", "its inputs and its results: yes", width)
-    elif len(one.keepers) < len(one.parts):
-        found += _row("", "the others keep nothing", width)
-    return found
+    rows = _row("runs", f"{', '.join(operation.parts)} (on CPU tensors, not each in every call)", width)
+    for number, (part, roles) in enumerate(operation.keepers):
+        rows += _row("" if number else "keeps", f"`{part}` keeps {', '.join(roles)}", width)
+    if not operation.keepers:
+        rows += _row("keeps", "nothing", width)
+        rows += _row("overwrite", "its inputs and its results: yes", width)
+    elif len(operation.keepers) < len(operation.parts):
+        rows += _row("", "the others keep nothing", width)
+    return rows
 
 
 def _call(call: MeasuredCall, width: int) -> list[Line]:
     """Return the lines of one measured call."""
     title = f"{call.call}    # {call.when}" if call.when else call.call
     body = _wrapped(title, width, indent="    ")
-    found: list[Line] = [(StyledText(text, "title"),) for text in body]
+    rows: list[Line] = [(StyledText(text, "title"),) for text in body]
     keeps = list(call.keeps)
     if call.keeps_own:
         own = "a tensor" if call.keeps_own == 1 else f"{call.keeps_own} tensors"
         keeps.append(f"{own} of its own, which no program gets to see")
-    found += _row("keeps", ", ".join(keeps) or "nothing", width)
+    rows += _row("keeps", ", ".join(keeps) or "nothing", width)
     if call.runs:
-        found += _row("by", ", ".join(call.runs), width)
-    found += _overwrites(call.overwrite, width)
+        rows += _row("by", ", ".join(call.runs), width)
+    rows += _overwrites(call.overwrite, width)
     if call.view:
-        found += _row("", _VIEW, width)
-    return found
+        rows += _row("", _VIEW, width)
+    return rows
 
 
 def _overwrites(some: tuple[Overwrite, ...], width: int) -> list[Line]:
     """Return one line per tensor: whether it may be overwritten, and why."""
-    found: list[Line] = []
-    for number, one in enumerate(some):
+    rows: list[Line] = []
+    for number, answer in enumerate(some):
         first = StyledText(("" if number else "  overwrite").ljust(_LABEL + 2), "label")
-        style: Style = "yes" if one.allowed == "yes" else "no" if one.allowed == "no" else "plain"
-        head = f"{one.name}: "
-        body = _wrapped(_answer(one), width - _LABEL - 2 - len(head))
-        found.append((first, StyledText(head), StyledText(body[0], style)))
-        found += [(StyledText(" " * (_LABEL + 2 + len(head))), StyledText(rest, style)) for rest in body[1:]]
-    return found
+        style: Style = "yes" if answer.allowed == "yes" else "no" if answer.allowed == "no" else "plain"
+        head = f"{answer.name}: "
+        body = _wrapped(_answer(answer), width - _LABEL - 2 - len(head))
+        rows.append((first, StyledText(head), StyledText(body[0], style)))
+        rows += [(StyledText(" " * (_LABEL + 2 + len(head))), StyledText(text, style)) for text in body[1:]]
+    return rows
 
 
 def _variant(variant: Variant, width: int) -> list[Line]:
     """Return the lines of one overload."""
-    found = _title(variant, width)
+    rows = _title(variant, width)
     if variant.when:
-        found += _row("when", variant.when, width)
+        rows += _row("when", variant.when, width)
     keeps = [f"{saved.role}, {saved.when}" for saved in variant.saves]
     for label, text in zip(("keeps", *[""] * len(keeps)), keeps or ["nothing"], strict=False):
-        found += _row(label, text, width)
+        rows += _row(label, text, width)
     for number, text in enumerate(_gradients(variant)):
-        found += _row("" if number else "gradient", text, width)
-    found += _overwrites(variant.overwrite, width)
+        rows += _row("" if number else "gradient", text, width)
+    rows += _overwrites(variant.overwrite, width)
     if variant.view:
-        found += _row("", _VIEW, width)
+        rows += _row("", _VIEW, width)
     if variant.in_place is not None:
         kept = "; ".join(variant.in_place.keeps) or "nothing"
-        found += _row("in place", f"{variant.in_place.name} keeps {kept}", width)
-    return found
+        rows += _row("in place", f"{variant.in_place.name} keeps {kept}", width)
+    return rows
 
 
-def _answer(one: Overwrite) -> str:
-    return "yes" if one.allowed == "yes" else f"{'no:' if one.allowed == 'no' else 'only'} {one.reason}"
+def _answer(overwrite: Overwrite) -> str:
+    return (
+        "yes"
+        if overwrite.allowed == "yes"
+        else f"{'no:' if overwrite.allowed == 'no' else 'only'} {overwrite.reason}"
+    )
 
 
 def _title(variant: Variant, width: int) -> list[Line]:
@@ -169,24 +173,24 @@ def _title(variant: Variant, width: int) -> list[Line]:
 
 def _gradients(variant: Variant) -> Iterable[str]:
     """Yield one sentence per gradient: a formula, words, or torch's own formula."""
-    for one in variant.gradients:
-        if one.formula is not None:
-            yield f"{', '.join(one.of)} = {one.formula}"
+    for gradient in variant.gradients:
+        if gradient.formula is not None:
+            yield f"{', '.join(gradient.of)} = {gradient.formula}"
             continue
-        if one.torch_formula.startswith("not_implemented"):
-            yield f"{', '.join(one.of)}: torch has none and raises"
+        if gradient.torch_formula.startswith("not_implemented"):
+            yield f"{', '.join(gradient.of)}: torch has none and raises"
             continue
-        known = _in_words(variant.saves, one)
-        yield from known or (f"{', '.join(one.of)}: torch formula {one.torch_formula}",)
+        known = _in_words(variant.saves, gradient)
+        yield from known or (f"{', '.join(gradient.of)}: torch formula {gradient.torch_formula}",)
 
 
-def _in_words(saves: tuple[Saved, ...], one: Derivative) -> list[str]:
+def _in_words(saves: tuple[Saved, ...], gradient: Derivative) -> list[str]:
     """Return the handwritten words on a formula with which torch computes several gradients at once."""
     parts = [
         part
         for saved in saves
         for part in (saved.why or "").split("; ")
-        if part.startswith("grad of ") and part.removeprefix("grad of ").partition(" ")[0] in one.of
+        if part.startswith("grad of ") and part.removeprefix("grad of ").partition(" ")[0] in gradient.of
     ]
     return [part.removeprefix("grad of ") for part in dict.fromkeys(parts)]
 
@@ -197,7 +201,7 @@ def _row(label: str, text: str, width: int) -> list[Line]:
     body = _wrapped(text, width - _LABEL - 2)
     return [
         (first, StyledText(body[0])),
-        *((StyledText(" " * (_LABEL + 2)), StyledText(rest)) for rest in body[1:]),
+        *((StyledText(" " * (_LABEL + 2)), StyledText(continuation)) for continuation in body[1:]),
     ]
 
 
@@ -208,15 +212,15 @@ def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
 
 
 # --- documents -----------------------------------------------------------------------------------
-def to_dict(one: OperationRules) -> dict[str, Any]:
+def to_dict(operation: OperationRules) -> dict[str, Any]:
     """Return one operation as JSON-ready data."""
     return {
-        "name": one.name,
-        "runs": list(one.parts),
-        "keepers": {part: list(roles) for part, roles in one.keepers},
-        "calls": [_call_dict(call) for call in one.calls],
-        "spellings": list(one.spellings),
-        "variants": [_variant_dict(variant) for variant in one.variants],
+        "name": operation.name,
+        "runs": list(operation.parts),
+        "keepers": {part: list(roles) for part, roles in operation.keepers},
+        "calls": [_call_dict(call) for call in operation.calls],
+        "spellings": list(operation.spellings),
+        "variants": [_variant_dict(variant) for variant in operation.variants],
     }
 
 
@@ -228,13 +232,13 @@ def _call_dict(call: MeasuredCall) -> dict[str, Any]:
         "runs": list(call.runs),
         "keeps": list(call.keeps),
         "keeps_own": call.keeps_own,
-        "overwrite": [_overwrite_dict(one) for one in call.overwrite],
+        "overwrite": [_overwrite_dict(answer) for answer in call.overwrite],
         "view": call.view,
     }
 
 
-def _overwrite_dict(one: Overwrite) -> dict[str, Any]:
-    return {"name": one.name, "output": one.output, "allowed": one.allowed, "reason": one.reason}
+def _overwrite_dict(answer: Overwrite) -> dict[str, Any]:
+    return {"name": answer.name, "output": answer.output, "allowed": answer.allowed, "reason": answer.reason}
 
 
 def _variant_dict(variant: Variant) -> dict[str, Any]:
@@ -259,10 +263,10 @@ def _variant_dict(variant: Variant) -> dict[str, Any]:
             for saved in variant.saves
         ],
         "gradients": [
-            {"of": list(one.of), "formula": one.formula, "torch_formula": one.torch_formula}
-            for one in variant.gradients
+            {"of": list(gradient.of), "formula": gradient.formula, "torch_formula": gradient.torch_formula}
+            for gradient in variant.gradients
         ],
-        "overwrite": [_overwrite_dict(one) for one in variant.overwrite],
+        "overwrite": [_overwrite_dict(answer) for answer in variant.overwrite],
         "in_place": None
         if variant.in_place is None
         else {
@@ -284,10 +288,14 @@ def to_markdown(some: Iterable[OperationRules]) -> str:
         "| operation | keeps | gradient | may be overwritten | in place it keeps |",
         "|---|---|---|---|---|",
     ]
-    for one in some:
-        if one.parts:
-            rows.append(_cells(f"`{one.name}`", f"runs {', '.join(f'`{p}`' for p in one.parts)}", "", "", ""))
-        for variant in one.variants:
+    for operation in some:
+        if operation.parts:
+            rows.append(
+                _cells(
+                    f"`{operation.name}`", f"runs {', '.join(f'`{p}`' for p in operation.parts)}", "", "", ""
+                )
+            )
+        for variant in operation.variants:
             keeps = "; ".join(
                 f"`{saved.role}`" + ("" if saved.when == "always" else f" {saved.when}")
                 for saved in variant.saves

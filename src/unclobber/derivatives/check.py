@@ -101,7 +101,7 @@ def _dtype(op: Any) -> torch.dtype | None:
 def _check_op(op: Any, dtype: torch.dtype, samples: int) -> Checked:
     """Compare one operation over its samples, out of place and in place."""
     name = f"{op.name}.{op.variant_test_name}" if op.variant_test_name else str(op.name)
-    found: dict[Disagreement, None] = {}
+    disagreements: dict[Disagreement, None] = {}
     runs = nodes = writes = 0
     error = None
     with warnings.catch_warnings():
@@ -119,8 +119,8 @@ def _check_op(op: Any, dtype: torch.dtype, samples: int) -> Checked:
                     runs += 1
                     nodes += count
                     writes += tried
-                    found.update(dict.fromkeys(wrong))
-    return Checked(name, runs, nodes, writes, tuple(found), None if runs else error or "no sample")
+                    disagreements.update(dict.fromkeys(wrong))
+    return Checked(name, runs, nodes, writes, tuple(disagreements), None if runs else error or "no sample")
 
 
 Pick = frozenset[int] | None
@@ -142,7 +142,7 @@ def _compare(op: Any, sample: Any, pick: Pick, *, in_place: bool) -> tuple[int, 
         outputs = tensors_in(call(run.first, *run.args, **run.kwargs))
     nodes = [node for node in nodes_of(outputs) if node not in run.own]
     tried = 0
-    wrong = [one for node in nodes for one in _keeps(node)]
+    wrong = [disagreement for node in nodes for disagreement in _keeps(node)]
     wrong += _runs(op.name, nodes)
     if in_place:
         wrong += _in_place_memory(nodes, run, outputs)
@@ -211,12 +211,12 @@ def _keeps(node: Any) -> Iterator[Disagreement]:
 def _expected(rule: Rule, node: Any) -> list[SavedRole]:
     """Return the table's saved roles for a node with the same edges."""
     needed = rule.needed([parent for parent, _ in node.next_functions])
-    found = []
+    roles = []
     for kept in rule.kept:
         only_if = condition(rule, kept)
         if not only_if or needed is None or needed.intersection(only_if):
-            found.append(kept)
-    return found
+            roles.append(kept)
+    return roles
 
 
 def _may_be_left_out(rule: Rule, kept: SavedRole) -> bool:
@@ -273,8 +273,8 @@ def _overwrite(op: Any, sample: Any, pick: Pick, node: Any) -> tuple[int, list[D
     tried, wrong = 0, []
     for output in (False, True):
         refused = _refused(op, sample, pick, output=output, outputs_of=rule)
-        kept = [one for one in expected if one.output == output]
-        if refused is None or (kept and all(_may_be_left_out(rule, one) for one in kept)):
+        kept = [saved for saved in expected if saved.output == output]
+        if refused is None or (kept and all(_may_be_left_out(rule, saved) for saved in kept)):
             continue
         tried += 1
         if refused != bool(kept):

@@ -56,10 +56,10 @@ def rules(name: str) -> OperationRules:
         >>> unclobber.rules("softmax").calls[0].keeps  # it has no derivative of its own: it was run
         ('result',)
     """
-    found = resolve(name)
-    if found is None:
+    operation = resolve(name)
+    if operation is None:
         raise UnknownOperationError(name, _nearest(name))
-    return _rules(found)
+    return _rules(operation)
 
 
 def resolve(name: str) -> str | None:
@@ -73,9 +73,9 @@ def resolve(name: str) -> str | None:
     rule = by_node(text)
     if rule is not None:
         return _bare(rule.operation)
-    for one in _candidates(in_expression(text) or text):
-        if one in _names():
-            return one
+    for candidate in _candidates(in_expression(text) or text):
+        if candidate in _names():
+            return candidate
     return None
 
 
@@ -106,9 +106,9 @@ def _candidates(text: str) -> Iterable[str]:
             break
     # ATen's name of torch.linalg.inv is `linalg_inv`; masked functions are Python and have no ATen name.
     bare = bare.removeprefix("torch.")
-    for one in (bare, bare.replace(".", "_"), bare.partition(".")[0]):
-        yield one
-        yield from _and_without_underscore(one)
+    for spelling in (bare, bare.replace(".", "_"), bare.partition(".")[0]):
+        yield spelling
+        yield from _and_without_underscore(spelling)
     yield f"{bare}_"  # an in-place operation whose out-of-place form is not in the table
 
 
@@ -124,12 +124,14 @@ def _and_without_underscore(name: str) -> Iterable[str]:
 
 def _nearest(name: str) -> tuple[str, ...]:
     text = name.rpartition(".")[2].rpartition("::")[2]
-    known = [one for one in all_names() if not one.startswith("_") or text.startswith("_")]
+    known = [
+        known_name for known_name in all_names() if not known_name.startswith("_") or text.startswith("_")
+    ]
     return tuple(difflib.get_close_matches(text, known, n=3, cutoff=0.6))
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    quoted = [f"`{one}`" for one in names]
+    quoted = [f"`{name}`" for name in names]
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"
 
 
@@ -151,9 +153,9 @@ def _bare(operation: str) -> str:
 def _rules(name: str) -> OperationRules:
     """Build the rules of an operation, once."""
     target = ALIASES.get(name, name)
-    found = tuple(rule for rule in by_operation(target) if rule.node is not None and rule.gradients)
+    differentiable = tuple(rule for rule in by_operation(target) if rule.node is not None and rule.gradients)
     # A row of another dispatch key is a repetition, unless it saves something else.
-    plain = [rule for rule in found if rule.key == "Default" or not _twin(rule, found)]
+    plain = [rule for rule in differentiable if rule.key == "Default" or not _twin(rule, differentiable)]
     return OperationRules(
         name=name,
         variants=tuple(_variant(rule, plain) for rule in plain),
@@ -166,7 +168,8 @@ def _rules(name: str) -> OperationRules:
 
 def _twin(rule: Rule, others: Iterable[Rule]) -> bool:
     return any(
-        one.key == "Default" and one.overload == rule.overload and one.kept == rule.kept for one in others
+        other.key == "Default" and other.overload == rule.overload and other.kept == rule.kept
+        for other in others
     )
 
 
@@ -174,8 +177,8 @@ def _keepers(parts: Iterable[str]) -> Iterable[tuple[str, tuple[str, ...]]]:
     """Yield the parts that save anything, with the roles of their saved tensors."""
     for part in parts:
         roles = (kept.role for rule in by_operation(part) if rule.key == "Default" for kept in rule.kept)
-        if found := tuple(dict.fromkeys(roles)):
-            yield part, found
+        if distinct := tuple(dict.fromkeys(roles)):
+            yield part, distinct
 
 
 def _variant(rule: Rule, others: list[Rule]) -> Variant:
@@ -201,7 +204,7 @@ def _variant(rule: Rule, others: list[Rule]) -> Variant:
 def _formula(rule: Rule, of: tuple[str, ...]) -> str | None:
     from ._formulas import readable
 
-    gradient = next(one for one in rule.gradients if one.of == of)
+    gradient = next(gradient for gradient in rule.gradients if gradient.of == of)
     return readable(gradient.formula) if len(of) == 1 else None
 
 
@@ -267,7 +270,7 @@ def _overwrites(rule: Rule, saves: tuple[Saved, ...]) -> Iterable[Overwrite]:
         elif reads_shape_alone(rule.node or "", name):
             yield Overwrite(name, output, "no", "torch refuses, though it is kept for its shape alone")
         else:
-            readers = ", ".join(f"`{one}`" for one in saved.gradients)
+            readers = ", ".join(f"`{reader}`" for reader in saved.gradients)
             yield Overwrite(name, output, "no", f"the gradient of {readers} reads it")
 
 

@@ -58,11 +58,11 @@ def _nodes() -> Mapping[str, Rule]:
 def _by_node() -> Mapping[str, Rule]:
     """Index the table by backward node."""
     # Views and their `_copy` counterparts, and dispatch keys, may share a node: the first is the plain one.
-    found: dict[str, Rule] = {}
+    rules: dict[str, Rule] = {}
     for rule in _table():
         if rule.node is not None:
-            found.setdefault(rule.node, rule)
-    return MappingProxyType(found)
+            rules.setdefault(rule.node, rule)
+    return MappingProxyType(rules)
 
 
 def by_node(node: str) -> Rule | None:
@@ -83,10 +83,10 @@ def by_operation(name: str) -> tuple[Rule, ...]:
         ['Tensor_Scalar', 'Tensor_Tensor', 'Scalar']
     """
     bare = name.rpartition("::")[2].partition(".")[0]
-    found = tuple(rule for rule in table() if rule.operation == bare)
-    if not found and bare.endswith("_") and not bare.endswith("__"):
-        found = tuple(rule for rule in table() if rule.operation == bare[:-1])
-    return found
+    rules = tuple(rule for rule in table() if rule.operation == bare)
+    if not rules and bare.endswith("_") and not bare.endswith("__"):
+        rules = tuple(rule for rule in table() if rule.operation == bare[:-1])
+    return rules
 
 
 # --- reading -----------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import torch
 from ..source import Stack
 from ..source.makers import anything
 from ..source.origins import Finder
-from ..source.places import Level, Place
+from ..source.places import LiveFrame, Place
 from ..source.syntax import locate
 from ..source.values import UNKNOWN
 
@@ -30,23 +30,23 @@ _NODES: dict[type[ast.operator], tuple[str, ...]] = {
 }
 
 
-def stack_of(way: Sequence[Any], levels: Sequence[Level], depth: int) -> Stack | None:
+def stack_of(way: Sequence[Any], live_frames: Sequence[LiveFrame], depth: int) -> Stack | None:
     """Return the stack of the operation that made the last node of ``way``.
 
     Args:
         way: Nodes from the tensor that backward began at, each an input of the one before.
-        levels: The frames of the failed backward, innermost first.
+        live_frames: The frames of the failed backward, innermost first.
         depth: Index of the user's frame that called it: ``cost.backward()``.
     Returns:
         None unless every step of the way matches a part of the expression.
     """
-    located = locate(levels[depth].frame.f_code, levels[depth].lasti)
+    located = locate(live_frames[depth].frame.f_code, live_frames[depth].lasti)
     if located is None or not isinstance(located.node, ast.Call):
         return None
     function = located.node.func
     if not isinstance(function, ast.Attribute) or function.attr != "backward":
         return None
-    finder = Finder(levels, anything)
+    finder = Finder(live_frames, anything)
     place = finder.place(depth)
     origin = None if place is None else finder.origin(function.value, place)
     if origin is None:
@@ -60,8 +60,8 @@ def stack_of(way: Sequence[Any], levels: Sequence[Level], depth: int) -> Stack |
             if following is None:
                 return None
             origin = following
-    found = finder.made(origin.node, origin.place, "operator")
-    return None if found is None else found.stack
+    made = finder.made(origin.node, origin.place, "operator")
+    return None if made is None else made.stack
 
 
 def _made(expression: ast.expr, node: Any) -> bool:
@@ -79,7 +79,7 @@ def _made(expression: ast.expr, node: Any) -> bool:
 
 def _operand(expression: ast.expr, node: Any, child: Any, finder: Finder, place: Place) -> ast.expr | None:
     """Return the operand of the expression that made ``child``; None if it isn't certain."""
-    places = [index for index, (one, _) in enumerate(node.next_functions) if one is child]
+    places = [index for index, (following, _) in enumerate(node.next_functions) if following is child]
     if len(places) != 1:
         return None
     if isinstance(expression, ast.UnaryOp):

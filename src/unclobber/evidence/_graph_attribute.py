@@ -72,10 +72,10 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> GraphAttribute | No
             # tests/programs/UC301/tied_what_nobody_reads_again_is_none.py.
             elif nodes & (graph.keys() - old) and _is_read(owner, name, frames):
                 read_before.append((owner, name))
-    found = freed or read_before
-    if len(found) != 1:
+    holders = freed or read_before
+    if len(holders) != 1:
         return None
-    owner, name = found[0]
+    owner, name = holders[0]
     way = owners.object_name(owner, frames)
     if way is None:
         return None
@@ -87,18 +87,20 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> GraphAttribute | No
 def tensors(value: Any) -> list[torch.Tensor]:
     """Return the tensors with a graph that an attribute or a variable holds, alone or in a list or tuple."""
     values = value if type(value) in (list, tuple) else (value,)
-    return [one for one in values if is_a(one, torch.Tensor) and compat.grad_fn(one) is not None]
+    return [
+        element for element in values if is_a(element, torch.Tensor) and compat.grad_fn(element) is not None
+    ]
 
 
 def has_method(value: Any, code: CodeType) -> bool:
     """Return whether ``code`` is that of a method which an object's class defines or inherits."""
-    members = (one for kind in type(value).__mro__ for one in vars(kind).values())
-    return any(type(one) is FunctionType and one.__code__ is code for one in members)
+    members = (member for kind in type(value).__mro__ for member in vars(kind).values())
+    return any(type(member) is FunctionType and member.__code__ is code for member in members)
 
 
 def _is_read(owner: Any, name: str, frames: Sequence[FrameType]) -> bool:
     """Return whether code of the owner's class, or code that is running, reads an attribute of this name."""
-    methods = [code_of(one) for one in vars(type(owner)).values() if callable(one)]
+    methods = [code_of(member) for member in vars(type(owner)).values() if callable(member)]
     codes = [*filter(None, methods), *(frame.f_code for frame in frames)]
     return any(
         isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load)
@@ -128,7 +130,7 @@ def objects_in(frames: Sequence[FrameType]) -> Iterator[Any]:
     for frame in frames:
         for value in [*frame.f_locals.values(), *frame.f_globals.values()]:
             inner = torch.nn.Module.modules(value) if is_a(value, torch.nn.Module) else (value,)
-            for one in inner:
-                if id(one) not in seen and not is_a(one, (type, torch.Tensor)):
-                    seen.add(id(one))
-                    yield one
+            for part in inner:
+                if id(part) not in seen and not is_a(part, (type, torch.Tensor)):
+                    seen.add(id(part))
+                    yield part

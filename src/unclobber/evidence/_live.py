@@ -9,7 +9,7 @@ from typing import Any
 
 from ..hooks import backward
 from ..source import Stack, sites
-from ..source.places import Level
+from ..source.places import LiveFrame
 
 
 def user_frames(*, of_forward: bool = False) -> list[FrameType]:
@@ -30,22 +30,22 @@ def user_frames(*, of_forward: bool = False) -> list[FrameType]:
     return frames
 
 
-def user_frames_of(levels: Sequence[Level]) -> list[FrameType]:
+def user_frames_of(live_frames: Sequence[LiveFrame]) -> list[FrameType]:
     """Return the frames of a traceback that are user code, innermost first."""
-    return [level.frame for level in levels if not sites.is_library(level.frame.f_code)]
+    return [live_frame.frame for live_frame in live_frames if not sites.is_library(live_frame.frame.f_code)]
 
 
-def user_depth(levels: Sequence[Level]) -> int | None:
-    """Return the index of the innermost level of the user's code; None if all are a library's."""
-    for depth, level in enumerate(levels):
-        if not sites.is_library(level.frame.f_code):
+def user_depth(live_frames: Sequence[LiveFrame]) -> int | None:
+    """Return the index of the innermost live frame of the user's code; None if all are a library's."""
+    for depth, live_frame in enumerate(live_frames):
+        if not sites.is_library(live_frame.frame.f_code):
             return depth
     return None
 
 
-def stack_of(levels: Sequence[Level]) -> Stack:
-    """Return the levels as a stack."""
+def stack_of(live_frames: Sequence[LiveFrame]) -> Stack:
+    """Return the live frames as a stack."""
     stack: list[Any] = []
-    for level in levels:
-        stack += (level.frame.f_code, level.lasti)
+    for live_frame in live_frames:
+        stack += (live_frame.frame.f_code, live_frame.lasti)
     return tuple(stack)

@@ -24,8 +24,10 @@ def origin_of_parameter(tensor: torch.Tensor, finder: Finder) -> Origin | None:
         tensor: A parameter, as the very object that a module holds.
         finder: The search in the failure's frames, with the expressions that count as making it.
     """
-    frames = [one.frame for one in finder.levels if not is_library(one.frame.f_code)]
-    modules = [one for one in objects_in(frames) if is_a(one, torch.nn.Module)]
+    frames = [
+        live_frame.frame for live_frame in finder.live_frames if not is_library(live_frame.frame.f_code)
+    ]
+    modules = [candidate for candidate in objects_in(frames) if is_a(candidate, torch.nn.Module)]
     owners = [
         (module, name) for module in modules for name, own in module._parameters.items() if own is tensor
     ]
@@ -53,8 +55,8 @@ def _set_at(
 
 def _variable_of(module: torch.nn.Module, finder: Finder) -> Origin | None:
     """Return the line in the outermost frame with a variable for the module that set this variable."""
-    for depth in range(len(finder.levels) - 1, -1, -1):
-        frame = finder.levels[depth].frame
+    for depth in range(len(finder.live_frames) - 1, -1, -1):
+        frame = finder.live_frames[depth].frame
         if is_library(frame.f_code):
             continue
         names = [name for name, value in frame.f_locals.items() if value is module]

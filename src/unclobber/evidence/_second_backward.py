@@ -16,7 +16,7 @@ from ..model import Frame, FreedEvidence, Save
 from ..parsing import parse_expression
 from ..source import owners as _owners
 from ..source import sites, syntax, values
-from ..source.places import Level
+from ..source.places import LiveFrame
 from ..torch_internals import compat
 from . import _expressions, _graph_attribute, freed, need
 from ._live import user_depth, user_frames_of
@@ -24,15 +24,15 @@ from .freed import FreedNode
 from .save import of_node
 
 
-def evidence(error: BaseException, levels: Sequence[Level], backwards_before: int) -> FreedEvidence:
+def evidence(error: BaseException, live_frames: Sequence[LiveFrame], backwards_before: int) -> FreedEvidence:
     """Return the evidence for a backward that reached a freed node.
 
     Args:
         error: torch's error.
-        levels: Its frames, innermost first.
+        live_frames: Its frames, innermost first.
         backwards_before: Backward calls of the process before the session.
     """
-    failure = _SecondBackward(levels)
+    failure = _SecondBackward(live_frames)
     halted, mark = failure.halted, failure.freed_by()
     joined = failure.joined
     attribute, hidden_state = failure.attribute(), failure.hidden_state()
@@ -40,7 +40,7 @@ def evidence(error: BaseException, levels: Sequence[Level], backwards_before: in
         torch_message=str(error),
         saved=failure.saved(),
         freed=None if mark is None else need.of(mark, backwards_before),
-        needed=need.failed(levels, backwards_before, halted.node if halted and halted.certain else None),
+        needed=need.failed(live_frames, backwards_before, halted.node if halted and halted.certain else None),
         same_root=failure.again is not None,
         joined=None if joined is None else joined.save,
         hidden_state=tuple(hidden_state),
@@ -63,11 +63,11 @@ class _Joined(NamedTuple):
 class _SecondBackward:
     """A backward's failure at a freed node; each method answers one question about it."""
 
-    def __init__(self, levels: Sequence[Level]) -> None:
+    def __init__(self, live_frames: Sequence[LiveFrame]) -> None:
         """Look up the freed node, its note and the earlier backward in the frames of the failure."""
-        self.levels = levels
-        self.call = need.call_of(levels)
-        self.frames = user_frames_of(levels)
+        self.live_frames = live_frames
+        self.call = need.call_of(live_frames)
+        self.frames = user_frames_of(live_frames)
         self.halted = self._halted()
         """The node at which the engine stopped."""
         self.freed = self.halted if self.halted is None else self.halted.beyond or self.halted
@@ -80,7 +80,7 @@ class _SecondBackward:
     def _halted(self) -> FreedNode | None:
         """Return the node at which the engine stopped, or the custom Function whose ``ctx`` could not be
         read."""
-        reader = _reader(self.levels)
+        reader = _reader(self.live_frames)
         if reader is not None:
             return freed.freed_function(reader, () if self.call is None else self.call.roots)
         variables = (value for frame in self.frames for value in frame.f_locals.values())
@@ -91,12 +91,12 @@ class _SecondBackward:
         """Return the latest earlier backward that began at one of this call's roots and freed its graph."""
         call = self.call
         nodes = [] if call is None else [node_of(root) for root in call.roots]
-        found = [
+        earlier = [
             mark
             for node in nodes
-            if call is not None and node is not None and (mark := freed.begun_before(node, call)) is not None
+            if call is not None and node is not None and (mark := freed.latest_before(node, call)) is not None
         ]
-        return found[-1] if found else None
+        return earlier[-1] if earlier else None
 
     def _joined(self) -> _Joined | None:
         """Return the last noted node on the way to the freed one that this call ran; None if the same tensor
@@ -127,14 +127,14 @@ class _SecondBackward:
 
     def saved(self) -> Save | None:
         """Return the freed operation; None if its line isn't certain."""
-        found = self.freed
-        if found is None or not found.certain:
+        freed_node = self.freed
+        if freed_node is None or not freed_node.certain:
             return None
         if self.note is not None:
-            return of_node(found.node, self.note.stack)
-        depth = user_depth(self.levels)
-        stack = None if depth is None else _expressions.stack_of(found.way, self.levels, depth)
-        return None if stack is None else of_node(found.node, stack, noted=False)
+            return of_node(freed_node.node, self.note.stack)
+        depth = user_depth(self.live_frames)
+        stack = None if depth is None else _expressions.stack_of(freed_node.way, self.live_frames, depth)
+        return None if stack is None else of_node(freed_node.node, stack, noted=False)
 
     def attribute(self) -> _graph_attribute.GraphAttribute | None:
         """Return the one attribute of an object that holds a tensor of the graph; None if the roots are the
@@ -147,8 +147,8 @@ class _SecondBackward:
         """Return the variables or attributes that link the new graph to the freed one."""
         joined = None if self.joined is None else self.joined.note
         return (
-            _set_by_statement(joined, self.levels)
-            or _set_by_loop(self.call, self.levels)
+            _set_by_statement(joined, self.live_frames)
+            or _set_by_loop(self.call, self.live_frames)
             or _set_by_method(joined, self.note, self.frames)
         )
 
@@ -162,22 +162,24 @@ class _SecondBackward:
     def _behind_backward(self, state: HiddenState) -> Frame | None:
         """Return the last line of the statement that ran the backward, in the innermost function that knows
         all of ``state`` by name."""
-        for level in self.levels[user_depth(self.levels) or 0 :] if state else ():
-            if all(_value(name, level.frame) is value for name, value in state.items()):
-                code = level.frame.f_code
-                located = syntax.locate(code, level.lasti)
+        for live_frame in self.live_frames[user_depth(self.live_frames) or 0 :] if state else ():
+            if all(_value(name, live_frame.frame) is value for name, value in state.items()):
+                code = live_frame.frame.f_code
+                located = syntax.locate(code, live_frame.lasti)
                 line = None if located is None else located.statement.end_lineno
-                return Frame(sites.path_of(code), line or syntax.line_of(code, level.lasti), code.co_qualname)
+                return Frame(
+                    sites.path_of(code), line or syntax.line_of(code, live_frame.lasti), code.co_qualname
+                )
         return None
 
 
-def _reader(levels: Sequence[Level]) -> Any:
+def _reader(live_frames: Sequence[LiveFrame]) -> Any:
     """Return the node whose attribute the failing line read: ``ctx.saved_tensors``. None for other lines."""
-    level = levels[0]
-    located = syntax.locate(level.frame.f_code, level.lasti)
+    live_frame = live_frames[0]
+    located = syntax.locate(live_frame.frame.f_code, live_frame.lasti)
     if located is None or not isinstance(located.node, ast.Attribute):
         return None
-    node = values.value_of(located.node.value, level.frame)
+    node = values.value_of(located.node.value, live_frame.frame)
     return node if isinstance(node, torch.autograd.graph.Node) else None
 
 
@@ -185,7 +187,7 @@ HiddenState = Mapping[str, Any]
 """State that one run of the program leaves to the next: names, with their current values."""
 
 
-def _set_by_statement(note: freed.Note | None, levels: Sequence[Level]) -> HiddenState:
+def _set_by_statement(note: freed.Note | None, live_frames: Sequence[LiveFrame]) -> HiddenState:
     """Return the variables that the operation's statement both reads and sets: ``h`` in ``h = f(x, h)``.
 
     If it sets none, return those of the nearest statement that called it, if they hold tensors with a graph.
@@ -194,45 +196,52 @@ def _set_by_statement(note: freed.Note | None, levels: Sequence[Level]) -> Hidde
     stack = () if note is None else note.stack
     own = None if note is None else sites.user_frame(note.stack)
     for code, lasti in zip(stack[::2], stack[1::2], strict=True):
-        level = next((one for one in levels if one.frame.f_code is code), None)
-        located = None if level is None or sites.is_library(code) else syntax.locate(code, lasti)
-        if level is None or located is None:
+        live_frame = next((running for running in live_frames if running.frame.f_code is code), None)
+        located = None if live_frame is None or sites.is_library(code) else syntax.locate(code, lasti)
+        if live_frame is None or located is None:
             continue
-        found = {name: _value(name, level.frame) for name in _read_and_set(located.statement)}
+        state = {name: _value(name, live_frame.frame) for name in _read_and_set(located.statement)}
         if own is None or code is not own[0]:
-            found = {name: value for name, value in found.items() if _graph_attribute.tensors(value)}
-        if found:
-            return found
+            state = {name: value for name, value in state.items() if _graph_attribute.tensors(value)}
+        if state:
+            return state
     return {}
 
 
-def _set_by_loop(call: BackwardCall | None, levels: Sequence[Level]) -> HiddenState:
+def _set_by_loop(call: BackwardCall | None, live_frames: Sequence[LiveFrame]) -> HiddenState:
     """Return the one variable of the loop around ``loss.backward()`` that is made from its own last value.
 
     Only if its tensor, or one of a tuple, belongs to the graph.
     """
-    depth = user_depth(levels)
+    depth = user_depth(live_frames)
     graph = None if call is None else reachable(call)
     if depth is None or graph is None:
         return {}
-    level = levels[depth]
-    source = syntax.source_of(level.frame.f_code)
-    line = syntax.line_of(level.frame.f_code, level.lasti)
+    live_frame = live_frames[depth]
+    source = syntax.source_of(live_frame.frame.f_code)
+    line = syntax.line_of(live_frame.frame.f_code, live_frame.lasti)
     loops = [
-        one
-        for one in (ast.walk(source.tree) if source is not None else ())
-        if isinstance(one, (ast.For, ast.While)) and one.lineno <= line <= (one.end_lineno or 0)
+        loop
+        for loop in (ast.walk(source.tree) if source is not None else ())
+        if isinstance(loop, (ast.For, ast.While)) and loop.lineno <= line <= (loop.end_lineno or 0)
     ]
     statements = [
-        one for loop in loops[-1:] for one in ast.walk(loop) if isinstance(one, (ast.Assign, ast.AugAssign))
+        statement
+        for loop in loops[-1:]
+        for statement in ast.walk(loop)
+        if isinstance(statement, (ast.Assign, ast.AugAssign))
     ]
-    found = {name: _value(name, level.frame) for one in statements for name in _read_and_set(one)}
+    state = {
+        name: _value(name, live_frame.frame) for statement in statements for name in _read_and_set(statement)
+    }
     # A variable that the loop also sets without reading it starts from scratch in each pass.
-    for name in {name for one in statements for name in _set(one).keys() - _read_and_set(one)}:
-        found.pop(name, None)
+    for name in {
+        name for statement in statements for name in _set(statement).keys() - _read_and_set(statement)
+    }:
+        state.pop(name, None)
     of_graph = {
         name: value
-        for name, value in found.items()
+        for name, value in state.items()
         if any(id(compat.grad_fn(tensor)) in graph for tensor in _graph_attribute.tensors(value))
     }
     return of_graph if len(of_graph) == 1 else {}
@@ -258,7 +267,11 @@ def _set_by_method(
     receiver = code.co_varnames[0]
     ways = [name.split(".") for name in _read_and_set(located.statement)]
     names = [way[1] for way in ways if len(way) == 2 and way[0] == receiver]
-    owners = [one for one in _graph_attribute.objects_in(frames) if _graph_attribute.has_method(one, code)]
+    owners = [
+        candidate
+        for candidate in _graph_attribute.objects_in(frames)
+        if _graph_attribute.has_method(candidate, code)
+    ]
     if not names or len(owners) != 1:
         return {}
     own = values.contents(owners[0])
@@ -280,7 +293,7 @@ def _detached(state: HiddenState) -> str | None:
 def _cut(name: str, value: Any) -> str | None:
     if values.is_a(value, torch.Tensor):
         return f"{name}.detach()"
-    if type(value) not in (tuple, list) or not all(values.is_a(one, torch.Tensor) for one in value):
+    if type(value) not in (tuple, list) or not all(values.is_a(part, torch.Tensor) for part in value):
         return None
     parts = f"part.detach() for part in {name}"
     return f"tuple({parts})" if type(value) is tuple else f"[{parts}]"
@@ -298,14 +311,14 @@ def _read_and_set(statement: ast.stmt) -> tuple[str, ...]:
     if not isinstance(statement, ast.Assign):
         return tuple(stored)
     cut = [
-        id(one.value)
-        for one in ast.walk(statement.value)
-        if isinstance(one, ast.Attribute) and one.attr in _CUTS
+        id(part.value)
+        for part in ast.walk(statement.value)
+        if isinstance(part, ast.Attribute) and part.attr in _CUTS
     ]
     read = {
-        ast.unparse(one)
-        for one in ast.walk(statement.value)
-        if isinstance(one, (ast.Name, ast.Attribute)) and id(one) not in cut
+        ast.unparse(part)
+        for part in ast.walk(statement.value)
+        if isinstance(part, (ast.Name, ast.Attribute)) and id(part) not in cut
     }
     return tuple(name for name in stored if name in read)
 
@@ -317,7 +330,7 @@ def _set(statement: ast.stmt) -> dict[str, None]:
         targets = statement.targets
     elif isinstance(statement, ast.AugAssign):
         targets = (statement.target,)
-    return {ast.unparse(one): None for target in targets for one in _parts(target)}
+    return {ast.unparse(part): None for target in targets for part in _parts(target)}
 
 
 def _parts(target: ast.expr) -> list[ast.expr]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..source.places import Level
+from ..source.places import LiveFrame
 from ..source.sites import is_library
 from ..source.syntax import Located, inlined_names, locate, text_of
 from ..source.values import UNKNOWN, is_in_place, value_of
@@ -39,7 +39,7 @@ class WriteTarget:
     operation: str
     """torch's name of the operation: ``copy_``, ``normal_``."""
     depth: int
-    """Index of the user's frame among the levels."""
+    """Index of the user's frame among the live frames."""
     node: ast.expr | None = None
     """The user's expression for the target."""
     expression: str | None = None
@@ -54,29 +54,31 @@ class WriteTarget:
         return self.base is not self.node
 
 
-def find(levels: Sequence[Level]) -> WriteTarget | None:
+def find(live_frames: Sequence[LiveFrame]) -> WriteTarget | None:
     """Return the target of the operation that raised in the innermost frame.
 
     Args:
-        levels: The frames of the failed call, innermost first.
+        live_frames: The frames of the failed call, innermost first.
     """
-    depth = user_depth(levels)
-    inner = written_at(levels[0])
+    depth = user_depth(live_frames)
+    inner = written_at(live_frames[0])
     if depth is None:
         return None if inner is None else WriteTarget(inner.operation, 0)
-    return inner if depth == 0 else _from_outside(levels, depth, inner)
+    return inner if depth == 0 else _from_outside(live_frames, depth, inner)
 
 
-def written_at(level: Level) -> WriteTarget | None:
+def written_at(live_frame: LiveFrame) -> WriteTarget | None:
     """Return the target of the failed instruction of one frame."""
-    located = locate(level.frame.f_code, level.lasti)
-    return None if located is None else _written(located, level)
+    located = locate(live_frame.frame.f_code, live_frame.lasti)
+    return None if located is None else _written(located, live_frame)
 
 
-def _from_outside(levels: Sequence[Level], depth: int, inner: WriteTarget | None) -> WriteTarget | None:
+def _from_outside(
+    live_frames: Sequence[LiveFrame], depth: int, inner: WriteTarget | None
+) -> WriteTarget | None:
     """Return the user's expression for a tensor that a library was about to write."""
-    level = levels[depth]
-    located = locate(level.frame.f_code, level.lasti)
+    live_frame = live_frames[depth]
+    located = locate(live_frame.frame.f_code, live_frame.lasti)
     if inner is None or located is None:
         return None
     unknown = WriteTarget(inner.operation, depth)
@@ -85,74 +87,85 @@ def _from_outside(levels: Sequence[Level], depth: int, inner: WriteTarget | None
     if not isinstance(located.node, ast.Call):
         return unknown
     for node in _operands(located.node):
-        if value_of(node, level.frame) is inner.tensor:
+        if value_of(node, live_frame.frame) is inner.tensor:
             text = text_of(node, located.source)
             # If the library writes a view of its argument, the library makes that view, not the user's line.
             return WriteTarget(
                 inner.operation, depth, node, text, inner.tensor, None if inner.made_here else node
             )
     # A module that runs others (Sequential) passes on tensors that it computed itself.
-    runs = [one for one in levels[:depth] if one.frame.f_code.co_qualname.endswith(".forward")]
-    passes_on = len(runs) < 2 and all(is_library(one.frame.f_code) for one in levels[:depth])
+    runs = [
+        live_frame
+        for live_frame in live_frames[:depth]
+        if live_frame.frame.f_code.co_qualname.endswith(".forward")
+    ]
+    passes_on = len(runs) < 2 and all(
+        is_library(live_frame.frame.f_code) for live_frame in live_frames[:depth]
+    )
     first = located.node.args[0] if located.node.args else None
-    if passes_on and first is not None and len(located.node.args) == 1 and _is_parameter(inner, levels[0]):
-        return _as_view(first, located, level, inner.operation, depth) or unknown
+    if (
+        passes_on
+        and first is not None
+        and len(located.node.args) == 1
+        and _is_parameter(inner, live_frames[0])
+    ):
+        return _as_view(first, located, live_frame, inner.operation, depth) or unknown
     return unknown
 
 
-def _is_parameter(inner: WriteTarget, level: Level) -> bool:
-    code = level.frame.f_code
+def _is_parameter(inner: WriteTarget, live_frame: LiveFrame) -> bool:
+    code = live_frame.frame.f_code
     return isinstance(inner.node, ast.Name) and inner.node.id in code.co_varnames[: code.co_argcount]
 
 
 def _operands(call: ast.Call) -> Iterator[ast.expr]:
-    yield from (one for one in call.args if not isinstance(one, ast.Starred))
+    yield from (argument for argument in call.args if not isinstance(argument, ast.Starred))
     yield from (keyword.value for keyword in call.keywords)
     if isinstance(call.func, ast.Attribute):
         yield call.func.value
 
 
-def _written(located: Located, level: Level) -> WriteTarget | None:
+def _written(located: Located, live_frame: LiveFrame) -> WriteTarget | None:
     """Return the expression that an assignment, augmented assignment or call writes, with its ATen operation.
     None for other nodes."""
     node = located.node
     stored = node.target if isinstance(node, ast.AugAssign) else node
-    if isinstance(stored, ast.Subscript) and _stores_by_tensor(stored, level):
+    if isinstance(stored, ast.Subscript) and _stores_by_tensor(stored, live_frame):
         # Indexing by a tensor makes no view, so all of the tensor is the target:
         # tests/programs/UC203/written_by_a_mask.py.
-        return _as_view(stored.value, located, level, "index_put_")
+        return _as_view(stored.value, located, live_frame, "index_put_")
     if isinstance(node, ast.AugAssign):
-        return _as_view(node.target, located, level, _AUGMENTED.get(type(node.op), "copy_"))
+        return _as_view(node.target, located, live_frame, _AUGMENTED.get(type(node.op), "copy_"))
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-        return _as_view(node, located, level, _assigned(located.statement, level))
+        return _as_view(node, located, live_frame, _assigned(located.statement, live_frame))
     if isinstance(node, ast.Call):
-        return _called(node, located, level)
+        return _called(node, located, live_frame)
     return None
 
 
-def _called(node: ast.Call, located: Located, level: Level) -> WriteTarget | None:
+def _called(node: ast.Call, located: Located, live_frame: LiveFrame) -> WriteTarget | None:
     """Return the target of a call: its ``out=``, the receiver of an in-place method, or the first
     argument."""
     out = next((keyword.value for keyword in node.keywords if keyword.arg == "out"), None)
     name = _name(node.func)
     if out is not None:
-        return _as_view(out, located, level, name)
+        return _as_view(out, located, live_frame, name)
     if isinstance(node.func, ast.Attribute) and is_in_place(name):
-        receiver = _value(node.func.value, located, level)
+        receiver = _value(node.func.value, located, live_frame)
         if not isinstance(receiver, (type(torch), type)):
-            return _as_view(node.func.value, located, level, name)
+            return _as_view(node.func.value, located, live_frame, name)
     if node.args and not isinstance(node.args[0], ast.Starred):
-        return _as_view(node.args[0], located, level, name)
+        return _as_view(node.args[0], located, live_frame, name)
     return WriteTarget(name, 0) if name else None
 
 
 def _as_view(
-    node: ast.expr, located: Located, level: Level, operation: str, depth: int = 0
+    node: ast.expr, located: Located, live_frame: LiveFrame, operation: str, depth: int = 0
 ) -> WriteTarget | None:
     """Return the target with its tensor; if the line itself makes a view, with the tensor that it is a view
     of."""
     text = text_of(node, located.source)
-    value = _value(node, located, level)
+    value = _value(node, located, live_frame)
     if isinstance(value, torch.Tensor):
         return WriteTarget(operation, depth, node, text, value, node)
     if isinstance(node, ast.Name):
@@ -165,44 +178,44 @@ def _as_view(
             base = base.func.value
         else:
             return WriteTarget(operation, depth, node, text)
-        value = _value(base, located, level)
+        value = _value(base, located, live_frame)
         if isinstance(value, torch.Tensor):
             return WriteTarget(operation, depth, node, text, value, base)
         if value is not UNKNOWN and not isinstance(value, torch.Tensor):
             return WriteTarget(operation, depth, node, text)
 
 
-def _value(node: ast.expr, located: Located, level: Level) -> Any:
+def _value(node: ast.expr, located: Located, live_frame: LiveFrame) -> Any:
     """Return the expression's value when the line ran; ``UNKNOWN`` if the frame no longer has it."""
     gone = inlined_names(located)
-    if gone and any(isinstance(one, ast.Name) and one.id in gone for one in ast.walk(node)):
+    if gone and any(isinstance(part, ast.Name) and part.id in gone for part in ast.walk(node)):
         return UNKNOWN
-    return value_of(node, level.frame)
+    return value_of(node, live_frame.frame)
 
 
-def _assigned(statement: ast.stmt, level: Level) -> str:
+def _assigned(statement: ast.stmt, live_frame: LiveFrame) -> str:
     """Return the operation of ``x[i] = v``: ``fill_`` for a number, ``copy_`` for a tensor."""
     if isinstance(statement, ast.Assign):
         value = statement.value
         if isinstance(value, ast.UnaryOp):
             value = value.operand
-        found = value_of(value, level.frame)
-        if isinstance(found, (bool, int, float, complex)):
+        assigned = value_of(value, live_frame.frame)
+        if isinstance(assigned, (bool, int, float, complex)):
             return "fill_"
     return "copy_"
 
 
-def _stores_by_tensor(node: ast.Subscript, level: Level) -> bool:
-    return isinstance(node.ctx, ast.Store) and _indexes_by_tensor(node.slice, level)
+def _stores_by_tensor(node: ast.Subscript, live_frame: LiveFrame) -> bool:
+    return isinstance(node.ctx, ast.Store) and _indexes_by_tensor(node.slice, live_frame)
 
 
-def _indexes_by_tensor(index: ast.expr, level: Level) -> bool:
+def _indexes_by_tensor(index: ast.expr, live_frame: LiveFrame) -> bool:
     """Return whether an index is or contains a list, a comparison or a tensor that is no scalar."""
     if isinstance(index, ast.Tuple):
-        return any(_indexes_by_tensor(one, level) for one in index.elts)
+        return any(_indexes_by_tensor(index_part, live_frame) for index_part in index.elts)
     if isinstance(index, (ast.List, ast.Compare)):
         return True
-    value = value_of(index, level.frame)
+    value = value_of(index, live_frame.frame)
     return isinstance(value, (list, torch.Tensor)) and not (
         isinstance(value, torch.Tensor) and value.dim() == 0
     )

@@ -47,12 +47,12 @@ def _place(site: Site | None) -> Any:
     return None if site is None else (site.path, site.line, site.column)
 
 
-def _merged(found: Write, overlaps: bool, after: int, count: int) -> Write:
+def _merged(write: Write, overlaps: bool, after: int, count: int) -> Write:
     return replace(
-        found,
-        overlaps_needed=found.overlaps_needed or overlaps,
+        write,
+        overlaps_needed=write.overlaps_needed or overlaps,
         version_after=after,
-        count=found.count + count,
+        count=write.count + count,
     )
 
 
@@ -149,4 +149,4 @@ def _way_past_the_counter(event: WriteEvent, site: Site | None) -> PastCounter:
 def _undeclared(event: WriteEvent) -> str | None:
     """Return the program's custom operator whose kernel writes more than its schema declares; None for
     others."""
-    return next((name for name, packet in _writes_table.caught.items() if packet == event.operation), None)
+    return next((name for name, op_name in _writes_table.caught.items() if op_name == event.operation), None)

@@ -63,13 +63,13 @@ def _is_refused(saved: SavedTensor) -> bool:
 
 def _has_run(node: Any) -> bool:
     """Return whether the running backward has unpacked a node's saves."""
-    told = backward.marker.note_of(node)
-    return told is not None and told[1] is not None and told[1] is backward.marker.now
+    note = backward.marker.note_of(node)
+    return note is not None and note[1] is not None and note[1] is backward.marker.now
 
 
 def _is_freed(node: Any, call: backward.BackwardCall) -> bool:
     """Return whether an earlier backward has run a node and freed its saves."""
-    told = backward.marker.note_of(node)
-    if told is None or told[1] is None or told[1].nth >= call.nth:
+    note = backward.marker.note_of(node)
+    if note is None or note[1] is None or note[1].nth >= call.nth:
         return False
     return any(compat.is_freed(node, name) for name in compat.raw_attributes(node))

@@ -47,8 +47,8 @@ def evidence(
     known = runs or not _is_view(state.saved)
     torch_message = sentence.of(state, node, role, goes_on=goes_on) if known else None
     save = of_saved(state.saved, node, role, frames)
-    found = _evidence(state, ledger, save, node, frames, repaired, backwards_before)
-    return replace(found, torch_message=torch_message)
+    facts = _evidence(state, ledger, save, node, frames, repaired, backwards_before)
+    return replace(facts, torch_message=torch_message)
 
 
 def _is_view(saved: SavedTensor) -> bool:
@@ -64,8 +64,8 @@ def changed_unseen(
     the write."""
     good, bad, stack = fingerprint.good, fingerprint.bad, fingerprint.write
     written = None if stack is None else line_range.write_at(stack)
-    found = evidence(state, ledger, repaired=False, backwards_before=backwards_before)
-    return replace(found, line_range=line_range.between(good, bad, written), written=written, past_torch=None)
+    facts = evidence(state, ledger, repaired=False, backwards_before=backwards_before)
+    return replace(facts, line_range=line_range.between(good, bad, written), written=written, past_torch=None)
 
 
 def held_elsewhere(
@@ -85,8 +85,8 @@ def held_elsewhere(
     frames = user_frames()
     save = of_held(state.saved, held, frames)
     node = compat.current_node()
-    found = _evidence(state, ledger, save, node, frames, repaired, backwards_before, held.kind)
-    return found if read is None else replace(found, read=sites.resolve(read))
+    facts = _evidence(state, ledger, save, node, frames, repaired, backwards_before, held.kind)
+    return facts if read is None else replace(facts, read=sites.resolve(read))
 
 
 def _evidence(
@@ -102,7 +102,7 @@ def _evidence(
     """Build the evidence from the save's state, its writes and the running backward."""
     saved = state.saved
     written = writes(state, ledger, frames)
-    by_backward = state.unseen or any(one.by == "backward" for one in written)
+    by_backward = state.unseen or any(write.by == "backward" for write in written)
     gradient = owners.gradient_owner(saved.alias, frames) if by_backward else None
     unread = kind == "saved" and reads.never_read(saved, ledger, node)
     return Evidence(

@@ -44,8 +44,8 @@ class FreedNode:
 
 def note_of(node: Any) -> Note | None:
     """Return the node's note; None if no backward unpacked it under watch."""
-    found = backward.marker.note_of(node)
-    return None if found is None else Note(*found)
+    note = backward.marker.note_of(node)
+    return None if note is None else Note(*note)
 
 
 def began_here(node: Any) -> tuple[BackwardMark, ...]:
@@ -53,7 +53,7 @@ def began_here(node: Any) -> tuple[BackwardMark, ...]:
     return backward.begun_at.of(node) or ()
 
 
-def begun_before(node: Any, call: BackwardCall) -> BackwardMark | None:
+def latest_before(node: Any, call: BackwardCall) -> BackwardMark | None:
     """Return the latest earlier backward that began at the node and freed its graph; None if there is
     none."""
     earlier = [mark for mark in began_here(node) if mark.nth < call.nth and not mark.keeps_graph]
@@ -71,7 +71,7 @@ def first_freed(call: BackwardCall, tensors: Iterable[torch.Tensor] = ()) -> Fre
         None if no node is freed, or the graph is too large.
     """
     starts = [node for node in map(node_of, call.roots) if node is not None]
-    again = any(begun_before(node, call) is not None for node in starts)
+    again = any(latest_before(node, call) is not None for node in starts)
     every = reachable_from(starts)
     if every is None:
         return None
@@ -144,7 +144,7 @@ def _gone_through(node: Any, call: BackwardCall, tensors: Iterable[torch.Tensor]
     """Return an earlier backward that began at one of ``tensors`` and ran ``node``; None if there is none."""
     for tensor in tensors:
         start = compat.grad_fn(tensor)
-        mark = None if start is None else begun_before(start, call)
+        mark = None if start is None else latest_before(start, call)
         if mark is not None:
             every = reachable_from([start])
             if every is not None and id(node) in every and not mark.chosen:
@@ -158,7 +158,11 @@ def freed_below(node: Any, call: BackwardCall) -> BackwardMark | None:
     A call that ran the node ran its inputs' nodes as well, and only once.
     """
     every = reachable_from([node])
-    notes = [] if every is None else [note for one in every.values() if (note := note_of(one)) is not None]
+    notes = (
+        []
+        if every is None
+        else [note for reached in every.values() if (note := note_of(reached)) is not None]
+    )
     marks = {note.mark for note in notes}
     if len(marks) != 1:
         return None

@@ -46,7 +46,9 @@ def between(good: ProgramPoint | None, bad: ProgramPoint | None, written: Write 
     if good is None or bad is None or start is None or end is None:
         return "no write to it was seen, and it is not known when its content changed"
     if sites.user_frame(good.stack) == sites.user_frame(bad.stack) and not good.after and bad.after:
-        ran = f"`{_one_line(start.source)}` ran, at {_line(start)}" if start.source else f"{_line(start)} ran"
+        ran = (
+            f"`{_flattened(start.source)}` ran, at {_line(start)}" if start.source else f"{_line(start)} ran"
+        )
         return f"its content changed while {ran}; no write was seen"
     if (start.path, start.line) == (end.path, end.line):
         if _may_come_again(start, good.stack):
@@ -62,7 +64,7 @@ def between(good: ProgramPoint | None, bad: ProgramPoint | None, written: Write 
     line, statement = suspect
     # If two statements share the line, name only the line, because either may have written.
     shared = start.statement_line == end.statement_line or ";" in _line_text(good.stack, line)
-    return f"{text}: probably line {line}" + ("" if shared else f", `{_one_line(statement)}`")
+    return f"{text}: probably line {line}" + ("" if shared else f", `{_flattened(statement)}`")
 
 
 def _may_come_again(site: Site, stack: Stack) -> bool:
@@ -132,5 +134,5 @@ def _line(site: Site) -> str:
     return f"line {site.line} of {site.path.rpartition('/')[2]}"
 
 
-def _one_line(text: str) -> str:
+def _flattened(text: str) -> str:
     return " ".join(text.split())

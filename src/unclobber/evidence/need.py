@@ -8,7 +8,7 @@ from typing import Any
 from ..hooks import BackwardCall, BackwardMark, backward
 from ..model import Need
 from ..source import Stack, frames, sites
-from ..source.places import Level
+from ..source.places import LiveFrame
 from . import reads
 from ._live import stack_of
 
@@ -37,13 +37,15 @@ def running(node: Any, backwards_before: int) -> Need:
     return at(frames.of_program(), node) if call is None else of(call, backwards_before, node)
 
 
-def failed(levels: Sequence[Level], backwards_before: int, node: Any = None) -> Need:
+def failed(live_frames: Sequence[LiveFrame], backwards_before: int, node: Any = None) -> Need:
     """Return the Need of the backward that failed, or of the line that read a node's saved tensor by
     itself."""
-    call = call_of(levels)
-    return at(stack_of(levels), node) if call is None else of(call, backwards_before, node)
+    call = call_of(live_frames)
+    return at(stack_of(live_frames), node) if call is None else of(call, backwards_before, node)
 
 
-def call_of(levels: Sequence[Level]) -> BackwardCall | None:
+def call_of(live_frames: Sequence[LiveFrame]) -> BackwardCall | None:
     """Return the innermost backward call on the stack of a failure, or None."""
-    return next((call for level in levels if (call := backward.call_in(level.frame)) is not None), None)
+    return next(
+        (call for live_frame in live_frames if (call := backward.call_in(live_frame.frame)) is not None), None
+    )

@@ -19,23 +19,23 @@ def notices(started_at: int, transform: Stack | None, replay: Stack | None) -> t
         transform: The stack of the first transform of ``torch.func``.
         replay: The stack of the first replay of a CUDA graph.
     """
-    found = []
+    sentences = []
     if compiled := _compiled.since(started_at):
-        found.append(
+        sentences.append(
             f"torch.compile made code of {_names(compiled)}: what goes in, comes out and is saved is "
             "watched, but not what its kernels write inside, and which of its lines wrote is not known"
         )
     if transform is not None:
-        found.append(
+        sentences.append(
             f"transforms of torch.func ran{_first(transform)}: they allow no hooks, so what is saved inside "
             "of them is not watched; torch's own check is on there, and silent writes stay silent"
         )
     if replay is not None:
-        found.append(
+        sentences.append(
             f"a CUDA graph was replayed{_first(replay)}: its kernels write memory past every operation, so "
             "what they overwrite is not seen"
         )
-    return tuple(found)
+    return tuple(sentences)
 
 
 def _first(stack: Stack) -> str:
@@ -44,7 +44,7 @@ def _first(stack: Stack) -> str:
 
 
 def _names(compiled: tuple[Compiled, ...]) -> str:
-    names = [f"`{one.name}` ({_place(one.path, one.line)})" for one in compiled[:_NAMED]]
+    names = [f"`{function.name}` ({_place(function.path, function.line)})" for function in compiled[:_NAMED]]
     if (more := len(compiled) - _NAMED) > 0:
         names.append(f"{more} more")
     return listing(names)

@@ -35,8 +35,8 @@ def detached(saved: SavedTensor) -> frames.Stack | None:
         return None  # a later write has given it a history again
     node = compat.current_node()
     role = role_of(node, saved)
-    found = unpacked(node, role)
-    if found is not None and is_result(found, node, role):
+    result = unpacked(node, role)
+    if result is not None and is_result(result, node, role):
         # It was a view's result, which was not recognised as the node's own when it was detached.
         return None
     function = isinstance(node, torch.autograd.function.BackwardCFunction)
@@ -111,19 +111,19 @@ def node_name(node: Any) -> str:
     return str(name).rpartition(".")[2].rpartition("::")[2]
 
 
-class _Asking(threading.local):
+class _Unpacking(threading.local):
     """A flag of this thread, set while it unpacks a tensor only to learn its history."""
 
     now = False
 
 
-_asking = _Asking()
+_unpacking = _Unpacking()
 
 
-def asking() -> bool:
+def is_unpacking() -> bool:
     """Return whether this thread's unpack hooks are called for a tensor's history alone, so that they must
     not check it."""
-    return _asking.now
+    return _unpacking.now
 
 
 def unpacked(node: Any, role: str | None) -> torch.Tensor | None:
@@ -131,11 +131,11 @@ def unpacked(node: Any, role: str | None) -> torch.Tensor | None:
     known."""
     if node is None or role is None:
         return None
-    before, _asking.now = _asking.now, True
+    before, _unpacking.now = _unpacking.now, True
     try:
         return compat.saved_by(node, role)
     finally:
-        _asking.now = before
+        _unpacking.now = before
 
 
 def is_result(unpacked: torch.Tensor, node: Any, role: str | None) -> bool:

@@ -14,8 +14,8 @@ from types import CodeType, TracebackType
 from typing import NamedTuple
 
 from ..model import CODES, Subject, Variant
-from ..source.places import Level
-from ..source.sites import is_ours, starts_program
+from ..source.places import LiveFrame
+from ..source.sites import is_own, starts_program
 
 
 class Kind(NamedTuple):
@@ -51,23 +51,25 @@ def kind_of(error: BaseException) -> Kind | None:
     return kind
 
 
-def levels_of(error: BaseException) -> list[Level]:
+def live_frames_of(error: BaseException) -> list[LiveFrame]:
     """Return every frame from where the error was raised to the bottom of the stack, innermost first."""
-    raised: list[Level] = []
+    raised: list[LiveFrame] = []
     trace = error.__traceback__
     outer = None if trace is None else trace.tb_frame.f_back
     while trace is not None:
-        raised.append(Level(trace.tb_frame, trace.tb_lasti))
+        raised.append(LiveFrame(trace.tb_frame, trace.tb_lasti))
         trace = trace.tb_next
-    levels = raised[::-1]
+    live_frames = raised[::-1]
     # A write that fails below unclobber's own kernel is the program's write.
-    while levels and is_ours(levels[0].frame.f_code):
-        del levels[0]
+    while live_frames and is_own(live_frames[0].frame.f_code):
+        del live_frames[0]
     while outer is not None:
-        levels.append(Level(outer, outer.f_lasti))
+        live_frames.append(LiveFrame(outer, outer.f_lasti))
         outer = outer.f_back
-    start = next((i for i, level in enumerate(levels) if starts_program(level.frame.f_code)), None)
-    return levels[:start]
+    start = next(
+        (i for i, live_frame in enumerate(live_frames) if starts_program(live_frame.frame.f_code)), None
+    )
+    return live_frames[:start]
 
 
 def _came_out_of_c(trace: TracebackType) -> bool:
@@ -76,12 +78,14 @@ def _came_out_of_c(trace: TracebackType) -> bool:
         trace = trace.tb_next
     code = trace.tb_frame.f_code
     # unclobber raises torch's words as a plain RuntimeError, for a check that torch would have made itself.
-    return is_ours(code) or trace.tb_lasti not in _raises(code)
+    return is_own(code) or trace.tb_lasti not in _raises(code)
 
 
 @lru_cache(maxsize=64)
 def _raises(code: CodeType) -> frozenset[int]:
     """Return the offsets of the instructions that raise by themselves."""
     return frozenset(
-        one.offset for one in dis.get_instructions(code) if one.opname in ("RAISE_VARARGS", "RERAISE")
+        instruction.offset
+        for instruction in dis.get_instructions(code)
+        if instruction.opname in ("RAISE_VARARGS", "RERAISE")
     )

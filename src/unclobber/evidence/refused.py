@@ -25,12 +25,12 @@ from ..model import (
 from ..record import ViewWrites
 from ..source import Stack, makers, owners, sites, syntax
 from ..source.origins import Finder, Origin
-from ..source.places import Level, Place
+from ..source.places import LiveFrame, Place
 from ..torch_internals import compat
 from . import _modules, _second_backward, _targets, need, save, write
 from ._live import stack_of, user_depth, user_frames_of
 from ._targets import WriteTarget
-from .refusals import Kind, kind_of, levels_of
+from .refusals import Kind, kind_of, live_frames_of
 
 
 def evidence(
@@ -46,27 +46,27 @@ def evidence(
     kind = kind_of(error)
     if kind is None:
         return None
-    levels = levels_of(error)
+    live_frames = live_frames_of(error)
     stage = CODES[kind.code].stage
     if stage == "graph":
-        return _second_backward.evidence(error, levels, backwards_before)
+        return _second_backward.evidence(error, live_frames, backwards_before)
     if stage == "backward":
-        transform = any(compat.runs_transform(level.frame.f_code) for level in levels)
-        return StaleEvidence(str(error), need.failed(levels, backwards_before), transform)
-    return _Refused(error, kind, levels, view_writes).evidence()
+        transform = any(compat.runs_transform(live_frame.frame.f_code) for live_frame in live_frames)
+        return StaleEvidence(str(error), need.failed(live_frames, backwards_before), transform)
+    return _Refused(error, kind, live_frames, view_writes).evidence()
 
 
 class _Refused:
     """An error raised at a write, with its frames."""
 
     def __init__(
-        self, error: BaseException, kind: Kind, levels: list[Level], view_writes: ViewWrites
+        self, error: BaseException, kind: Kind, live_frames: list[LiveFrame], view_writes: ViewWrites
     ) -> None:
         """Collect the user's frames of the error."""
         self.error = error
         self.kind = kind
-        self.levels = levels
-        self.frames = user_frames_of(levels)
+        self.live_frames = live_frames
+        self.frames = user_frames_of(live_frames)
         self.view_writes = view_writes
 
     def evidence(self) -> RefusalEvidence:
@@ -123,7 +123,7 @@ class _Refused:
             write=None if wrote is None or site is None else write.at(site, wrote.operation),
             made=None if origin is None else self._made(origin.stack, origin.how, target, view),
             how=None if origin is None else origin.how,
-            used=need.failed(self.levels, 0),
+            used=need.failed(self.live_frames, 0),
         )
 
     # --- the refused operation --------------------------------------------------------------------
@@ -131,7 +131,7 @@ class _Refused:
     def _target(self) -> WriteTarget | None:
         if self.kind.variant == "saved":
             return self._operand(torch.Tensor.is_inference)
-        target = _targets.find(self.levels)
+        target = _targets.find(self.live_frames)
         return target if target is None or self._fits(target) else _without_tensor(target)
 
     def _fits(self, target: WriteTarget) -> bool:
@@ -166,61 +166,61 @@ class _Refused:
     ) -> WriteTarget | None:
         """Return the one operand of the user's line for which ``is_meant`` holds, or the leftmost of several
         if ``first``."""
-        depth = user_depth(self.levels)
+        depth = user_depth(self.live_frames)
         if depth is None:
             return None
-        level = self.levels[depth]
-        located = syntax.locate(level.frame.f_code, level.lasti)
+        live_frame = self.live_frames[depth]
+        located = syntax.locate(live_frame.frame.f_code, live_frame.lasti)
         if located is None:
             return None
-        inner = syntax.locate(self.levels[0].frame.f_code, self.levels[0].lasti)
+        inner = syntax.locate(self.live_frames[0].frame.f_code, self.live_frames[0].lasti)
         operation = _operation(located.node if inner is None else inner.node)
-        finder = Finder(self.levels, makers.anything)
-        place = Place(level.frame.f_code, located.source, located.statement, depth)
-        found: dict[int, tuple[ast.expr, torch.Tensor]] = {}
+        finder = Finder(self.live_frames, makers.anything)
+        place = Place(live_frame.frame.f_code, located.source, located.statement, depth)
+        matching: dict[int, tuple[ast.expr, torch.Tensor]] = {}
         for node in ast.walk(located.node):
             if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
                 value = finder.value(node, place)
                 if isinstance(value, torch.Tensor) and is_meant(value):
-                    found.setdefault(id(value), (node, value))
-        if not found or (len(found) > 1 and not first):
+                    matching.setdefault(id(value), (node, value))
+        if not matching or (len(matching) > 1 and not first):
             return WriteTarget(operation, depth)
-        node, tensor = min(found.values(), key=lambda one: (one[0].lineno, one[0].col_offset))
+        node, tensor = min(matching.values(), key=lambda pair: (pair[0].lineno, pair[0].col_offset))
         return WriteTarget(operation, depth, node, syntax.text_of(node, located.source), tensor, node)
 
     def _write(self, target: WriteTarget | None) -> Write | None:
         """Return the refused operation as a write at the user's line; None if no line is known."""
-        site = sites.resolve(stack_of(self.levels))
+        site = sites.resolve(stack_of(self.live_frames))
         if site is None:
             return None
         operation = target.operation if target is not None else None
         if operation is None:
-            inner = syntax.locate(self.levels[0].frame.f_code, self.levels[0].lasti)
+            inner = syntax.locate(self.live_frames[0].frame.f_code, self.live_frames[0].lasti)
             unknown = _UNNAMED if self.kind.variant in _WRITES_NOTHING else "write"
-            by_library = bool(user_depth(self.levels))
+            by_library = bool(user_depth(self.live_frames))
             operation = unknown if inner is None or by_library else _operation(inner.node)
         return write.at(site, operation, None if target is None else target.expression)
 
     def _written_by_library(self) -> torch.Tensor | None:
         """Return the tensor that a library's innermost call was about to write; None if that isn't
         certain."""
-        target = _targets.written_at(self.levels[0]) if self.levels else None
+        target = _targets.written_at(self.live_frames[0]) if self.live_frames else None
         return None if target is None or not self._fits(target) else target.tensor
 
     def _statement(self) -> tuple[ast.stmt, ast.AST, syntax.ParsedSource] | None:
         """Return the user's refused statement, its failing part, and the source."""
-        depth = user_depth(self.levels)
-        level = None if depth is None else self.levels[depth]
-        located = None if level is None else syntax.locate(level.frame.f_code, level.lasti)
+        depth = user_depth(self.live_frames)
+        live_frame = None if depth is None else self.live_frames[depth]
+        located = None if live_frame is None else syntax.locate(live_frame.frame.f_code, live_frame.lasti)
         return None if located is None else (located.statement, located.node, located.source)
 
     def _out_of_place(self, target: WriteTarget) -> str | None:
         """Return the refused statement as one that makes a new tensor, or the part of it that does; None if
         there is none."""
-        found = self._statement()
-        if found is None or target.made_here or target.node is None or target.operation == "index_put_":
+        located = self._statement()
+        if located is None or target.made_here or target.node is None or target.operation == "index_put_":
             return None
-        statement, node, source = found
+        statement, node, source = located
         name = syntax.text_of(target.node, source)
         if isinstance(statement, ast.AugAssign) and statement is node:
             operator = _SYMBOLS.get(type(statement.op))
@@ -239,7 +239,7 @@ class _Refused:
         if not hasattr(torch.Tensor, method) or method in _NOT_THE_SAME:
             return None
         arguments = [*node.args, *node.keywords]
-        words = ", ".join(syntax.text_of(one, source) for one in arguments)
+        words = ", ".join(syntax.text_of(argument, source) for argument in arguments)
         made = f"{name}.{method}({words})"
         if not isinstance(statement, ast.Expr) or statement.value is not node:
             return made
@@ -256,7 +256,7 @@ class _Refused:
         # `b.neg_()` of a global, and `c += 1` in `for c in …`: written_global_of_a_function.py,
         # written_a_loop_s_variable.py and written_a_loop_s_which_reads_it.py in tests/programs/UC203.
         return not self._is_own(target.id) or any(
-            target.id in {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)}
+            target.id in {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
             and loop.lineno <= statement.lineno <= (loop.end_lineno or loop.lineno)
             and not _read_after(target.id, loop, statement)
             for loop in ast.walk(source.tree)
@@ -269,10 +269,10 @@ class _Refused:
         return code.co_name == "<module>" or name in (*code.co_varnames, *code.co_cellvars)
 
     def _in_no_grad(self) -> str | None:
-        found = self._statement()
-        if found is None or not isinstance(found[0], (ast.Expr, ast.Assign, ast.AugAssign)):
+        located = self._statement()
+        if located is None or not isinstance(located[0], (ast.Expr, ast.Assign, ast.AugAssign)):
             return None
-        text = syntax.text_of(found[0], found[2])
+        text = syntax.text_of(located[0], located[2])
         return None if "\n" in text or len(text) > _LONGEST else f"with torch.no_grad(): {text}"
 
     # --- where it was made ------------------------------------------------------------------------
@@ -283,7 +283,9 @@ class _Refused:
             return None
         accepts = makers.leaf if leaf_shown else _ACCEPTED[self.kind.subject]
         of_a_view = "a view of a view" in str(self.error)
-        finder = Finder(self.levels, accepts, through_views=self.kind.subject in _THROUGH_VIEWS or of_a_view)
+        finder = Finder(
+            self.live_frames, accepts, through_views=self.kind.subject in _THROUGH_VIEWS or of_a_view
+        )
         place = finder.place(target.depth)
         if place is None:
             return None
@@ -314,8 +316,8 @@ class _Refused:
         name = owners.owner_name(tensor, self.frames) if self._may_have_owner(tensor) else None
         expression = None
         if target is not None and target.base is not None:
-            level = self.levels[target.depth]
-            located = syntax.locate(level.frame.f_code, level.lasti)
+            live_frame = self.live_frames[target.depth]
+            located = syntax.locate(live_frame.frame.f_code, live_frame.lasti)
             expression = None if located is None else syntax.text_of(target.base, located.source)
         return replace(save.unplaced(tensor), site=site, operation=how, expression=expression, name=name)
 
@@ -328,7 +330,7 @@ class _Refused:
         facts = save.UNKNOWN if tensor is None else save.unplaced(tensor)
         operation = None if refused.operation == _UNNAMED else refused.operation
         node = None if target is None else target.node
-        source = None if target is None else syntax.source_of(self.levels[target.depth].frame.f_code)
+        source = None if target is None else syntax.source_of(self.live_frames[target.depth].frame.f_code)
         extent = None if node is None or source is None else syntax.extent_of(node, source)
         return replace(
             facts, site=refused.site, operation=operation, expression=refused.expression, extent=extent
@@ -350,8 +352,11 @@ def _read_after(name: str, loop: ast.AST, statement: ast.stmt) -> bool:
     """Return whether a loop's body reads a name on a line after a statement."""
     last = statement.end_lineno or statement.lineno
     return any(
-        isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Load) and one.lineno > last
-        for one in ast.walk(loop)
+        isinstance(part, ast.Name)
+        and part.id == name
+        and isinstance(part.ctx, ast.Load)
+        and part.lineno > last
+        for part in ast.walk(loop)
     )
 
 

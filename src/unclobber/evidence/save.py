@@ -49,8 +49,8 @@ def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[Frame
     name = owners.owner_name(_as_it_is(saved), frames)
     # The first node that runs unpacks a checkpoint's inputs, but did not save them itself:
     # tests/silent/test_recompute.py.
-    not_ours = [code for code in saved.stack[::2] if not sites.is_ours(code)]
-    by_checkpoint = role is None and compat.keeps_checkpoint_inputs(not_ours)
+    not_own = [code for code in saved.stack[::2] if not sites.is_own(code)]
+    by_checkpoint = role is None and compat.keeps_checkpoint_inputs(not_own)
     node_name = None if node is None or by_checkpoint else reads.node_name(node)
     spelled = spelling.spell(site, node_name, role, saved.stack, shape=shape, name=name)
     expression, extent = spelled.expression, spelled.extent

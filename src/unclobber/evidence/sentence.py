@@ -118,7 +118,7 @@ def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTenso
     node = compat.grad_fn(unpacked)
     alike = [other for other in log.saves() if _is_same(other, saved)]
     own = [] if node is None else [kept for _, kept in compat.raw_saved(node)]
-    if any(one is other for one in own for other in alike) and may_save_result_again(reads.node_name(node)):
+    if any(kept is other for kept in own for other in alike) and may_save_result_again(reads.node_name(node)):
         return saved  # torch, too, unpacks a new tensor of a node's own result
     for other in itertools.takewhile(lambda other: other is not saved, alike):
         history = None if other.entry is None else other.entry.history
@@ -131,12 +131,12 @@ def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTenso
     return saved
 
 
-def _is_same(one: SavedTensor, other: SavedTensor) -> bool:
+def _is_same(save: SavedTensor, other: SavedTensor) -> bool:
     """Return whether two saves are of the same elements, at the same time."""
     return (
-        one.version == other.version
-        and one.requires_grad == other.requires_grad
-        and same_memory(one.alias, other.alias)
+        save.version == other.version
+        and save.requires_grad == other.requires_grad
+        and same_memory(save.alias, other.alias)
     )
 
 
@@ -158,20 +158,20 @@ def _operation_in_copy_slices(saved: SavedTensor, node: Any) -> str | None:
         return None
     if not node.name().endswith("CopySlices") or not saved.stack:
         return None
-    found = _innermost_call(saved.stack)
-    name = callee(found.node) if found is not None and isinstance(found.node, ast.Call) else None
+    call = _innermost_call(saved.stack)
+    name = callee(call.node) if call is not None and isinstance(call.node, ast.Call) else None
     if name is None or not name.endswith("_"):
         return None
     nodes = {rule.node for rule in by_operation(name) if [kept.role for kept in rule.kept] == ["result"]}
-    (one, *others) = nodes or {None}
-    return None if one is None or others else _said_of(one)
+    (only_node, *others) = nodes or {None}
+    return None if only_node is None or others else _said_of(only_node)
 
 
 def _innermost_call(stack: frames.Stack) -> syntax.Located | None:
     """Return the call of the operation, below modes that only pass it on, such as unclobber's
     fingerprints."""
     for code, lasti in sites.pairs(stack):
-        if not sites.is_plumbing(code) and not sites.is_ours(code):
+        if not sites.is_plumbing(code) and not sites.is_own(code):
             return syntax.locate(code, lasti)
     return None
 
@@ -260,8 +260,8 @@ def forward_name(node: Any) -> str | None:
 
 
 def _forward_name(name: str) -> str:
-    before, found, number = name.rpartition("Backward")
-    if not found or not (number == "" or number.isdecimal()):
+    before, separator, number = name.rpartition("Backward")
+    if not separator or not (number == "" or number.isdecimal()):
         return name
     return before + ("" if number == "0" else number)
 
@@ -283,8 +283,8 @@ def _type_and_sizes(tensor: torch.Tensor) -> str:
     return f"{_TRANSLATED.sub(_in_python, name)} [{sizes}]"
 
 
-def _in_python(found: re.Match[str]) -> str:
-    sparse, device, kind = found.groups()
+def _in_python(match: re.Match[str]) -> str:
+    sparse, device, kind = match.groups()
     return f"torch.{'cuda.' if device == 'CUDA' else ''}{'sparse.' if sparse else ''}{kind}Tensor"
 
 

@@ -14,9 +14,9 @@ def outcome(findings: Iterable[Finding], *, failed: bool) -> Outcome:
         findings: All of a run.
         failed: Whether the program failed for reasons of its own.
     """
-    standing = [finding for finding in findings if not finding.repaired]
-    if any(finding.torch_message for finding in standing):
+    unrepaired = [finding for finding in findings if not finding.repaired]
+    if any(finding.torch_message for finding in unrepaired):
         return "refused"
-    if standing:
+    if unrepaired:
         return "silent"
     return "script-error" if failed else "clean"

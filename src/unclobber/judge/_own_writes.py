@@ -10,10 +10,10 @@ from ..model import Evidence, Fix
 
 def notes(evidence: Evidence) -> tuple[str, ...]:
     """Return a note on the mechanism if DistributedDataParallel or the accumulation of gradients wrote."""
-    found = []
+    sentences = []
     if _overwritten_by_broadcast(evidence):
         unseen = any(write.past_counter == "broadcast" for write in evidence.writes)
-        found.append(
+        sentences.append(
             "DistributedDataParallel broadcasts the module's buffers from rank 0 before each forward"
             + (
                 ", and sets their version counters back, so torch can't see that a buffer which an earlier "
@@ -24,7 +24,7 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
         )
     gradient = evidence.gradient_memory
     if gradient is not None:
-        found.append(
+        sentences.append(
             f"this memory is the gradient of `{gradient.parameter}`, a view of a bucket of "
             "DistributedDataParallel (gradient_as_bucket_view=True): every backward writes to it, "
             "also after zero_grad(set_to_none=True)"
@@ -32,8 +32,8 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
             else f"this memory is the gradient of `{gradient.parameter}`: every backward adds to it in place"
         )
     elif _overwritten_by_backward(evidence):
-        found.append("this memory is some tensor's `.grad`: every backward adds to it in place")
-    return tuple(found)
+        sentences.append("this memory is some tensor's `.grad`: every backward adds to it in place")
+    return tuple(sentences)
 
 
 def ways_out(evidence: Evidence) -> tuple[Fix, ...]:

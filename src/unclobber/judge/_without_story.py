@@ -31,7 +31,7 @@ def judge_without_story(
     return Finding(
         code=code,
         variant=variant,
-        message=message or CODES[code].untold,
+        message=message or CODES[code].bare_fact,
         saved=saved,
         notes=(fault,),
         torch_message=torch_message,

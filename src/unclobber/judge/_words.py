@@ -63,5 +63,5 @@ def place(site: Site, shown: Sequence[Save | Need | None]) -> str:
 
 def line(site: Site | Frame, shown: Sequence[Save | Need | None]) -> str:
     """Return ``line 19``, or ``net.py:19`` if that isn't the file of the shown places."""
-    paths = {one.site.path for one in shown if one is not None and one.site is not None}
+    paths = {fact.site.path for fact in shown if fact is not None and fact.site is not None}
     return f"line {site.line}" if paths == {site.path} else f"{shown_name(site.path)}:{site.line}"

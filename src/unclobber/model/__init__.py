@@ -19,7 +19,7 @@ from ._site import Extent, Frame, Site
 from ._suppressed import Suppressed, SuppressedBy
 from ._torch import require_installed_torch
 from ._write import PastCounter, Reached, Write
-from .codes import CODES, Code, Reading, Severity, Stage, Subject, Variant
+from .codes import CODES, Code, Interpretation, Severity, Stage, Subject, Variant
 from .faults import or_default
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "FreedEvidence",
     "GradientMemory",
     "InplaceError",
+    "Interpretation",
     "ModuleHook",
     "Need",
     "Outcome",
@@ -45,7 +46,6 @@ __all__ = [
     "ProcessEnd",
     "RankEnd",
     "Reached",
-    "Reading",
     "RefusalEvidence",
     "Report",
     "Save",

@@ -14,7 +14,7 @@ def require_installed_torch() -> None:
     Raises:
         UnclobberError: torch is not installed; says how to get the one that fits.
     """
-    if sys.modules.get("torch") is None and not _is_found():
+    if sys.modules.get("torch") is None and not _is_installed():
         raise UnclobberError(
             f"PyTorch is not installed for {sys.executable}, and unclobber never installs it, because which "
             "build fits depends on your GPU. Take the command for your machine from "
@@ -23,7 +23,7 @@ def require_installed_torch() -> None:
         )
 
 
-def _is_found() -> bool:
+def _is_installed() -> bool:
     try:
         return find_spec("torch") is not None
     except ImportError:  # a finder of the program's own may raise: tests/processes/test_bad_input.py

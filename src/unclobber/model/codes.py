@@ -43,7 +43,7 @@ Variant = Literal[
 - ``input``: an input shares memory with the written tensor.
 """
 
-Reading = Literal[
+Interpretation = Literal[
     "as written",
     "with the write not recorded",
     "with the write recorded",
@@ -83,7 +83,7 @@ class Code:
     """In one sentence."""
     advice: str
     """Advice in one sentence."""
-    untold: str
+    bare_fact: str
     """The certain fact if no explanation can be made; no full stop."""
     summary: str
     """The lines and their roles, with places in braces; a part in brackets is left out if its place is not
@@ -97,7 +97,7 @@ class Code:
     """The refused tensor, in a few words."""
     used: str | None = None
     """The kind of view that torch refuses only at a later use, once its memory was written."""
-    reading: Reading | None = None
+    interpretation: Interpretation | None = None
     """The interpretation of a program with this code. ``fix`` runs it from the program as it is, under
     ``guard``, without a candidate's edits; without an interpretation nothing can be proved."""
     guard: Literal["offered", "offered where kept"] | None = None
@@ -112,7 +112,7 @@ CODES: dict[str, Code] = {
         meaning="A tensor that backward needs was overwritten in place after autograd had saved it.",
         advice="Write into a new tensor, write before the operation that saves, or run under "
         "unclobber.guard().",
-        untold="a saved tensor was overwritten before backward needed it",
+        bare_fact="a saved tensor was overwritten before backward needed it",
         summary="{write} overwrites what {saved} saved",
         summaries={
             "harmless": "{write} writes to the storage of what {saved} saved",
@@ -124,7 +124,7 @@ CODES: dict[str, Code] = {
                 "operation"
             ),
         ),
-        reading="as written",
+        interpretation="as written",
         guard="offered",
     ),
     "UC102": Code(
@@ -134,14 +134,14 @@ CODES: dict[str, Code] = {
         meaning="A tensor that backward needs was overwritten in a way that PyTorch does not see, so the "
         "gradient is wrong and nothing is raised.",
         advice="Write after the backward that needs the old values, or clone the tensor before it is saved.",
-        untold="a saved tensor was overwritten unseen by torch",
+        bare_fact="a saved tensor was overwritten unseen by torch",
         summary="{write} overwrites what {saved} saved",
         summaries={
             "harmless": "{write} writes to the storage of what {saved} saved",
             "self-overlap": "{write} overwrites what it still reads",
             "aliased": "{write} overwrites what {saved} still reads",
         },
-        reading="as written",
+        interpretation="as written",
         guard="offered where kept",
     ),
     "UC103": Code(
@@ -152,13 +152,13 @@ CODES: dict[str, Code] = {
         "forward, or overwrites its input in forward without saying so.",
         advice="Keep tensors with ctx.save_for_backward, and declare inputs that are written with "
         "ctx.mark_dirty.",
-        untold="a tensor that a custom Function left on ctx for backward was overwritten",
+        bare_fact="a tensor that a custom Function left on ctx for backward was overwritten",
         summary="{write} overwrites what {saved} kept on ctx",
         summaries={
             "dirty": "{write} changes a tensor in place that is marked dirty and not returned",
             "unmarked": "{write} overwrites what {saved} handed to it, without mark_dirty",
         },
-        reading="with the tensors on ctx as they were in forward",
+        interpretation="with the tensors on ctx as they were in forward",
     ),
     "UC104": Code(
         name="gradient-overwritten",
@@ -166,7 +166,7 @@ CODES: dict[str, Code] = {
         gist="a hook changed a gradient that is shared",
         meaning="A hook or a backward changed in place a gradient that another consumer still needs.",
         advice="Return a new tensor from the hook or the backward.",
-        untold="a gradient was changed in place while another consumer still needs it",
+        bare_fact="a gradient was changed in place while another consumer still needs it",
         summary="{write} changes a gradient[ that {needed} still needs]",
     ),
     "UC105": Code(
@@ -175,8 +175,8 @@ CODES: dict[str, Code] = {
         gist="a checkpoint recomputed other values",
         meaning="The recomputation of a checkpoint saw other values than its forward did.",
         advice="Write to the checkpoint's inputs after backward, or pass a clone to the checkpoint.",
-        untold="a tensor was overwritten between a checkpoint's forward and its recomputation, which reads "
-        "it",
+        bare_fact="a tensor was overwritten between a checkpoint's forward and its recomputation, which "
+        "reads it",
         summary="{needed} recomputes other values[ than {saved} saved]",
     ),
     "UC201": Code(
@@ -185,14 +185,14 @@ CODES: dict[str, Code] = {
         gist="in-place on a leaf that requires grad",
         meaning="A leaf that requires grad was written in place.",
         advice="Write under torch.no_grad(), or call requires_grad_() after the write.",
-        untold="a leaf that requires grad was to be written in place",
+        bare_fact="a leaf that requires grad was to be written in place",
         summary="{write} writes to a leaf that requires grad[, made at {saved}]",
         refusals=(
             Refusal("a leaf Variable that requires grad is being used in an in-place operation", "leaf"),
             Refusal("a leaf Variable that requires grad has been used in an in-place operation", "leaf"),
         ),
         label="a leaf that requires grad",
-        reading="with the write recorded",
+        interpretation="with the write recorded",
     ),
     "UC202": Code(
         name="leaf-view-written",
@@ -200,7 +200,7 @@ CODES: dict[str, Code] = {
         gist="in-place on a view of such a leaf",
         meaning="A view of a leaf that requires grad was written in place.",
         advice="Write under torch.no_grad(), or to a clone of the leaf.",
-        untold="a view of a leaf that requires grad was to be written in place",
+        bare_fact="a view of a leaf that requires grad was to be written in place",
         summary="{write} writes to a view of a leaf that requires grad[, made at {saved}]",
         refusals=(
             Refusal(
@@ -208,7 +208,7 @@ CODES: dict[str, Code] = {
                 "view of a leaf",
             ),
         ),
-        reading="with the write recorded",
+        interpretation="with the write recorded",
     ),
     "UC203": Code(
         name="multi-view-written",
@@ -216,7 +216,7 @@ CODES: dict[str, Code] = {
         gist="in-place on one of the views of a split",
         meaning="One of the several views that unbind, split or chunk returns was written in place.",
         advice="Index the views one by one, or write into a new tensor.",
-        untold="one of several views that one call returned was to be written in place, or was used after "
+        bare_fact="one of several views that one call returned was to be written in place, or was used after "
         "that",
         summary="{write} writes to one of several views[ made at {saved}]",
         refusals=(
@@ -225,7 +225,7 @@ CODES: dict[str, Code] = {
             ),
         ),
         used="one of several views that one call returned",
-        reading="with each view taken on its own",
+        interpretation="with each view taken on its own",
     ),
     "UC204": Code(
         name="no-grad-view-written",
@@ -233,7 +233,7 @@ CODES: dict[str, Code] = {
         gist="in-place on a view made under no_grad",
         meaning="A view that was made where grad mode was off was written in place where it is on.",
         advice="Make the view and write to it in the same mode.",
-        untold="a view made with grad mode off was to be written in place, or was used after that",
+        bare_fact="a view made with grad mode off was to be written in place, or was used after that",
         summary="{write} writes to a view made with grad mode off[ at {saved}]",
         refusals=(
             Refusal("created in no_grad mode and", "view", "no_grad"),
@@ -241,7 +241,7 @@ CODES: dict[str, Code] = {
         ),
         label="a view made where grad mode was off",
         used="a view that was made with grad mode off",
-        reading="with the view taken in normal mode",
+        interpretation="with the view taken in normal mode",
     ),
     "UC205": Code(
         name="function-view-written",
@@ -249,12 +249,12 @@ CODES: dict[str, Code] = {
         gist="in-place on a view from a custom Function",
         meaning="A view that a custom autograd Function returned was written in place.",
         advice="Return a clone from the Function, or write into a new tensor.",
-        untold="a view that a custom Function returned was to be written in place, or was used after that",
+        bare_fact="a view that a custom Function returned was to be written in place, or was used after that",
         summary="{write} writes to a view from a custom Function[, made at {saved}]",
         refusals=(Refusal("This view was created inside a custom Function", "view of a Function"),),
         label="a view made inside a custom Function",
         used="a view that a custom Function returned",
-        reading="with the custom Function's output copied",
+        interpretation="with the custom Function's output copied",
     ),
     "UC206": Code(
         name="inference-tensor",
@@ -263,7 +263,7 @@ CODES: dict[str, Code] = {
         meaning="A tensor made in inference mode was saved for backward, or written outside of inference "
         "mode.",
         advice="Clone the tensor outside of inference mode, or use torch.no_grad() in its place.",
-        untold="a tensor made in inference mode was used where autograd must know of it",
+        bare_fact="a tensor made in inference mode was used where autograd must know of it",
         summary="{offending} uses an inference tensor[ made at {made}]",
         refusals=(
             Refusal("Inplace update to inference tensor outside InferenceMode", "inference"),
@@ -273,7 +273,7 @@ CODES: dict[str, Code] = {
             ),
         ),
         label="an inference tensor",
-        reading="with no_grad for inference_mode",
+        interpretation="with no_grad for inference_mode",
     ),
     "UC207": Code(
         name="overlapping-memory",
@@ -282,7 +282,7 @@ CODES: dict[str, Code] = {
         meaning="A tensor of which several elements share memory, such as an expanded one, was written in "
         "place.",
         advice="Clone the tensor before the write.",
-        untold="a tensor of which several elements share memory was to be written in place",
+        bare_fact="a tensor of which several elements share memory was to be written in place",
         summary="{write} writes to an expanded tensor[, made at {saved}]",
         refusals=(
             Refusal(
@@ -295,7 +295,7 @@ CODES: dict[str, Code] = {
             ),
         ),
         label="several of its elements share memory",
-        reading="with memory of its own for what is expanded",
+        interpretation="with memory of its own for what is expanded",
     ),
     "UC208": Code(
         name="view-detached",
@@ -303,11 +303,11 @@ CODES: dict[str, Code] = {
         gist="detach_() on a view",
         meaning="A view was detached in place.",
         advice="Use the out-of-place detach(): it gives a tensor of its own that shares the memory.",
-        untold="a view was to be detached in place",
+        bare_fact="a view was to be detached in place",
         summary="{write} detaches a view in place[, made at {saved}]",
         refusals=(Refusal("Can't detach views in-place", "view"),),
         label="a view",
-        reading="with the view detached alone",
+        interpretation="with the view detached alone",
     ),
     "UC301": Code(
         name="graph-freed",
@@ -316,10 +316,10 @@ CODES: dict[str, Code] = {
         meaning="Backward went through a graph whose saved tensors an earlier backward had freed.",
         advice="Compute the shared part anew, add up the losses and call backward once, or detach what ties "
         "the graphs together.",
-        untold="this backward goes on into a graph that is freed already",
+        bare_fact="this backward goes on into a graph that is freed already",
         summary="{needed} needs the graph that {freed} freed",
         refusals=(Refusal("Trying to backward through the graph a second time"),),
-        reading="with the gradient stopped at the graph that was freed",
+        interpretation="with the gradient stopped at the graph that was freed",
     ),
 }
 """Every code; names and meanings are stable."""

@@ -87,17 +87,17 @@ class Text(NamedTuple):
     loaders, whose texts can't be edited."""
 
 
-def text_of(path: str, *, anew: bool = False) -> Text | None:
+def text_of(path: str, *, recheck: bool = False) -> Text | None:
     """Return the text that ``linecache`` has for a name; None if it has none.
 
     Args:
         path: A file's path, or the name of code that is in no file.
-        anew: Check first whether the file has changed.
+        recheck: Check first whether the file has changed.
     """
     for _ in range(_TRIES):
         try:
             with _lock:
-                if anew:
+                if recheck:
                     linecache.checkcache(path)
                 lines = linecache.getlines(path)
                 entry = linecache.cache.get(path)

@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..model import Finding, Reading
+from ..model import Finding, Interpretation
 
-AS_WRITTEN: Reading = "as written"
-NOT_RECORDED: Reading = "with the write not recorded"
-RECORDED: Reading = "with the write recorded"
-ONE_BY_ONE: Reading = "with each view taken on its own"
-VIEW_RECORDED: Reading = "with the view taken in normal mode"
-COPIED_OUTPUT: Reading = "with the custom Function's output copied"
-NO_GRAD: Reading = "with no_grad for inference_mode"
-VIEW_DETACHED: Reading = "with the view detached alone"
-KEPT_ON_CTX: Reading = "with the tensors on ctx as they were in forward"
-WRITTEN_BACK: Reading = "with the custom Function run on a copy and its result written back"
-CUT: Reading = "with the gradient stopped at the graph that was freed"
-KEPT: Reading = "with every graph kept"
-OWN_MEMORY: Reading = "with memory of its own for what is expanded"
+AS_WRITTEN: Interpretation = "as written"
+NOT_RECORDED: Interpretation = "with the write not recorded"
+RECORDED: Interpretation = "with the write recorded"
+ONE_BY_ONE: Interpretation = "with each view taken on its own"
+VIEW_RECORDED: Interpretation = "with the view taken in normal mode"
+COPIED_OUTPUT: Interpretation = "with the custom Function's output copied"
+NO_GRAD: Interpretation = "with no_grad for inference_mode"
+VIEW_DETACHED: Interpretation = "with the view detached alone"
+KEPT_ON_CTX: Interpretation = "with the tensors on ctx as they were in forward"
+WRITTEN_BACK: Interpretation = "with the custom Function run on a copy and its result written back"
+CUT: Interpretation = "with the gradient stopped at the graph that was freed"
+KEPT: Interpretation = "with every graph kept"
+OWN_MEMORY: Interpretation = "with memory of its own for what is expanded"
 
 
-def reading_of(finding: Finding) -> Reading | None:
+def interpretation_of(finding: Finding) -> Interpretation | None:
     """Return the interpretation of the program with which a candidate is compared.
 
     Used if torch refuses the program as written, or computes a wrong gradient. It is the same program with
     the finding's cause made harmless, such as the write left unrecorded.
     """
-    return WRITTEN_BACK if finding.variant == "unmarked" else finding.entry.reading
+    return WRITTEN_BACK if finding.variant == "unmarked" else finding.entry.interpretation
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Candidate:
     """A phrase that describes the edit: ``write `d` out of place``."""
     texts: Mapping[str, str]
     """Absolute path to the whole new text."""
-    reading: Reading | None = None
+    interpretation: Interpretation | None = None
     """The interpretation that it is meant for, if it isn't the usual one of the finding's code."""
     offered: bool = False
     """Whether it changes the result of the program: such an edit is shown, never written."""

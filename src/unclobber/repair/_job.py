@@ -34,7 +34,7 @@ class Job:
     """Real path of a file to the text that runs in its place."""
     policy: str = "watch"
     """``watch`` (always strict) for candidates, ``guard`` for references."""
-    readings: tuple[str, ...] = ()
+    interpretations: tuple[str, ...] = ()
     """References only: the interpretations of the program that torch refuses."""
     stop_after: int | None = None
     """Record this many backward calls, and end the run after them unless ``to_end``."""

@@ -21,7 +21,7 @@ import torch
 from ..model import Finding
 from ..session.session import Session
 from ..torch_internals.engine import engine
-from . import _candidate, _end_state, _leftovers, _overlay, _readings
+from . import _candidate, _end_state, _interpretations, _leftovers, _overlay
 from ._agreement import Difference
 from ._end_state import EndState, RunRecord, compare_end_states
 from ._holders import Holders
@@ -53,7 +53,7 @@ class Run:
         self.holders = Holders(self.session.ledger.saves)
         self.recorder = Recorder(
             job.stop_after,
-            cut=_candidate.CUT in job.readings,
+            cut=_candidate.CUT in job.interpretations,
             after_each=self._after_backward,
             go_on=lambda: job.to_end,
         )
@@ -79,7 +79,7 @@ class Run:
             if job.probes:
                 self.holders.install()
             _seed()
-            _readings.enter(job.readings, stack)
+            _interpretations.enter(job.interpretations, stack)
             if self.reads is not None:
                 sys.addaudithook(self.reads)
             sys.addaudithook(self.events)

@@ -19,7 +19,7 @@ from typing import Any
 
 from ..model import Finding, Site
 from . import _hiding, _leftovers, _plan
-from ._candidate import AS_WRITTEN, CUT, NOT_RECORDED, VIEW_DETACHED, Candidate, reading_of
+from ._candidate import AS_WRITTEN, CUT, NOT_RECORDED, VIEW_DETACHED, Candidate, interpretation_of
 from ._job import HeldBy, Job, Ran
 from ._probes import WriteStatement
 from .outcome import Clean, Failed, Outcome, Proof, Proved, Repair, Unproved
@@ -43,7 +43,7 @@ class _SearchState:
 
     project: Project
     steps: tuple[Candidate, ...] = ()
-    readings: frozenset[str] = frozenset()
+    interpretations: frozenset[str] = frozenset()
     seen_findings: tuple[Any, ...] = ()
     """Findings seen on the way here; a repeated one means going round in circles."""
     lines: int = 0
@@ -60,7 +60,7 @@ class _SearchState:
     @property
     def drops(self) -> bool:
         """True if a write that looks like a part of the computation is taken out of the graph."""
-        return any(step.late and step.reading == NOT_RECORDED for step in self.steps)
+        return any(step.late and step.interpretation == NOT_RECORDED for step in self.steps)
 
     @property
     def texts(self) -> dict[str, str]:
@@ -210,7 +210,7 @@ class Search:
             new = _SearchState(
                 project,
                 (*state.steps, candidate),
-                state.readings | _readings(finding, candidate),
+                state.interpretations | _interpretations(finding, candidate),
                 seen_findings,
                 _plan.total_changed(project, project.overlay),
                 (*state.blind_holders, *filter(None, [hidden.note])),
@@ -224,9 +224,11 @@ class Search:
         edits."""
         if not state.project.overlay:
             return self._held
-        readings = (state.readings | _readings(finding, None)) - {None}
+        interpretations = (state.interpretations | _interpretations(finding, None)) - {None}
         ran = self.runner.run(
-            self._guarded(readings, overlay=dict(state.project.overlay), probes=_hiding.probes_of(finding))
+            self._guarded(
+                interpretations, overlay=dict(state.project.overlay), probes=_hiding.probes_of(finding)
+            )
         )
         return dict(ran.held)
 
@@ -246,9 +248,9 @@ class Search:
         """Return the state as a repair: without proof if none can be made; None if the state is wrong."""
         if ran.exit_kind not in ("finished", "stopped", "error", "finding"):
             return None
-        if None in state.readings or not state.readings:
+        if None in state.interpretations or not state.interpretations:
             return None if ran.exit_kind == "error" else _repair(state, None)
-        reference = self._reference(state.readings)
+        reference = self._reference(state.interpretations)
         if ran.exit_kind == "error" and ran.error != reference.ran.error:
             return None
         comparison = ran.comparison
@@ -259,7 +261,7 @@ class Search:
             return None
         mismatch = self._why_not_to_end(ran, reference.ran)
         proof = Proof(
-            reading=" and ".join(sorted(state.readings - {AS_WRITTEN})) or AS_WRITTEN,
+            interpretation=" and ".join(sorted(state.interpretations - {AS_WRITTEN})) or AS_WRITTEN,
             backward=comparison.compared,
             leaves=comparison.leaves,
             largest_difference=comparison.largest_difference,
@@ -313,7 +315,7 @@ class Search:
                 state = _SearchState(
                     project,
                     (candidate,),
-                    _readings(finding, candidate) if candidate.joins else frozenset(),
+                    _interpretations(finding, candidate) if candidate.joins else frozenset(),
                     lines=_plan.total_changed(project, project.overlay),
                 )
                 ran = self._watch(project, state=state)
@@ -344,15 +346,15 @@ class Search:
             stop_after=self._failed_at + BEYOND if stop_after == -1 else stop_after,
             compare_until=self._failed_at,
         )
-        if state is not None and state.readings and None not in state.readings:
-            reference = self._reference(state.readings)
+        if state is not None and state.interpretations and None not in state.interpretations:
+            reference = self._reference(state.interpretations)
             job = replace(
                 job,
                 compare_with=reference.file,
                 to_end=self._goes_to_end() if to_end is None else to_end,
                 nondeterministic=self._nondeterministic,
                 never_read_again=state.never_read_again,
-                detaches=bool(state.readings & {CUT, VIEW_DETACHED}),
+                detaches=bool(state.interpretations & {CUT, VIEW_DETACHED}),
                 joins=any(step.joins for step in state.steps),
             )
         return self.runner.run(job)
@@ -364,22 +366,24 @@ class Search:
             for reference in self._references.values()
         )
 
-    def _reference(self, readings: frozenset[str]) -> _Reference:
+    def _reference(self, interpretations: frozenset[str]) -> _Reference:
         """Return the guarded program on disk under some interpretations; run once."""
-        if readings not in self._references:
+        if interpretations not in self._references:
             # With the failed call in its name, because the rounds of a repair share the runner's folder.
             file = self.runner.file(f"reference-{len(self._references)}-{self._failed_at}")
-            ran = self.runner.run(self._guarded(readings, record_to=file, to_end=True, probes=self._probes))
-            self._references[readings] = _Reference(ran, file)
-        return self._references[readings]
+            ran = self.runner.run(
+                self._guarded(interpretations, record_to=file, to_end=True, probes=self._probes)
+            )
+            self._references[interpretations] = _Reference(ran, file)
+        return self._references[interpretations]
 
-    def _guarded(self, readings: frozenset[str], **more: Any) -> Job:
+    def _guarded(self, interpretations: frozenset[str], **more: Any) -> Job:
         """Return a job that runs the program as it is under ``guard``, with some interpretations."""
         return Job(
             self.script,
             self.arguments,
             policy="guard",
-            readings=tuple(sorted(readings - {AS_WRITTEN})),
+            interpretations=tuple(sorted(interpretations - {AS_WRITTEN})),
             stop_after=self._failed_at + BEYOND,
             since=self._since,
             **{"compare_until": self._failed_at, **more},
@@ -391,12 +395,12 @@ class Search:
         Args:
             started: Number of backward calls that the very first run started.
         """
-        readings = _readings(finding, None)
-        if None in readings:
+        interpretations = _interpretations(finding, None)
+        if None in interpretations:
             return ""
         if not self._edited:
             self._probes = _hiding.probes_of(finding)
-        reference = self._reference(readings)
+        reference = self._reference(interpretations)
         self._held = dict(reference.ran.held)
         # A checkpoint of the first run may end the next one early (test_fix.py,
         # test_a_script_that_its_own_checkpoint_ends).
@@ -407,7 +411,7 @@ class Search:
         until = min(self._failed_at, reference.ran.backwards)
         whole = not reference.ran.too_long
         again = self.runner.run(
-            self._guarded(readings, compare_with=reference.file, compare_until=until, to_end=whole)
+            self._guarded(interpretations, compare_with=reference.file, compare_until=until, to_end=whole)
         )
         comparison = again.comparison
         if comparison is not None and not comparison.same and "not reached" not in comparison.mismatch:
@@ -499,9 +503,9 @@ def _without_finding(ran: Ran) -> Outcome:
     return Failed(f"the program did not get to a finding: {ran.error or ran.exit_kind}")
 
 
-def _readings(finding: Finding, candidate: Candidate | None) -> frozenset[Any]:
-    own = candidate.reading if candidate is not None else None
-    return frozenset({own or reading_of(finding)})
+def _interpretations(finding: Finding, candidate: Candidate | None) -> frozenset[Any]:
+    own = candidate.interpretation if candidate is not None else None
+    return frozenset({own or interpretation_of(finding)})
 
 
 def _repair(state: _SearchState, proof: Proof | None) -> Repair:

@@ -91,7 +91,7 @@ class Prover:
         if comparison is None or not comparison.same or not comparison.gradients:
             return (comparison and comparison.mismatch) or "there are no gradients to compare"
         return Proof(
-            reading=AS_WRITTEN,
+            interpretation=AS_WRITTEN,
             backward=comparison.compared,
             leaves=comparison.leaves,
             largest_difference=comparison.largest_difference,

@@ -12,7 +12,7 @@ from ..model import Finding
 class Proof:
     """The result of comparing a candidate's run with the reference's."""
 
-    reading: str
+    interpretation: str
     """The reference's interpretation of the program, as a phrase: ``as written``."""
     backward: int
     """The last backward call at which gradients were compared, 1-based."""

@@ -22,8 +22,8 @@ def callers(finding: Finding) -> list[str]:
     """Return ``` `renorm` was called from model.py:14 (`u = renorm(x)`) ``` for each site whose line alone
     doesn't identify the call."""
     saved = None if finding.saved is None else finding.saved.site
-    found = [("saved", _call(saved)), *(("overwritten", _call(write.site)) for write in finding.writes)]
-    calls = list(dict.fromkeys(call for _, call in found if call is not None))
+    events = [("saved", _call(saved)), *(("overwritten", _call(write.site)) for write in finding.writes)]
+    calls = list(dict.fromkeys(call for _, call in events if call is not None))
     shown = {(site.path, site.line) for site in (saved, *(write.site for write in finding.writes)) if site}
     if finding.needed is not None and finding.needed.site is not None:
         shown.add((finding.needed.site.path, finding.needed.site.line))
@@ -36,7 +36,7 @@ def callers(finding: Finding) -> list[str]:
     return list(
         dict.fromkeys(
             f"it was {what} when {words.tick(call[0])} was called from {_place(call[1])}"
-            for what, call in found
+            for what, call in events
             if call is not None
         )
     )
@@ -61,10 +61,10 @@ def _call(site: Site | None) -> tuple[str, Frame] | None:
         if caller.library or not name.isidentifier() or name.startswith("__"):
             return None
         names = [*decorated, (name, callee.path)]
-        called = [one for one in names if re.search(rf"\b{one[0]}\b", caller.source)]
-        for one, home in called:
-            if sum(_calls(path)[one] for path in {home, caller.path}) > 1:
-                return one, caller
+        called = [name for name in names if re.search(rf"\b{name[0]}\b", caller.source)]
+        for function, home in called:
+            if sum(_calls(path)[function] for path in {home, caller.path}) > 1:
+                return function, caller
         # The source calls the function by another name: a decorator has replaced it, so look for the
         # decorator's name (tests/unit/report/test_report_callers.py).
         decorated = [] if called else names
@@ -90,7 +90,7 @@ def _counted(path: str) -> Counter[str]:
         return Counter()
     functions = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
     return Counter(
-        one.id if isinstance(one, ast.Name) else one.attr
-        for one in functions
-        if isinstance(one, (ast.Name, ast.Attribute))
+        function.id if isinstance(function, ast.Name) else function.attr
+        for function in functions
+        if isinstance(function, (ast.Name, ast.Attribute))
     )

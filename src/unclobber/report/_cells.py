@@ -174,7 +174,7 @@ def _hard_break(token: str, room: int) -> Iterator[str]:
     yield piece
 
 
-def wrap(text: str, first: int, rest: int | None = None) -> list[str]:
+def wrap(text: str, first: int, later: int | None = None) -> list[str]:
     """Break a text into lines of at most ``first`` cells, the later ones of at most ``rest``.
 
     Text in backticks or joined by no-break spaces stays together as long as a line can hold it; a word wider
@@ -184,17 +184,17 @@ def wrap(text: str, first: int, rest: int | None = None) -> list[str]:
         >>> wrap("grad of `w2` is dᵀ @ grad", 16)
         ['grad of `w2` is', 'dᵀ @ grad']
     """
-    rest = first if rest is None else rest
+    later = first if later is None else later
     lines: list[str] = []
     line, used = "", 0
     queue = list(_tokens(clean(text)))[::-1]
     while queue:
         token = queue.pop()
-        room = first if not lines else rest
+        room = first if not lines else later
         cells = width(token)
         if used + bool(line) + cells <= room:
             line, used = f"{line} {token}" if line else token, used + bool(line) + cells
-        elif cells > max(first, rest) and len(parts := re.split("[ \xa0]+", token.strip(" \xa0"))) > 1:
+        elif cells > max(first, later) and len(parts := re.split("[ \xa0]+", token.strip(" \xa0"))) > 1:
             queue += parts[::-1]  # no line can hold it, so break it at its solid spaces after all
         elif line:
             lines.append(line)

@@ -32,13 +32,13 @@ def to_github(report: Report, options: RenderOptions | None = None) -> str:
 
 def _annotation(finding: Finding) -> str:
     """Return the workflow command of one finding, at its offending line."""
-    found = places(finding, Sources())
+    shown = places(finding, Sources())
     site = offending(finding)
-    main = next((place for place in found if place.site is site), None)
+    main = next((place for place in shown if place.site is site), None)
     level = "notice" if finding.repaired else finding.severity
     properties = {**_position(main), "title": f"{finding.code} {finding.name}"}
     fields = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
-    return f"::{level} {fields}::{_data(_message(finding, found))}"
+    return f"::{level} {fields}::{_data(_message(finding, shown))}"
 
 
 def _position(place: FindingPlace | None) -> dict[str, str]:
@@ -48,30 +48,30 @@ def _position(place: FindingPlace | None) -> dict[str, str]:
         # (tests/unit/report/test_report_github.py).
         return {}
     span = place.span
-    found = {
+    properties = {
         "file": _path(place.site.path),
         "line": str(span.line),
         "endLine": str(span.end_line),
     }
     # GitHub takes columns only within one line (tests/unit/report/test_report_github.py).
     if span.end_line == span.line:
-        found |= {"col": str(span.column), "endColumn": str(span.end_column)}
-    return found
+        properties |= {"col": str(span.column), "endColumn": str(span.end_column)}
+    return properties
 
 
 def _path(path: str) -> str:
     return _repository.below(path, _repository.root()) or path
 
 
-def _message(finding: Finding, found: list[FindingPlace]) -> str:
+def _message(finding: Finding, shown: list[FindingPlace]) -> str:
     """Return the annotation's text: message, places, notes and fixes, one a line."""
     lines = [finding.message]
-    lines += [f"{_path(place.site.path)}:{place.span.line}: {place.label}" for place in found]
+    lines += [f"{_path(place.site.path)}:{place.span.line}: {place.label}" for place in shown]
     lines += [f"note: {text}" for text in notes(finding, shown_writes(finding)[1])]
     for fix in helps(finding):
         code = f": {words.tick(fix.code)}" if fix.code else ""
-        standing = words.standing(fix)
-        lines.append(f"help: {fix.title}{code}{f' ({standing})' if standing else ''}")
+        reliability = words.reliability(fix)
+        lines.append(f"help: {fix.title}{code}{f' ({reliability})' if reliability else ''}")
     return "\n".join(clean(line).replace(words.SOLID_SPACE, " ") for line in lines)
 
 

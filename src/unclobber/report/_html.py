@@ -157,7 +157,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"ticks": _ticks, "diff": _diff, "clean": clean, "verified": words.verified}
-    environment.filters["standing"] = words.standing
+    environment.filters["reliability"] = words.reliability
     environment.globals |= {"version": VERSION, "numbers": range(MOST_EVENTS)}
     return environment
 

@@ -44,7 +44,8 @@ def to_json(report: Report) -> Object:
         "ranks": [_rank(end) for end in report.ranks],
         "processes": [_process(end) for end in report.processes],
         "suppressed": [
-            {**finding_to_json(one.finding), "suppressed_by": one.by} for one in report.suppressed
+            {**finding_to_json(suppressed.finding), "suppressed_by": suppressed.by}
+            for suppressed in report.suppressed
         ],
         "checked": None if report.checked is None else asdict(report.checked),
     }

@@ -29,7 +29,7 @@ def notes(finding: Finding, hidden: Sequence[Write] = ()) -> list[str]:
     if finding.ahead:
         texts.append("backward was refused for another tensor before it came to this one")
     if finding.times > 1 and not finding.ahead:
-        texts.append(met(finding))
+        texts.append(occurrences(finding))
     if finding.harmless:
         texts.append(_harmless(finding))
     texts += _silent(finding)
@@ -47,7 +47,7 @@ def notes(finding: Finding, hidden: Sequence[Write] = ()) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def met(finding: Finding) -> str:
+def occurrences(finding: Finding) -> str:
     """Return ``met 100 times, first by the 1st backward``."""
     first = f", first by the {words.ordinal(finding.needed.nth)} backward" if finding.needed else ""
     return f"met {words.plural(finding.times, 'time')}{first}"

@@ -30,9 +30,9 @@ def below(path: str, folder: str) -> str | None:
         >>> below("/repo/src/a.py", "/repo"), below("/other/a.py", "/repo")
         ('src/a.py', None)
     """
-    for one, other in ((path, folder), (os.path.realpath(path), os.path.realpath(folder))):
+    for inner, outer in ((path, folder), (os.path.realpath(path), os.path.realpath(folder))):
         try:
-            relative = os.path.relpath(one, other)
+            relative = os.path.relpath(inner, outer)
         except ValueError:  # Windows: on another drive
             return None
         if relative.split(os.sep)[0] != os.pardir:

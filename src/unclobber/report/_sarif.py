@@ -45,9 +45,9 @@ def to_sarif(report: Report) -> Object:
         ('2.1.0', [])
     """
     root = _repository.root()
-    every = (*report.findings, *(one.finding for one in report.suppressed))
+    every = (*report.findings, *(hidden.finding for hidden in report.suppressed))
     codes = sorted({finding.code for finding in every})
-    suppressed = {id(one.finding): one.by for one in report.suppressed}
+    suppressed = {id(hidden.finding): hidden.by for hidden in report.suppressed}
     return {
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -100,21 +100,21 @@ def _rule(code: str) -> Object:
 def _invocation(report: Report) -> Object:
     """Return the SARIF invocation: command, exit code and remarks."""
     # The tool succeeded in every run that has a report; `exitCode` is the program's.
-    found: Object = {"executionSuccessful": True, "exitCode": report.exit_code}
+    invocation: Object = {"executionSuccessful": True, "exitCode": report.exit_code}
     if report.command:
-        found["arguments"] = list(report.command)
+        invocation["arguments"] = list(report.command)
     if said := remarks(report):
-        found["toolExecutionNotifications"] = [
+        invocation["toolExecutionNotifications"] = [
             {"level": "note", "message": {"text": _text(text)}} for text in said
         ]
-    return found
+    return invocation
 
 
 def _result(finding: Finding, codes: list[str], root: str, suppressed: SuppressedBy | None) -> Object:
     """Return the SARIF result of one finding."""
     sources = Sources()
-    found = places(finding, sources)
-    main = _main(finding, found)
+    shown = places(finding, sources)
+    main = _main(finding, shown)
     result: Object = {
         "ruleId": finding.code,
         "ruleIndex": codes.index(finding.code),
@@ -131,13 +131,13 @@ def _result(finding: Finding, codes: list[str], root: str, suppressed: Suppresse
     if suppressed is not None:
         kind = "inSource" if suppressed == "comment" else "external"
         result["suppressions"] = [{"kind": kind, "status": "accepted", "justification": _WHY[suppressed]}]
-    others = [place for place in found if place is not main]
+    others = [place for place in shown if place is not main]
     if others:
         result["relatedLocations"] = [
             {"id": i, **_location(place, sources, root)} for i, place in enumerate(others, 1)
         ]
-    if found:
-        steps = [_step(i, place, sources, root) for i, place in enumerate(found, 1)]
+    if shown:
+        steps = [_step(i, place, sources, root) for i, place in enumerate(shown, 1)]
         result["codeFlows"] = [{"threadFlows": [{"locations": steps}]}]
     if fixes := [_fix(fix, root) for fix in helps(finding) if fix.edits]:
         result["fixes"] = fixes
@@ -157,9 +157,9 @@ _WHY: dict[SuppressedBy, str] = {
 }
 
 
-def _main(finding: Finding, found: list[FindingPlace]) -> FindingPlace | None:
+def _main(finding: Finding, shown: list[FindingPlace]) -> FindingPlace | None:
     site = offending(finding)
-    return next((place for place in found if place.site is site), None)
+    return next((place for place in shown if place.site is site), None)
 
 
 def _message(finding: Finding) -> str:
@@ -172,10 +172,9 @@ def _message(finding: Finding) -> str:
 
 
 def _way_out(fix: Fix) -> str:
-    standing = words.standing(fix)
-    return (
-        f"{fix.title}{': ' + words.tick(fix.code) if fix.code else ''}{f' ({standing})' if standing else ''}"
-    )
+    reliability = words.reliability(fix)
+    code = f": {words.tick(fix.code)}" if fix.code else ""
+    return f"{fix.title}{code}{f' ({reliability})' if reliability else ''}"
 
 
 def _fix(fix: Fix, root: str) -> Object:
@@ -243,15 +242,15 @@ def _state(place: FindingPlace) -> list[tuple[str, str]]:
 
 def _location(place: FindingPlace, sources: Sources, root: str) -> Object:
     """Return the SARIF location of a place; without a file if the code is in none."""
-    found: Object = {"message": {"text": _text(place.label)}}
+    location: Object = {"message": {"text": _text(place.label)}}
     artifact = _artifact(place.site.path, root)
     if artifact is not None:
-        found["physicalLocation"] = {
+        location["physicalLocation"] = {
             "artifactLocation": artifact,
             "region": _region(place.span, sources),
         }
-    found["logicalLocations"] = [{"fullyQualifiedName": place.site.function, "kind": "function"}]
-    return found
+    location["logicalLocations"] = [{"fullyQualifiedName": place.site.function, "kind": "function"}]
+    return location
 
 
 def _region(span: SourceRange, sources: Sources) -> Object:
@@ -301,7 +300,7 @@ def _fingerprint(finding: Finding, root: str) -> str:
         if site is None:
             return []
         artifact = _artifact(site.path, root) or {"uri": site.path}
-        return [artifact["uri"], site.function, words.one_line(site.source)]
+        return [artifact["uri"], site.function, words.flattened(site.source)]
 
     facts = [finding.made, finding.saved, *finding.writes, finding.freed, finding.needed]
     parts = [finding.code, *(of(fact.site) for fact in facts if fact is not None)]

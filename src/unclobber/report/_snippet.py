@@ -164,7 +164,7 @@ class _Block:
             self.open |= slash
             for i, a, b in sorted(group, key=lambda item: not self._opens(item[0], number)):
                 a, b = min(max(a - start, 0), self.room - 1), min(b - start, self.room)
-                rows += self._underline(i, number, a, max(b, a + 1), begun=i in slash)
+                rows += self._underline(i, number, a, max(b, a + 1), is_open=i in slash)
         return rows
 
     def _opens(self, index: int, number: int) -> bool:
@@ -213,12 +213,12 @@ class _Block:
             return 0
         return max(min(end + _CONTEXT - self.room, line.total - self.room, start - 1), 0)
 
-    def _underline(self, index: int, number: int, start: int, end: int, *, begun: bool) -> list[Row]:
+    def _underline(self, index: int, number: int, start: int, end: int, *, is_open: bool) -> list[Row]:
         """Return the underline of a mark and its label: on the right, or below if the room is too small."""
         mark = self.marks[index]
         char, style = ("^", self.primary_style) if mark.primary else ("-", "other")
         if self._opens(index, number):
-            if begun:
+            if is_open:
                 return []
             row = self._row("", char, at=start, style=style, reach=index)
             self.open.add(index)
@@ -230,9 +230,9 @@ class _Block:
             row = self._row("", char * (end - start), at=start, style=style)
         if not mark.label:
             return [row]
-        beside = self.room - end - 1
-        if beside >= min(width(clean(mark.label)), _INLINE):
-            first, *others = wrap(mark.label, beside)
+        room_right = self.room - end - 1
+        if room_right >= min(width(clean(mark.label)), _INLINE):
+            first, *others = wrap(mark.label, room_right)
             return [
                 [*row, (" " + first, style)],
                 *(self._row("", t, at=end + 1, style=style) for t in others),

@@ -29,8 +29,8 @@ def read_lines(path: str) -> list[str] | None:
 
     All reports read source here. ``linecache`` also knows the cells of notebooks.
     """
-    found = text_of(path)
-    return None if found is None else [line.rstrip("\r\n") for line in found.lines]
+    text = text_of(path)
+    return None if text is None else [line.rstrip("\r\n") for line in text.lines]
 
 
 @dataclass(slots=True)
@@ -76,11 +76,11 @@ class Sources:
             head = line[site.column - 1 :].rstrip() == first_source.rstrip()
             if last is not None and head and last[: site.end_column - 1].endswith(last_source.strip()):
                 return SourceRange(site.path, site.line, site.column, site.end_line, site.end_column)
-        found = _find(line, site) if line is not None else None
-        if found is None:
+        columns = _find(line, site) if line is not None else None
+        if columns is None:
             line = self._record(site)
-            found = _find(line, site) or _all_of(line)
-        return SourceRange(site.path, site.line, found[0], site.line, found[1])
+            columns = _find(line, site) or _all_of(line)
+        return SourceRange(site.path, site.line, columns[0], site.line, columns[1])
 
     def _record(self, site: Site) -> str:
         """Use the site's own text for its lines from now on; return its first line's."""

@@ -23,7 +23,7 @@ def suppressed_line(report: Report) -> str:
         >>> suppressed_line(Report("clean", suppressed=(one, one)))
         '2 findings are suppressed: 2 by comment'
     """
-    counts = Counter(one.by for one in report.suppressed)
+    counts = Counter(suppressed.by for suppressed in report.suppressed)
     count = len(report.suppressed)
     if not count:
         return ""

@@ -71,20 +71,20 @@ def _report_to_text(report: Report, options: RenderOptions) -> str:
     """Return the text for the stream whose encoding is set by ``shown_in``."""
     said = [_remark(text, options.width) for text in remarks(report)]
     if report.checked is not None and not report.findings:
-        return "\n".join([*wrap(_nothing_found(report.checked), max(options.width, NARROWEST)), *said])
+        return "\n".join([*wrap(_clean_sentence(report.checked), max(options.width, NARROWEST)), *said])
     if not report.findings:
         if report.outcome == "script-error":
             return "\n".join(["no findings: the program failed for reasons of its own", *said])
         saves, writes = words.plural(report.totals.saves, "save"), words.plural(report.totals.writes, "write")
         return "\n".join([f"no findings: {saves}, {writes} to saved memory", *said])
-    met = [finding for finding in report.findings if not finding.ahead] or list(report.findings)
+    own_findings = [finding for finding in report.findings if not finding.ahead] or list(report.findings)
     # A run's later findings mostly follow from its first, but findings in sources are independent.
     most = _MOST_CHECKED if report.checked is not None else _MOST_STORIES
-    whole = met if len(met) <= most else met[: max(_FIRST_STORIES, most - 2)]
+    whole = own_findings if len(own_findings) <= most else own_findings[: max(_FIRST_STORIES, most - 2)]
     stories = [to_text(finding, **asdict(options)) for finding in whole]
-    if left := met[len(whole) :]:
+    if left := own_findings[len(whole) :]:
         stories.append(to_table(left))
-    if others := [finding for finding in report.findings if finding not in met]:
+    if others := [finding for finding in report.findings if finding not in own_findings]:
         stories.append(ahead_to_text(others, width=options.width))
     first = summary_line(report.findings[0])
     if len(report.findings) > 1:
@@ -95,7 +95,7 @@ def _report_to_text(report: Report, options: RenderOptions) -> str:
     return "\n\n".join([*stories, first])
 
 
-def _nothing_found(checked: CheckedSources) -> str:
+def _clean_sentence(checked: CheckedSources) -> str:
     """Return a clean check's one sentence, which promises nothing."""
     files, lines = words.plural(checked.files, "file"), words.plural(checked.lines, "line")
     return (
@@ -169,7 +169,7 @@ class _FindingText:
             rows += self._item("help", _help_text(fix), mark, column if column <= room else 0)
             if fix.edits and not fix.verified:
                 indent = self.gutter + len(" = help: ")
-                said = wrap(words.standing(fix), self.width - indent)
+                said = wrap(words.reliability(fix), self.width - indent)
                 rows += [[(" " * indent, ""), (line, "dim")] for line in said]
             if fix.diff and not fix.code:
                 rows += self._diff(fix.diff)

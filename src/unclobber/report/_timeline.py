@@ -190,14 +190,14 @@ def _stack(site: Site | None) -> tuple[str, ...]:
 def _details(finding: Finding, fact: Save | Write | Need) -> list[Detail]:
     """Return the non-empty details of one event."""
     if isinstance(fact, Save):
-        found = _of_save(fact)
+        details = _of_save(fact)
     elif isinstance(fact, Write):
-        found = _of_write(fact, refused=finding.entry.stage == "write")
+        details = _of_write(fact, refused=finding.entry.stage == "write")
     else:
-        found = [("backward", f"the {words.ordinal(fact.nth)} call", False), ("node", fact.node, True)]
+        details = [("backward", f"the {words.ordinal(fact.nth)} call", False), ("node", fact.node, True)]
     if fact.site is not None:
-        found.append(("function", fact.site.function, True))
-    return [Detail(name, clean(words.one_line(value)), code) for name, value, code in found if value]
+        details.append(("function", fact.site.function, True))
+    return [Detail(name, clean(words.flattened(value)), code) for name, value, code in details if value]
 
 
 def _of_save(save: Save) -> list[tuple[str, str | None, bool]]:

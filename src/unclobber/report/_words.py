@@ -36,12 +36,12 @@ def verified(fix: Fix) -> str:
     return f"proved: losses and gradients are the same up to backward {backward}"
 
 
-def standing(fix: Fix) -> str:
+def reliability(fix: Fix) -> str:
     """Return how reliable a fix is, as one clause; empty for advice in words.
 
     Example:
         >>> from unclobber.model import Edit, Fix
-        >>> standing(Fix("", edits=(Edit("/a.py", 1, "y *= 2", "y = y * 2"),)))
+        >>> reliability(Fix("", edits=(Edit("/a.py", 1, "y *= 2", "y = y * 2"),)))
         'a candidate, which was not run'
     """
     if fix.verified or not fix.edits:
@@ -100,11 +100,11 @@ def solid(text: str) -> str:
     return text.replace(" ", SOLID_SPACE)
 
 
-def one_line(text: str) -> str:
+def flattened(text: str) -> str:
     """Return source text on one line: each run of white space becomes one space.
 
     Example:
-        >>> one_line("f(a,\\n    b)")
+        >>> flattened("f(a,\\n    b)")
         'f(a, b)'
     """
     return " ".join(text.split())
@@ -117,5 +117,5 @@ def tick(name: str) -> str:
         >>> tick("d[:]")
         '`d[:]`'
     """
-    name = one_line(name)
+    name = flattened(name)
     return f"`{name if len(name) <= 60 else name[:59] + '…'}`"

@@ -79,15 +79,15 @@ def shown_writes(finding: Finding) -> tuple[list[Write], list[Write]]:
 
 def places(finding: Finding, sources: Sources) -> list[FindingPlace]:
     """Return the places in the order of events: made, saved, written, freed, needed."""
-    found: list[FindingPlace] = []
+    shown: list[FindingPlace] = []
     if (made := finding.made) and made.site:
-        found.append(
+        shown.append(
             FindingPlace("made", made, made.site, sources.locate(made.site), labels.made_label(finding))
         )
     if (saved := finding.saved) and saved.site:
         span = sources.locate(saved.site, saved.extent)
         primary = refused_at(finding) is saved.site
-        found.append(
+        shown.append(
             FindingPlace("saved", saved, saved.site, span, labels.saved_label(finding, saved), primary)
         )
     main = offending_write(finding)
@@ -96,24 +96,26 @@ def places(finding: Finding, sources: Sources) -> list[FindingPlace]:
         span = sources.locate(write.site, statement=True)
         label = labels.write_label(finding, write, again=i > 0)
         primary = write.overlaps_needed or write is main
-        found.append(FindingPlace("write", write, write.site, span, label, primary))
+        shown.append(FindingPlace("write", write, write.site, span, label, primary))
     if (freed := finding.freed) and freed.site:
         span = sources.locate(freed.site)
-        found.append(FindingPlace("freed", freed, freed.site, span, labels.freed_label(finding, freed)))
+        shown.append(FindingPlace("freed", freed, freed.site, span, labels.freed_label(finding, freed)))
     if (needed := finding.needed) and needed.site:
         # in all other cases a write is the offending place, even if its line is not known
         primary = finding.entry.stage == "graph" or refused_at(finding) is needed.site
         span = sources.locate(needed.site)
         label = labels.needed_label(finding, needed)
-        found.append(FindingPlace("needed", needed, needed.site, span, label, primary))
-    return found
+        shown.append(FindingPlace("needed", needed, needed.site, span, label, primary))
+    return shown
 
 
 def marks(finding: Finding, sources: Sources) -> list[Mark]:
     """Return the places as an excerpt marks them, without repeated labels at one place."""
-    found = [Mark(place.span, place.label, place.primary) for place in places(finding, sources)]
-    loud = {(mark.span, mark.label) for mark in found if mark.primary}
-    return list(dict.fromkeys(one for one in found if one.primary or (one.span, one.label) not in loud))
+    all_marks = [Mark(place.span, place.label, place.primary) for place in places(finding, sources)]
+    loud = {(mark.span, mark.label) for mark in all_marks if mark.primary}
+    return list(
+        dict.fromkeys(mark for mark in all_marks if mark.primary or (mark.span, mark.label) not in loud)
+    )
 
 
 def in_stable_order(findings: tuple[Finding, ...]) -> list[Finding]:

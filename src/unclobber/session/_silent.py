@@ -224,7 +224,7 @@ class _GradientMaker(_FindingMaker[conflicts.GradientWritten]):
     can_be_repaired = True
 
     def key(self) -> Any:
-        return "UC104", frames.spot(self.conflict.writes[0].stack)
+        return "UC104", frames.frame_key(self.conflict.writes[0].stack)
 
     def make(self) -> Finding | None:
         """Judge the writes to a gradient that the running node has handed on."""
@@ -253,7 +253,7 @@ class _NotReturnedMaker(_FindingMaker[conflicts.DirtyNotReturned]):
         return True  # torch has refused already; the finding replaces its error, which has no line
 
     def key(self) -> Any:
-        return "UC103", frames.spot(self.conflict.stack)
+        return "UC103", frames.frame_key(self.conflict.stack)
 
     def make(self) -> Finding | None:
         error, function, writes, stack = self.conflict
@@ -280,7 +280,12 @@ class _InputMaker(_FindingMaker[conflicts.InputOverwritten]):
 
     def key(self) -> Any:
         conflict = self.conflict
-        return "UC103", "unmarked", frames.spot(conflict.stack), frames.spot(conflict.writes[0].stack)
+        return (
+            "UC103",
+            "unmarked",
+            frames.frame_key(conflict.stack),
+            frames.frame_key(conflict.writes[0].stack),
+        )
 
     def make(self) -> Finding:
         """Describe the input as the Function's argument at its `apply`, and judge the writes to it."""
@@ -346,7 +351,7 @@ class _ContentMaker(_FindingMaker[conflicts.ContentChanged]):
     def is_nothing(self) -> bool:
         # A query that fails counts as a read. A change that no derivative reads does no harm
         # (test_a_change_that_backward_does_not_read_is_no_finding).
-        return not self.session.active or reads.asking() or or_default(self._is_unminded, False)
+        return not self.session.active or reads.is_unpacking() or or_default(self._is_unminded, False)
 
     def _is_unminded(self) -> bool:
         """Return whether the running node's gradient doesn't depend on the present content of the tensor."""
@@ -388,7 +393,7 @@ _MAKERS: dict[type[Conflict], type[_FindingMaker[Any]]] = {
 def _key(code: str, state: SaveState, ledger: Ledger) -> Any:
     # No source file is read for a key, because a known conflict must stay cheap in a loop.
     last = ledger.last_write(state.saved)
-    return code, frames.spot(state.saved.stack), None if last is None else frames.spot(last.stack)
+    return code, frames.frame_key(state.saved.stack), None if last is None else frames.frame_key(last.stack)
 
 
 def _known_facts(code: str, saved: SavedTensor, repaired: bool = False) -> KnownFacts:

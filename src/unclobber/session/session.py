@@ -256,7 +256,7 @@ class Session:
         Raises:
             InplaceError: backward is refused.
         """
-        if reads.asking():  # unclobber itself unpacks, to learn a history: no backward reads the values
+        if reads.is_unpacking():  # unclobber itself unpacks, to learn a history: no backward reads the values
             return saved.alias
         fault = None if saved.entry is None else saved.entry.lost
         if fault is None:

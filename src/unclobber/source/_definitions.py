@@ -32,7 +32,7 @@ class _Ambiguous:
 
 
 _AMBIGUOUS = _Ambiguous()
-_Found = Definition | _Ambiguous | None
+_Binding = Definition | _Ambiguous | None
 
 
 def scope_of(tree: ast.Module, code: CodeType) -> Scope | None:
@@ -41,14 +41,14 @@ def scope_of(tree: ast.Module, code: CodeType) -> Scope | None:
     """
     if code.co_name == "<module>":
         return tree
-    found = [
+    matching = [
         node
         for node in ast.walk(tree)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         and node.name == code.co_name
         and _first_line(node) == code.co_firstlineno
     ]
-    return found[0] if len(found) == 1 else None
+    return matching[0] if len(matching) == 1 else None
 
 
 def _first_line(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -71,24 +71,24 @@ def reaching(name: str, scope: Scope, at: ast.stmt) -> Definition | None:
     path = _path(scope, at)
     if path is None:
         return None
-    found: _Found = None
+    binding: _Binding = None
     for owner, block, index in reversed(path):
-        found = _last_bound(block[:index], name)
-        if found is None:
-            found = _on_entry(owner, block, name)
-        if found is not None:
+        binding = _last_bound(block[:index], name)
+        if binding is None:
+            binding = _on_entry(owner, block, name)
+        if binding is not None:
             break
-    if found is None and not isinstance(scope, ast.Module) and name in _parameters(scope):
-        found = Definition("parameter")
-    return found if isinstance(found, Definition) else None
+    if binding is None and not isinstance(scope, ast.Module) and name in _parameters(scope):
+        binding = Definition("parameter")
+    return binding if isinstance(binding, Definition) else None
 
 
 def at_the_end(name: str, scope: Scope) -> Definition | None:
     """Return the only definition that ``name`` can have after all of ``scope`` has run, or None."""
     if _is_declared(name, scope) or len(list(_bindings(scope.body, name))) != 1:
         return None
-    found = _last_bound(scope.body, name)
-    return found if isinstance(found, Definition) else None
+    binding = _last_bound(scope.body, name)
+    return binding if isinstance(binding, Definition) else None
 
 
 def is_local(name: str, scope: Scope) -> bool:
@@ -100,7 +100,7 @@ def is_local(name: str, scope: Scope) -> bool:
 
 def _parameters(scope: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     arguments = scope.args
-    return {one.arg for one in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}
+    return {argument.arg for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}
 
 
 def _is_declared(name: str, scope: Scope) -> bool:
@@ -140,15 +140,15 @@ def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
         yield part.body
 
 
-def _last_bound(block: Sequence[ast.stmt], name: str) -> _Found:
+def _last_bound(block: Sequence[ast.stmt], name: str) -> _Binding:
     for statement in reversed(block):
-        found = _bound_by(statement, name)
-        if found is not None:
-            return found
+        binding = _bound_by(statement, name)
+        if binding is not None:
+            return binding
     return None
 
 
-def _bound_by(statement: ast.stmt, name: str) -> _Found:
+def _bound_by(statement: ast.stmt, name: str) -> _Binding:
     """Return the definition that ``statement`` gives ``name``: `_AMBIGUOUS` if several may hold, None if it
     binds it nowhere.
     """
@@ -169,7 +169,7 @@ def _bound_by(statement: ast.stmt, name: str) -> _Found:
     return _AMBIGUOUS if any(True for _ in _bindings([statement], name)) else None
 
 
-def _on_entry(owner: ast.AST, block: Sequence[ast.stmt], name: str) -> _Found:
+def _on_entry(owner: ast.AST, block: Sequence[ast.stmt], name: str) -> _Binding:
     """Return what is known of ``name`` when ``block`` of ``owner`` begins: a definition, `_AMBIGUOUS`, or
     None if unbound.
     """
@@ -193,7 +193,7 @@ def _on_entry(owner: ast.AST, block: Sequence[ast.stmt], name: str) -> _Found:
     return _AMBIGUOUS if any(True for _ in _bindings([owner], name)) else None
 
 
-def _bound_in_header(owner: ast.With | ast.AsyncWith, name: str) -> _Found:
+def _bound_in_header(owner: ast.With | ast.AsyncWith, name: str) -> _Binding:
     bound = any(
         item.optional_vars and _position(item.optional_vars, name) is not None for item in owner.items
     )
@@ -219,8 +219,8 @@ def _position(target: ast.expr, name: str) -> tuple[int, ...] | None:
 def _names_in_expression(node: ast.AST, name: str) -> bool:
     """Return whether a ``:=`` below ``node`` binds ``name``."""
     return any(
-        isinstance(one, ast.NamedExpr) and isinstance(one.target, ast.Name) and one.target.id == name
-        for one in ast.walk(node)
+        isinstance(part, ast.NamedExpr) and isinstance(part.target, ast.Name) and part.target.id == name
+        for part in ast.walk(node)
     )
 
 

@@ -8,7 +8,7 @@ Stack = tuple[Any, ...]
 """Alternating code objects and instruction offsets, innermost frame first."""
 
 
-def spot(stack: Stack) -> tuple[Any, ...]:
+def frame_key(stack: Stack) -> tuple[Any, ...]:
     """Return a hashable key for the innermost instruction; empty if the stack is empty.
 
     The file name is part of the key, because equal code in two files makes equal code objects.

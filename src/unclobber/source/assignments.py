@@ -55,8 +55,8 @@ def _set_on(owner: str, name: str, scope: ast.AST) -> Iterator[tuple[ast.expr, a
                 if is_it(target):
                     if not (isinstance(node.value, ast.Constant) and node.value.value is None):
                         yield node.value, node
-                elif isinstance(target, ast.Tuple) and any(is_it(one) for one in target.elts):
-                    index = next(i for i, one in enumerate(target.elts) if is_it(one))
+                elif isinstance(target, ast.Tuple) and any(is_it(element) for element in target.elts):
+                    index = next(i for i, element in enumerate(target.elts) if is_it(element))
                     parallel = isinstance(node.value, ast.Tuple) and len(node.value.elts) == len(target.elts)
                     yield (node.value.elts[index] if parallel else node.value), node  # type: ignore[attr-defined]
         elif (
@@ -87,8 +87,8 @@ def _trees(word: str, home: str, files: Iterable[str]) -> Iterator[ast.Module]:
     """
     root = os.path.join(_root(os.path.abspath(home)), "")
     loaded = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-    beside = [file for file in loaded if isinstance(file, str) and file.startswith(root)]
-    for file in dict.fromkeys((home, *files, *beside)):
+    neighbours = [file for file in loaded if isinstance(file, str) and file.startswith(root)]
+    for file in dict.fromkeys((home, *files, *neighbours)):
         tree = None if is_library_path(file) else tree_of(file, word)
         if tree is not None:
             yield tree

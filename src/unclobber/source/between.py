@@ -18,7 +18,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from .frames import Stack, code_of
-from .sites import innermost_user, is_library, is_ours, is_plumbing
+from .sites import innermost_user, is_library, is_own, is_plumbing
 from .syntax import Located, locate
 from .values import UNKNOWN, attribute_of, is_a, of_class, value_of
 
@@ -60,7 +60,9 @@ def statement_between(first: Stack, first_name: str, second: Stack, second_name:
     at, to = innermost_user(first), innermost_user(second)
     if at is None or to is None or first[2 * at] is not second[2 * to]:
         return None
-    if any(one != other for one, other in zip(first[2 * at + 2 :], second[2 * to + 2 :], strict=False)):
+    if any(
+        earlier != other for earlier, other in zip(first[2 * at + 2 :], second[2 * to + 2 :], strict=False)
+    ):
         # another call of the same function; stacks are cut off at a depth, so compare the common part
         return None
     code: CodeType = first[2 * at]
@@ -71,14 +73,14 @@ def statement_between(first: Stack, first_name: str, second: Stack, second_name:
     # a library's function may go on after the call of torch in it, and do something before it
     passed |= set() if _calls(first[: 2 * at + 2], first_name) else {begin}
     passed |= set() if _calls(second[: 2 * to + 2], second_name) else {end}
-    names = {one.offset: one.opname for one in dis.get_instructions(code)}
+    names = {instruction.offset: instruction.opname for instruction in dis.get_instructions(code)}
     loud = sorted(offset for offset in passed if not _is_quiet(names[offset]))
-    found = [locate(code, offset) for offset in loud]
-    if not found or any(one is None for one in found):
+    places = [locate(code, offset) for offset in loud]
+    if not places or any(place is None for place in places):
         return None
-    (located, *others) = [one for one in found if one is not None]
+    (located, *others) = [place for place in places if place is not None]
     statement = located.statement
-    if any(one.statement is not statement for one in others) or hasattr(statement, "body"):
+    if any(other.statement is not statement for other in others) or hasattr(statement, "body"):
         return None
     frame = _innermost(code)
     if frame is None or not _runs_no_code_of_the_programs(statement, frame):
@@ -99,12 +101,12 @@ def _calls(stack: Stack, name: str) -> bool:
     it: in Python, or in C, which leaves no frame.
     """
     *below, code, lasti = stack
-    if any(not is_ours(other) and not is_plumbing(other) for other in below[::2]):
+    if any(not is_own(other) and not is_plumbing(other) for other in below[::2]):
         return False
-    found = locate(code, lasti)
-    if found is None:
+    located = locate(code, lasti)
+    if located is None:
         return False
-    return name == called(found) if isinstance(found.node, ast.Call) else name not in HAND_OUT
+    return name == called(located) if isinstance(located.node, ast.Call) else name not in HAND_OUT
 
 
 def called(located: Located | None) -> str | None:
@@ -140,9 +142,9 @@ def _passed(code: CodeType, begin: int, end: int) -> set[int] | None:
     if code.co_name != "<module>" and end in _reached([instructions[0].offset], after, stop=None):
         return None
     before: dict[int, list[int]] = {}
-    for one, others in after.items():
+    for offset, others in after.items():
         for other in others:
-            before.setdefault(other, []).append(one)
+            before.setdefault(other, []).append(offset)
     ahead = _reached(starts, after, stop=end)
     if end not in ahead:
         return None
@@ -157,14 +159,14 @@ def _successors(code: CodeType, instructions: list[dis.Instruction]) -> dict[int
     read: Any = dis.Bytecode(code)
     entries = read.exception_entries
     after: dict[int, list[int]] = {}
-    for one, following in zip(instructions, [*instructions[1:], None], strict=True):
+    for instruction, following in zip(instructions, [*instructions[1:], None], strict=True):
         to = []
-        if following is not None and one.opname not in _ENDS and one.opname not in _ALWAYS:
+        if following is not None and instruction.opname not in _ENDS and instruction.opname not in _ALWAYS:
             to.append(following.offset)
-        if one.opcode in jumps:
-            to.append(one.argval)
-        to += [entry.target for entry in entries if entry.start <= one.offset < entry.end]
-        after[one.offset] = to
+        if instruction.opcode in jumps:
+            to.append(instruction.argval)
+        to += [entry.target for entry in entries if entry.start <= instruction.offset < entry.end]
+        after[instruction.offset] = to
     return after
 
 
@@ -173,12 +175,12 @@ def _reached(starts: Iterable[int], after: dict[int, list[int]], stop: int | Non
     seen: set[int] = set()
     left = list(starts)
     while left:
-        one = left.pop()
-        if one in seen:
+        offset = left.pop()
+        if offset in seen:
             continue
-        seen.add(one)
-        if one != stop:
-            left += after.get(one, ())
+        seen.add(offset)
+        if offset != stop:
+            left += after.get(offset, ())
     return seen
 
 

@@ -40,7 +40,7 @@ class Form:
     """The parameter order as a method, receiver first, if it differs."""
     required: int = 1
     """The number of parameters without a default."""
-    told_as_linear: bool = False
+    is_linear: bool = False
     given: Mapping[str, str] = field(default_factory=dict)
     """Arguments that the function itself passes to its operation, by that operation's argument name."""
 
@@ -57,7 +57,7 @@ FUNCTIONS: dict[str, Form] = {
         ("input", "weight", "bias"),
         {**LINEAR, "linear": {"input": "input", "weight": "weight"}},
         required=2,
-        told_as_linear=True,
+        is_linear=True,
     ),
     "conv1d": _CONV,
     "conv2d": _CONV,

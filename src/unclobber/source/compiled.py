@@ -33,9 +33,9 @@ def since(moment: int) -> tuple[Compiled, ...]:
     """
     from .sites import is_library_path
 
-    found = [
+    compiled = [
         Compiled(name, path, line)
         for name, path, line in compat.compilations(moment)
         if not is_library_path(path)
     ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(compiled))

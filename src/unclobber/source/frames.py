@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from ..model import PACKAGE
 from ..torch_internals.engine import CODE
 from ._stack import Stack as Stack
-from ._stack import spot as spot
+from ._stack import frame_key as frame_key
 
 OURS = PACKAGE + os.sep
 """The path prefix of this package's files."""
@@ -53,9 +53,9 @@ def newest_save() -> tuple[int, Stack]:
     return max(newest.save, _Native.newest_save(), key=lambda save: save[0])
 
 
-def noted_elsewhere(ask: Callable[[], tuple[int, Stack]]) -> None:
+def noted_elsewhere(native_newest: Callable[[], tuple[int, Stack]]) -> None:
     """Query the native core for its newest save too, from now on."""
-    _Native.newest_save = ask
+    _Native.newest_save = native_newest
 
 
 def walked_by(native: Any) -> None:
@@ -181,7 +181,7 @@ def _in_closure(step: FrameType, inside: list[CodeType]) -> bool:
     own = step.f_locals
     given = [*own.get("args", ())[1:], *own.get("kwargs", {}).values()]
     codes = [code_of(value) for value in given if callable(value)]
-    return any(code is None or any(code is one for one in inside) for code in codes)
+    return any(code is None or any(code is running for running in inside) for code in codes)
 
 
 def code_of(function: Any) -> CodeType | None:

@@ -160,7 +160,7 @@ def _only_tensors_take(index: ast.expr) -> bool:
         return True
     if isinstance(index, ast.Constant):
         return index.value is Ellipsis or index.value is None
-    return isinstance(index, ast.Tuple) and any(_only_tensors_take(one) for one in index.elts)
+    return isinstance(index, ast.Tuple) and any(_only_tensors_take(element) for element in index.elts)
 
 
 def _is_true(node: ast.expr) -> bool:

@@ -67,19 +67,19 @@ class Operands:
 NOTHING = Operands()
 
 
-def operands(found: Located, between: Sequence[CodeType], rule: Rule, edges: Edges | None) -> Operands:
+def operands(located: Located, between: Sequence[CodeType], rule: Rule, edges: Edges | None) -> Operands:
     """Match the expression at a site with the operation that it ran.
 
     Args:
-        found: The user's expression.
+        located: The user's expression.
         between: Library frames from the user's line to the operation, outermost first, without
             plumbing.
         rule: The operation.
         edges: Names of the node's ``next_functions``; None where unknown.
     """
-    node = found.node
+    node = located.node
     if not between:
-        return _direct(node, found.source, rule, edges)
+        return _direct(node, located.source, rule, edges)
     names = [code.co_qualname for code in between]
     if isinstance(node, ast.BinOp):
         return _reflected(node, names, rule, edges)
@@ -150,11 +150,13 @@ def _augmented(node: ast.AugAssign, rule: Rule, edges: Edges | None) -> Operands
     if isinstance(node.op, ast.MatMult):
         # `a @= b` rebinds `a`: the name no longer means the saved tensor
         # (tests/unit/source/test_spelling.py).
-        found = _matmul(node.target, node.value, rule, edges)
-        return Operands({k: v for k, v in found.arguments.items() if v is not node.target})
-    found = _binary(node.op, node.target, node.value, rule, edges)
+        matched = _matmul(node.target, node.value, rule, edges)
+        return Operands({k: v for k, v in matched.arguments.items() if v is not node.target})
+    matched = _binary(node.op, node.target, node.value, rule, edges)
     return (
-        Operands(found.arguments, results=found.results, target=node.target) if found.arguments else NOTHING
+        Operands(matched.arguments, results=matched.results, target=node.target)
+        if matched.arguments
+        else NOTHING
     )
 
 
@@ -235,7 +237,7 @@ def _call(node: ast.Call, source: ParsedSource, rule: Rule, edges: Edges | None)
     if in_place:
         target = arguments.get("self", arguments.get("input"))
     results = frozenset(role for role, given in roles.items() if given == RESULT)
-    return Operands(arguments, results=results, target=target, given=form.given, linear=form.told_as_linear)
+    return Operands(arguments, results=results, target=target, given=form.given, linear=form.is_linear)
 
 
 def callee(node: ast.Call) -> str | None:
@@ -419,7 +421,7 @@ def bind(
     Returns:
         None if an argument is given twice, unpacked or too many, because then its parameter isn't certain.
     """
-    if len(positional) > len(parameters) or any(isinstance(one, ast.Starred) for one in positional):
+    if len(positional) > len(parameters) or any(isinstance(argument, ast.Starred) for argument in positional):
         return None
     bound = dict(zip(parameters, positional, strict=False))
     for keyword in keywords:

@@ -22,7 +22,7 @@ from ._stack import Stack
 from .assignments import assignments, may_set
 from .makers import Accepts, is_library_class, multi_view, multi_view_name, view, viewed
 from .operands import bind_code
-from .places import COMPREHENSIONS, Level, LiveValues, Place, instructions
+from .places import COMPREHENSIONS, LiveFrame, LiveValues, Place, instructions
 from .sites import is_library, is_plumbing
 from .syntax import locate, source_of
 from .values import UNKNOWN, function_of, is_in_place, value_of
@@ -64,26 +64,28 @@ class Finder(LiveValues):
     """Search for the origin of expressions in the frames of one failure.
 
     Args:
-        levels: The frames of the failed call, innermost first.
+        live_frames: The frames of the failed call, innermost first.
         accepts: Recognises the expressions that make the wanted tensor.
         through_views: Whether to go on to the base of a view.
     """
 
-    def __init__(self, levels: Sequence[Level], accepts: Accepts, *, through_views: bool = False) -> None:
-        super().__init__(levels)
+    def __init__(
+        self, live_frames: Sequence[LiveFrame], accepts: Accepts, *, through_views: bool = False
+    ) -> None:
+        super().__init__(live_frames)
         self.accepts = accepts
         self.through_views = through_views
 
     def origin(self, node: ast.expr, place: Place) -> Origin | None:
         """Return the expression that made the value of ``node``; None if a step back is uncertain."""
-        found: Step = At(node, place)
+        step: Step = At(node, place)
         for _ in range(_DEEPEST + 1):
-            if not isinstance(found, At):
-                return found
-            how = self.accepts(found.node, self, found.place)
+            if not isinstance(step, At):
+                return step
+            how = self.accepts(step.node, self, step.place)
             if how is not None:
-                return self.made(found.node, found.place, how)
-            found = _before(self, found)
+                return self.made(step.node, step.place, how)
+            step = _before(self, step)
         return None
 
     def set_by_others(self, name: str, home: CodeType) -> bool:
@@ -93,20 +95,22 @@ class Finder(LiveValues):
             name: The attribute.
             home: The method that sets it.
         """
-        return may_set(name, home.co_filename, [level.frame.f_code.co_filename for level in self.levels])
+        return may_set(
+            name, home.co_filename, [live_frame.frame.f_code.co_filename for live_frame in self.live_frames]
+        )
 
     def made(self, node: ast.expr, place: Place, how: str) -> Origin | None:
         """Return ``node`` as the origin; None if a library wrote it or it has no instruction."""
         if is_library(place.code):
             return None
-        found = instructions(place.code, node)
-        if not found:
+        stack = instructions(place.code, node)
+        if not stack:
             return None
         outer: list[Any] = []
         if place.depth is not None:
-            for level in self.levels[place.depth + 1 :]:
-                outer += (level.frame.f_code, level.lasti)
-        return Origin(node, place, how, (*found, *outer))
+            for live_frame in self.live_frames[place.depth + 1 :]:
+                outer += (live_frame.frame.f_code, live_frame.lasti)
+        return Origin(node, place, how, (*stack, *outer))
 
 
 # --- steps back: each returns the expression before, the origin, or None if neither is certain ------------
@@ -192,7 +196,7 @@ def _of_definition(finder: Finder, definition: Definition, place: Place, element
     if same is not None:
         return At(same, there)
     if isinstance(iterated, (ast.Tuple, ast.List)) and iterated.elts:
-        ways = {finder.accepts(one, finder, there) for one in iterated.elts}
+        ways = {finder.accepts(element, finder, there) for element in iterated.elts}
         if not position and None not in ways:
             return finder.made(iterated, there, ways.pop() or "" if len(ways) == 1 else "[]")
     return None
@@ -215,7 +219,7 @@ def _same_element(
     if not isinstance(literal, (ast.List, ast.Tuple)):
         return None
     now = finder.value(definition.statement.target, place)
-    same = [one for one in literal.elts if now is not UNKNOWN and finder.value(one, place) is now]
+    same = [element for element in literal.elts if now is not UNKNOWN and finder.value(element, place) is now]
     return same[0] if len(same) == 1 else None
 
 
@@ -242,7 +246,12 @@ def _of_comprehended(finder: Finder, node: _Comprehension, place: Place, element
     # `pairs = [(h[i], h[:, i]) for i in range(2)]`: tests/programs/UC204/nograd_comprehension_of_pairs.py.
     if element and not isinstance(made, ast.Tuple):
         return None
-    names = {one.id for part in node.generators for one in ast.walk(part.target) if isinstance(one, ast.Name)}
+    names = {
+        variable.id
+        for part in node.generators
+        for variable in ast.walk(part.target)
+        if isinstance(variable, ast.Name)
+    }
     return At(made, replace(place, inner=place.inner | names), element)
 
 
@@ -291,7 +300,9 @@ def _of_global(finder: Finder, name: str, place: Place, element: tuple[int, ...]
     code = finder.module_code(place)
     if definition is None or definition.kind != "assigned" or code is None:
         return None
-    depth = next((i for i, level in enumerate(finder.levels) if level.frame.f_code is code), None)
+    depth = next(
+        (i for i, live_frame in enumerate(finder.live_frames) if live_frame.frame.f_code is code), None
+    )
     return _of_definition(finder, definition, Place(code, place.source, place.at, depth), element)
 
 
@@ -299,14 +310,14 @@ def _of_enclosing(finder: Finder, name: str, place: Place, element: tuple[int, .
     """Return the step before a closure's variable, in the function around it if that is still running."""
     if place.depth is None:
         return None
-    mine = value_of(ast.Name(name, ast.Load()), finder.levels[place.depth].frame)
-    for depth in range(place.depth + 1, len(finder.levels)):
-        level = finder.levels[depth]
-        if name not in level.frame.f_code.co_cellvars:
+    mine = value_of(ast.Name(name, ast.Load()), finder.live_frames[place.depth].frame)
+    for depth in range(place.depth + 1, len(finder.live_frames)):
+        live_frame = finder.live_frames[depth]
+        if name not in live_frame.frame.f_code.co_cellvars:
             continue
         # Skip another function's variable of this name, and an earlier call of the same function:
         # tests/programs/UC203/closure_of_an_earlier_call.py.
-        if value_of(ast.Name(name, ast.Load()), level.frame) is mine:
+        if value_of(ast.Name(name, ast.Load()), live_frame.frame) is mine:
             outer = finder.place(depth)
             return None if outer is None else _of_name(finder, name, outer, element)
     return None
@@ -316,13 +327,13 @@ def _of_parameter(finder: Finder, name: str, place: Place, element: tuple[int, .
     """Return the expression that the caller passed for a parameter."""
     if place.depth is None:
         return None
-    mine = value_of(ast.Name(name, ast.Load()), finder.levels[place.depth].frame)
-    for depth in range(place.depth + 1, len(finder.levels)):
-        code = finder.levels[depth].frame.f_code
+    mine = value_of(ast.Name(name, ast.Load()), finder.live_frames[place.depth].frame)
+    for depth in range(place.depth + 1, len(finder.live_frames)):
+        code = finder.live_frames[depth].frame.f_code
         if is_plumbing(code) or code.co_filename.endswith("_contextlib.py"):
             continue
         caller = finder.place(depth)
-        located = locate(code, finder.levels[depth].lasti)
+        located = locate(code, finder.live_frames[depth].lasti)
         if caller is None or located is None or not isinstance(located.node, ast.Call):
             return None
         passed = _passed(finder, located.node, mine, caller)
@@ -337,8 +348,8 @@ def _passed(finder: Finder, call: ast.Call, value: Any, place: Place) -> ast.exp
     if value is UNKNOWN:
         return None
     arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
-    same = [one for one in arguments if finder.value(one, place) is value]
-    return same[0] if len({ast.dump(one) for one in same}) == 1 else None
+    same = [argument for argument in arguments if finder.value(argument, place) is value]
+    return same[0] if len({ast.dump(argument) for argument in same}) == 1 else None
 
 
 # --- attributes and elements ------------------------------------------------------------------------

@@ -102,7 +102,7 @@ def gradient_owner(
         if path is None:
             return None
         parallel = [m for m in modules.values() if _contents(m).get("gradient_as_bucket_view") is True]
-        within = {id(module) for one in parallel for module in one.modules()}
+        within = {id(module) for wrapper in parallel for module in wrapper.modules()}
         return path, any(id(module) in within for module, _ in owned)
     finally:
         modules.clear()
@@ -124,12 +124,12 @@ def variable_name(tensor: torch.Tensor, frames: Sequence[FrameType] | None = Non
         return None
     for frame in _frames(frames):
         variables = variables_of(frame)
-        found = {name for name, value in variables.items() if _is_tensor(value) and _place(value) == place}
+        names = {name for name, value in variables.items() if _is_tensor(value) and _place(value) == place}
         variables.clear()
-        found -= {name for name in found if name.startswith("_")}
-        if len(found) == 1:
-            return found.pop()
-        if found:
+        names -= {name for name in names if name.startswith("_")}
+        if len(names) == 1:
+            return names.pop()
+        if names:
             return None
     return None
 
@@ -181,12 +181,12 @@ def _live_modules() -> dict[int, torch.nn.Module]:
         gc.disable()  # a collection would run finalizers in between, and change the lists
         try:
             classes = _module_classes()
-            found = [module for generation in (0, 1) for module in _sifted(generation, classes)]
-            found += _oldest(classes)
+            modules = [module for generation in (0, 1) for module in _sifted(generation, classes)]
+            modules += _oldest(classes)
         finally:
             if collecting:
                 gc.enable()
-    return {id(module): module for module in found if type(module) in classes}
+    return {id(module): module for module in modules if type(module) in classes}
 
 
 def _oldest(classes: set[type]) -> list[torch.nn.Module]:
@@ -200,9 +200,9 @@ def _oldest(classes: set[type]) -> list[torch.nn.Module]:
     now = younger, all_of_them
     if sys.version_info < (3, 14) and _settled and _settled[0].collections == now:
         return [module for kept in _settled[0].modules if (module := kept()) is not None]
-    found = _sifted(2, classes)
-    _settled[:] = [_Settled(now, tuple(map(weakref.ref, found)))]
-    return found
+    modules = _sifted(2, classes)
+    _settled[:] = [_Settled(now, tuple(map(weakref.ref, modules)))]
+    return modules
 
 
 def _sifted(generation: int, classes: set[type]) -> list[Any]:
@@ -220,20 +220,20 @@ def _sifted(generation: int, classes: set[type]) -> list[Any]:
 
     objects = itertools.chain(listed(), itertools.repeat(None, 64))
     again = listed()
-    found = list(itertools.compress(objects, map(classes.__contains__, map(type, again))))
-    for rest in (objects, again):
-        deque(rest, maxlen=0)
-    return found
+    sifted = list(itertools.compress(objects, map(classes.__contains__, map(type, again))))
+    for iterator in (objects, again):
+        deque(iterator, maxlen=0)
+    return sifted
 
 
 def _module_classes() -> set[type]:
     """Return ``Module`` and all its live subclasses."""
     classes: set[type] = set()
-    rest: list[type] = [torch.nn.Module]
-    while rest:
-        classes.update(rest)
-        nearest: Iterator[type] = itertools.chain.from_iterable(map(type.__subclasses__, rest))
-        rest = [each for each in nearest if each not in classes]
+    remaining: list[type] = [torch.nn.Module]
+    while remaining:
+        classes.update(remaining)
+        nearest: Iterator[type] = itertools.chain.from_iterable(map(type.__subclasses__, remaining))
+        remaining = [each for each in nearest if each not in classes]
     return classes
 
 
@@ -367,14 +367,14 @@ def _search(wanted: Sequence[object], frames: Sequence[FrameType] | None) -> dic
     """Return the best name that leads to each wanted object, by id; objects that no variable leads to are
     missing.
     """
-    ids = {id(one) for one in wanted}
-    found: dict[int, str] = {}
+    ids = {id(target) for target in wanted}
+    best_names: dict[int, str] = {}
     for name, value in _reachable(frames, _DEEPEST):
         if id(value) in ids:
-            best = found.get(id(value))
+            best = best_names.get(id(value))
             if best is None or _Path(name, "", ()).rank < _Path(best, "", ()).rank:
-                found[id(value)] = name
-    return found
+                best_names[id(value)] = name
+    return best_names
 
 
 def named_tensors(deepest: int = 5) -> list[tuple[str, torch.Tensor]]:
@@ -387,13 +387,13 @@ def named_tensors(deepest: int = 5) -> list[tuple[str, torch.Tensor]]:
         Each tensor once, under the first name found: of the innermost function, by the fewest steps. A name
         in a list or an object is preferred to a plain variable, because a variable soon holds another tensor.
     """
-    found: dict[int, tuple[str, torch.Tensor]] = {}
+    named: dict[int, tuple[str, torch.Tensor]] = {}
     for name, value in _reachable(None, deepest):
         if _is_tensor(value):
-            known = found.get(id(value))
+            known = named.get(id(value))
             if known is None or (known[0].isidentifier() and not name.isidentifier()):
-                found[id(value)] = name, value
-    return list(found.values())
+                named[id(value)] = name, value
+    return list(named.values())
 
 
 def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -462,13 +462,13 @@ def variables_of(frame: FrameType) -> dict[str, Any]:
     if not frame.f_code.co_flags & _OPTIMIZED:
         return _plain(frame.f_locals)
     local = frame.f_locals
-    found = _plain(local)
+    variables = _plain(local)
     # Before Python 3.13 reading `f_locals` leaves a dict in the frame, which would keep tensors alive that
     # the function deletes. At most three references (the frame's, this one and the call's) mean that the
     # program doesn't hold the dict itself from `locals()`: tests/unit/source/test_owners.py.
     if type(local) is dict and sys.getrefcount(local) <= 3:
         local.clear()
-    return found
+    return variables
 
 
 def _plain(scope: Mapping[str, Any]) -> dict[str, Any]:

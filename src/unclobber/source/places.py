@@ -18,7 +18,7 @@ from .values import UNKNOWN, value_of
 COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 
 
-class Level(NamedTuple):
+class LiveFrame(NamedTuple):
     """A frame of a failed call, with its last instruction."""
 
     frame: FrameType
@@ -34,7 +34,7 @@ class Place:
     at: ast.stmt
     """The statement that reads the expression."""
     depth: int | None = None
-    """Index of the live frame among the levels; None if the call is over."""
+    """Index of its frame among the live frames; None if the call is over."""
     called: tuple[ast.Call, Place] | None = None
     """The call that ran this code and is over, with its location; None if it wasn't followed from a call."""
     inner: frozenset[str] = frozenset()
@@ -45,17 +45,17 @@ class LiveValues:
     """Values of expressions, as far as the frames of one failure show them.
 
     Args:
-        levels: The frames of the failed call, innermost first.
+        live_frames: The frames of the failed call, innermost first.
     """
 
-    def __init__(self, levels: Sequence[Level]) -> None:
-        self.levels = levels
+    def __init__(self, live_frames: Sequence[LiveFrame]) -> None:
+        self.live_frames = live_frames
 
     def place(self, depth: int) -> Place | None:
         """Return the statement that a live frame had reached; None if its source isn't certain."""
-        level = self.levels[depth]
-        code = level.frame.f_code
-        located = locate(code, level.lasti)
+        live_frame = self.live_frames[depth]
+        code = live_frame.frame.f_code
+        located = locate(code, live_frame.lasti)
         if located is None:
             return None
         return Place(code, located.source, located.statement, depth, inner=inlined_names(located))
@@ -65,10 +65,10 @@ class LiveValues:
         comprehension's variable.
         """
         if place.depth is None or any(
-            isinstance(one, ast.Name) and one.id in place.inner for one in ast.walk(node)
+            isinstance(part, ast.Name) and part.id in place.inner for part in ast.walk(node)
         ):
             return UNKNOWN
-        return value_of(node, self.levels[place.depth].frame)
+        return value_of(node, self.live_frames[place.depth].frame)
 
     def is_tensor(self, node: ast.expr, place: Place) -> bool:
         """Return whether the expression is known to be a tensor, by its value or by the argument passed for
@@ -108,15 +108,15 @@ class LiveValues:
         if value is not UNKNOWN or place.depth is not None or not isinstance(node, ast.Name):
             return value
         # The function has returned, but its module's globals are still there.
-        for level in self.levels:
-            if level.frame.f_globals.get("__file__") == place.code.co_filename:
-                return level.frame.f_globals.get(node.id, UNKNOWN)
+        for live_frame in self.live_frames:
+            if live_frame.frame.f_globals.get("__file__") == place.code.co_filename:
+                return live_frame.frame.f_globals.get(node.id, UNKNOWN)
         return UNKNOWN
 
     def module_code(self, place: Place) -> CodeType | None:
         """Return the code of the module that is being run; None for an imported one, whose code is gone."""
-        for level in self.levels:
-            code = level.frame.f_code
+        for live_frame in self.live_frames:
+            code = live_frame.frame.f_code
             if code.co_name == "<module>" and code.co_filename == place.code.co_filename:
                 return code
         return None
@@ -130,9 +130,13 @@ def instructions(code: CodeType, node: ast.expr) -> tuple[Any, ...]:
     lasti = instruction_of(code, node)
     if lasti is not None:
         return code, lasti
-    inside = [one for one in code.co_consts if isinstance(one, CodeType) and one.co_name in COMPREHENSIONS]
-    found = [stack for one in inside if (stack := instructions(one, node))]
-    return found[0] if len(found) == 1 else ()
+    inside = [
+        constant
+        for constant in code.co_consts
+        if isinstance(constant, CodeType) and constant.co_name in COMPREHENSIONS
+    ]
+    stacks = [stack for comprehension in inside if (stack := instructions(comprehension, node))]
+    return stacks[0] if len(stacks) == 1 else ()
 
 
 def instruction_of(code: CodeType, node: ast.expr) -> int | None:
@@ -143,8 +147,8 @@ def instruction_of(code: CodeType, node: ast.expr) -> int | None:
     for index, (line, end_line, column, end_column) in enumerate(code.co_positions()):
         if (end_line, end_column) != (span.end_line, span.end_column) or line is None or column is None:
             continue
-        found = span_of(code, 2 * index)
-        if found == span:
+        instruction_span = span_of(code, 2 * index)
+        if instruction_span == span:
             return 2 * index
         # Python places a method call over several lines at its attribute, so its span differs.
         located = locate(code, 2 * index) if isinstance(node, ast.Call) else None

@@ -21,7 +21,7 @@ from typing import Any
 
 from ..model import PACKAGE, Frame, Site
 from ..torch_internals import compat
-from ._stack import Stack, spot
+from ._stack import Stack, frame_key
 from .syntax import (
     Located,
     ParsedSource,
@@ -83,14 +83,14 @@ def is_library(code: CodeType) -> bool:
     return answer or compat.is_compiled_code(code)
 
 
-def is_ours(code: CodeType) -> bool:
+def is_own(code: CodeType) -> bool:
     """Return whether ``code`` is this package's own."""
     return code.co_filename.startswith(PACKAGE + os.sep)
 
 
 def starts_program(code: CodeType) -> bool:
     """Return whether ``code`` calls the program, or a process that the program started."""
-    return code.co_name in _RUN_PROGRAM and is_ours(code)
+    return code.co_name in _RUN_PROGRAM and is_own(code)
 
 
 def is_plumbing(code: CodeType) -> bool:
@@ -178,29 +178,29 @@ def user_frame(stack: Stack) -> tuple[CodeType, int] | None:
 def user_place(stack: Stack) -> tuple[Any, ...] | None:
     """Return a hashable key for the innermost user frame of ``stack``, or None if there is none."""
     place = user_frame(stack)
-    return None if place is None else spot(place)
+    return None if place is None else frame_key(place)
 
 
 def _passes_on(code: CodeType, lasti: int) -> bool:
     """Return whether the instruction of a relay calls the function that the relay was given, or the relay of
     its superclass.
     """
-    found = locate(code, lasti)
-    if found is None or not isinstance(found.node, ast.Call):
+    located = locate(code, lasti)
+    if located is None or not isinstance(located.node, ast.Call):
         return False
-    function = found.node.func
+    function = located.node.func
     if isinstance(function, ast.Attribute):
         return function.attr in _RELAYS
     given = code.co_varnames[1] if code.co_argcount > 1 else None  # after `cls` or `self`
     return isinstance(function, ast.Name) and function.id == given
 
 
-def all_found(found: Located) -> Span:
+def whole_span(located: Located) -> Span:
     """Return the span of the whole expression or statement."""
-    return found.span
+    return located.span
 
 
-def resolve(stack: Stack, part: Callable[[Located], Span] = all_found) -> Site | None:
+def resolve(stack: Stack, part: Callable[[Located], Span] = whole_span) -> Site | None:
     """Return the site of the innermost expression of the user's code on ``stack``, with its statement and
     stack.
 
@@ -215,13 +215,13 @@ def resolve(stack: Stack, part: Callable[[Located], Span] = all_found) -> Site |
     chosen = innermost_user(stack)
     library = chosen is None
     if chosen is None:
-        chosen = next((i for i, (code, _) in enumerate(frames) if not is_ours(code)), None)
+        chosen = next((i for i, (code, _) in enumerate(frames) if not is_own(code)), None)
     if chosen is None:
         return None
     below = tuple(
         _frame(code, lasti)
         for code, lasti in reversed(frames[:chosen])
-        if not is_plumbing(code) and not is_ours(code)
+        if not is_plumbing(code) and not is_own(code)
     )
     whole = tuple(_frame(code, lasti) for code, lasti in _programs(frames))
     return _site(*frames[chosen], part, library=library, below=below, stack=whole)
@@ -230,20 +230,20 @@ def resolve(stack: Stack, part: Callable[[Located], Span] = all_found) -> Site |
 def _programs(frames: list[tuple[CodeType, int]]) -> list[tuple[CodeType, int]]:
     """Return the frames without this package's own and without those of the command that runs the program."""
     command = (i for i, (code, _) in enumerate(frames) if starts_program(code))
-    return [(code, lasti) for code, lasti in frames[: next(command, None)] if not is_ours(code)]
+    return [(code, lasti) for code, lasti in frames[: next(command, None)] if not is_own(code)]
 
 
-def right_side(found: Located) -> Span:
+def right_side(located: Located) -> Span:
     """Return the span of the right-hand side if an assignment itself writes; else the whole span."""
-    match found.statement:
-        case ast.AugAssign(value=value) if found.node is found.statement:
+    match located.statement:
+        case ast.AugAssign(value=value) if located.node is located.statement:
             pass
-        case ast.Assign(targets=targets, value=value) if found.node in targets:
+        case ast.Assign(targets=targets, value=value) if located.node in targets:
             pass
         case _:
-            return found.span
+            return located.span
     if value.end_lineno is None or value.end_col_offset is None:
-        return found.span
+        return located.span
     return Span(value.lineno, value.end_lineno, value.col_offset, value.end_col_offset)
 
 
@@ -283,11 +283,11 @@ def _site(
     stack: tuple[Frame, ...],
 ) -> Site:
     """Return the site of an instruction: of its expression if that is certain, else of its line."""
-    found = locate(code, lasti)
-    if found is None:
+    located = locate(code, lasti)
+    if located is None:
         return _line_site(code, lasti, library=library, below=below, stack=stack)
-    span, lines = part(found), found.source.lines
-    first, last = header(found.statement)
+    span, lines = part(located), located.source.lines
+    first, last = header(located.statement)
     return Site(
         path=path_of(code),
         line=span.line,
@@ -298,11 +298,11 @@ def _site(
         source=segment(lines, span),
         statement_line=first,
         statement_end_line=last,
-        statement=statement_text(found.statement, found.source),
+        statement=statement_text(located.statement, located.source),
         library=library,
         below=below,
         stack=stack,
-        statement_column=_column(found.statement, found.source),
+        statement_column=_column(located.statement, located.source),
     )
 
 

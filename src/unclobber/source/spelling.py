@@ -17,7 +17,7 @@ from ..torch_internals import compat
 from ._stack import Stack
 from .callables import LINEAR, MODULES, PYTHON_FUNCTIONS, Form
 from .operands import Edges, Operands, bind_call, bind_code, callee, imported, is_torch, operands
-from .sites import innermost_user, is_ours, is_plumbing, pairs
+from .sites import innermost_user, is_own, is_plumbing, pairs
 from .syntax import Located, ParsedSource, extent_of, locate, text_of
 
 _LONGEST = 80
@@ -146,11 +146,11 @@ def _located(stack: Stack) -> tuple[Located, list[CodeType]] | None:
     if index is None:
         return None
     frames = pairs(stack)
-    found = locate(*frames[index])
-    if found is None:
+    located = locate(*frames[index])
+    if located is None:
         return None
-    below = [code for code, _ in frames[:index] if not is_plumbing(code) and not is_ours(code)]
-    return found, below[::-1]
+    below = [code for code, _ in frames[:index] if not is_plumbing(code) and not is_own(code)]
+    return located, below[::-1]
 
 
 def _names(rule: Rule, role: str, stack: Stack, edges: Edges | None, shape: Sequence[int] | None) -> _Names:
@@ -158,19 +158,19 @@ def _names(rule: Rule, role: str, stack: Stack, edges: Edges | None, shape: Sequ
     place = _located(stack)
     if place is None:
         return _Names({})
-    found, between = place
-    matched = operands(found, between, rule, edges)
+    located, between = place
+    matched = operands(located, between, rule, edges)
     texts = dict(matched.given)
     extents: dict[str, Extent | None] = {}
     for key, node in matched.arguments.items():
-        text = _text(node, found.source)
+        text = _text(node, located.source)
         if text is not None and _fits(node, shape, key):
-            texts[key], extents[key] = text, extent_of(node, found.source)
+            texts[key], extents[key] = text, extent_of(node, located.source)
     for key, attribute in matched.attributes.items():
-        called = found.node.func if isinstance(found.node, ast.Call) else None
+        called = located.node.func if isinstance(located.node, ast.Call) else None
         if isinstance(called, (ast.Name, ast.Attribute, ast.Subscript)):
-            texts[key] = f"{text_of(called, found.source)}{attribute}"
-    results = _result_texts(rule, matched, found)
+            texts[key] = f"{text_of(called, located.source)}{attribute}"
+    results = _result_texts(rule, matched, located)
     if matched.target is None:
         # `h = F.relu(h)` gives two tensors one name: keep it for the tensor that `role` names
         # (tests/unit/source/test_spelling.py).
@@ -201,7 +201,7 @@ def _expression(rule: Rule, role: str, names: _Names) -> str | None:
     return names.texts.get(role) or names.texts.get(bare)
 
 
-def _result_texts(rule: Rule, matched: Operands, found: Located) -> dict[str, str]:
+def _result_texts(rule: Rule, matched: Operands, located: Located) -> dict[str, str]:
     """Return the texts of the operation's results: the written target, the assigned variables, or the
     expression.
     """
@@ -209,25 +209,25 @@ def _result_texts(rule: Rule, matched: Operands, found: Located) -> dict[str, st
     # `x.div_(2).tanh_()` wrote `x.div_(2)`, but that is no name for the tensor
     # (tests/unit/source/test_spelling.py).
     if isinstance(matched.target, (ast.Name, ast.Attribute, ast.Subscript)):
-        text = _text(matched.target, found.source)
+        text = _text(matched.target, located.source)
         return {} if text is None else dict.fromkeys(matched.results, text)
     outputs = [name for name in rule.returns if name in matched.results] or sorted(matched.results)
     if len(outputs) == 1 or matched.results.isdisjoint(rule.returns):
-        whole = _result_text(found)
+        whole = _result_text(located)
         return {} if whole is None else dict.fromkeys(matched.results, whole)
-    for name, target in zip(rule.returns, _unpacked(found), strict=False):
-        text = _text(target, found.source)
+    for name, target in zip(rule.returns, _unpacked(located), strict=False):
+        text = _text(target, located.source)
         if name in matched.results and text is not None:
             texts[name] = text
     return texts
 
 
-def _result_text(found: Located) -> str | None:
+def _result_text(located: Located) -> str | None:
     """Return the variable that the expression's value was assigned to, else the expression itself."""
-    target = _assigned_to(found.statement, found.node)
+    target = _assigned_to(located.statement, located.node)
     if target is not None:
-        return _text(target, found.source)
-    return _text(found.node, found.source) if isinstance(found.node, ast.expr) else None
+        return _text(target, located.source)
+    return _text(located.node, located.source) if isinstance(located.node, ast.expr) else None
 
 
 def _assigned_to(statement: ast.stmt, node: ast.AST) -> ast.expr | None:
@@ -239,7 +239,7 @@ def _assigned_to(statement: ast.stmt, node: ast.AST) -> ast.expr | None:
         targets = [(target, statement.value) for target in statement.targets]
     elif isinstance(statement, ast.AnnAssign):
         targets = [(statement.target, statement.value)]
-    targets += [(one.target, one.value) for one in ast.walk(statement) if isinstance(one, ast.NamedExpr)]
+    targets += [(part.target, part.value) for part in ast.walk(statement) if isinstance(part, ast.NamedExpr)]
     for target, value in targets:
         if (
             isinstance(target, ast.Tuple)
@@ -254,12 +254,12 @@ def _assigned_to(statement: ast.stmt, node: ast.AST) -> ast.expr | None:
     return None
 
 
-def _unpacked(found: Located) -> list[ast.expr]:
+def _unpacked(located: Located) -> list[ast.expr]:
     """Return the variables that a tuple assignment unpacks the expression's value into; empty if any is not
     plain.
     """
-    statement = found.statement
-    if not isinstance(statement, ast.Assign) or statement.value is not found.node:
+    statement = located.statement
+    if not isinstance(statement, ast.Assign) or statement.value is not located.node:
         return []
     target = statement.targets[0]
     if not isinstance(target, (ast.Tuple, ast.List)) or any(isinstance(t, ast.Starred) for t in target.elts):
@@ -268,7 +268,7 @@ def _unpacked(found: Located) -> list[ast.expr]:
 
 
 def _plain(target: ast.Tuple | ast.List) -> bool:
-    return all(isinstance(one, (ast.Name, ast.Attribute)) for one in target.elts)
+    return all(isinstance(element, (ast.Name, ast.Attribute)) for element in target.elts)
 
 
 def _text(node: ast.AST, source: ParsedSource) -> str | None:
@@ -282,13 +282,13 @@ def mention(stack: Stack, expression: str) -> Extent | None:
     place = _located(stack)
     if place is None:
         return None
-    found = place[0]
+    located = place[0]
     same = [
         node
-        for node in ast.walk(found.node)
-        if isinstance(node, ast.expr) and text_of(node, found.source) == expression
+        for node in ast.walk(located.node)
+        if isinstance(node, ast.expr) and text_of(node, located.source) == expression
     ]
-    return extent_of(same[0], found.source) if len(same) == 1 else None
+    return extent_of(same[0], located.source) if len(same) == 1 else None
 
 
 # --- written -------------------------------------------------------------------------------------
@@ -303,15 +303,15 @@ def spell_write(site: Site | None, operation: str, stack: Stack) -> str | None:
     place = _located(stack)
     if place is None:
         return None
-    found, between = place
-    target = _written(found, between, operation)
+    located, between = place
+    target = _written(located, between, operation)
     if isinstance(target, str):
         return target
     # `torch._foreach_add_([x, y], 1)` writes a list one by one, so the written tensor isn't known
     # (tests/unit/source/test_written.py).
     if target is None or isinstance(target, (ast.List, ast.Tuple)):
         return None
-    return _text(target, found.source)
+    return _text(target, located.source)
 
 
 def spell_argument(stack: Stack, position: int) -> str | None:
@@ -326,11 +326,11 @@ def spell_argument(stack: Stack, position: int) -> str | None:
     return _text(args[position], place[0].source)
 
 
-def _written(found: Located, between: Sequence[CodeType], operation: str) -> ast.expr | str | None:
+def _written(located: Located, between: Sequence[CodeType], operation: str) -> ast.expr | str | None:
     """Return the expression that the located instruction writes, as a node or as text; None if it isn't
     certain.
     """
-    node = found.node
+    node = located.node
     if not between and isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
         return node
     if isinstance(node, ast.AugAssign) and all(code.co_qualname.startswith("Tensor.__") for code in between):
@@ -341,8 +341,8 @@ def _written(found: Located, between: Sequence[CodeType], operation: str) -> ast
     if out is not None:
         return out
     if not between:
-        return _written_directly(node, found.source, operation)
-    return _written_through(node, between, found.source, operation)
+        return _written_directly(node, located.source, operation)
+    return _written_through(node, between, located.source, operation)
 
 
 def _written_directly(node: ast.Call, source: ParsedSource, operation: str) -> ast.expr | None:

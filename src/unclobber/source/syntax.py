@@ -83,10 +83,10 @@ def _position(code: CodeType, lasti: int) -> tuple[int | None, int | None, int |
 
 def lines_of(code: CodeType) -> tuple[str, ...]:
     """Return the lines of the text that ``code`` was compiled from; empty if the text isn't certain."""
-    found = _entry(code.co_filename)
-    if found is None:
+    entry = _entry(code.co_filename)
+    if entry is None:
         return ()
-    lines, fixed = found
+    lines, fixed = entry
     # Return without parsing, which is slow and needs Python: the text may be a template or a notebook magic.
     if fixed:
         return lines
@@ -96,10 +96,10 @@ def lines_of(code: CodeType) -> tuple[str, ...]:
 
 def source_of(code: CodeType) -> ParsedSource | None:
     """Return the parsed text that ``code`` was compiled from; None if it is gone, changed or not Python."""
-    found = _entry(code.co_filename)
-    if found is None:
+    entry = _entry(code.co_filename)
+    if entry is None:
         return None
-    source = _parse(code.co_filename, *found)
+    source = _parse(code.co_filename, *entry)
     if source is None:
         return None
     return source if source.fixed or _compiled_here(source, code) else None
@@ -108,10 +108,10 @@ def source_of(code: CodeType) -> ParsedSource | None:
 def tree_of(filename: str, word: str) -> ast.Module | None:
     """Return a file's syntax tree; None if the file doesn't contain the word, can't be read or isn't
     Python."""
-    found = _entry(filename)
-    if found is None or not any(word in line for line in found[0]):
+    entry = _entry(filename)
+    if entry is None or not any(word in line for line in entry[0]):
         return None
-    source = _parse(filename, *found)
+    source = _parse(filename, *entry)
     return None if source is None else source.tree
 
 
@@ -148,8 +148,8 @@ def inlined_names(located: Located) -> frozenset[str]:
         if isinstance(node, (ast.Lambda, ast.GeneratorExp)):
             inside = frozenset()  # these have frames of their own
         elif isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp)):
-            targets = [one for part in node.generators for one in ast.walk(part.target)]
-            inside |= {one.id for one in targets if isinstance(one, ast.Name)}
+            targets = [variable for part in node.generators for variable in ast.walk(part.target)]
+            inside |= {variable.id for variable in targets if isinstance(variable, ast.Name)}
             # the first iterable runs outside the comprehension; appended last, so popped before the children
             todo.append((node.generators[0].iter, names))
         todo[:0] = [(child, inside) for child in ast.iter_child_nodes(node)]
@@ -209,8 +209,8 @@ def statement_text(statement: ast.stmt, source: ParsedSource) -> str:
         end = statement.end_col_offset
     text = segment(source.lines, Span(first, last, column, -1 if end is None else end))
     indent = len(source.lines[first - 1]) - len(source.lines[first - 1].lstrip())
-    head, *rest = text.split("\n")
-    return "\n".join([head.strip(), *(_dedent(line, indent) for line in rest)]).rstrip()
+    head, *tail = text.split("\n")
+    return "\n".join([head.strip(), *(_dedent(line, indent) for line in tail)]).rstrip()
 
 
 def _dedent(line: str, by: int) -> str:
@@ -258,10 +258,10 @@ def extent_of(node: ast.expr | ast.stmt, source: ParsedSource) -> Extent | None:
 # --- reading -----------------------------------------------------------------------------------
 def _entry(filename: str) -> tuple[tuple[str, ...], bool] | None:
     """Return the file's lines, and whether they can't have changed since the program started."""
-    found = texts.text_of(filename, anew=True)
-    if found is None:
+    text = texts.text_of(filename, recheck=True)
+    if text is None:
         return None
-    return found.lines, found.modified is None or found.modified <= _STARTED
+    return text.lines, text.modified is None or text.modified <= _STARTED
 
 
 def _parse(filename: str, lines: tuple[str, ...], fixed: bool) -> ParsedSource | None:
@@ -352,10 +352,10 @@ def _text_is_node(source: ParsedSource, span: Span, node: ast.expr | ast.stmt) -
 
 
 def _dedented(text: str) -> str:
-    head, *rest = text.split("\n")
-    indents = [len(line) - len(line.lstrip()) for line in rest if line.strip()]
+    head, *tail = text.split("\n")
+    indents = [len(line) - len(line.lstrip()) for line in tail if line.strip()]
     by = max(0, min(indents, default=0) - 4)
-    return "\n".join([head, *(line[by:] for line in rest)])
+    return "\n".join([head, *(line[by:] for line in tail)])
 
 
 def _same(a: ast.AST, b: ast.AST) -> bool:

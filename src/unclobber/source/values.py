@@ -108,22 +108,22 @@ def attribute_of(value: Any, name: str) -> Any:
                 return own[registry][name]
     if is_a(value, torch.Tensor):
         return UNKNOWN  # .data, .T and .real make new tensors
-    found = of_class(type(value), name)
-    if is_a(found, _FIELDS):
+    attribute = of_class(type(value), name)
+    if is_a(attribute, _FIELDS):
         try:
-            return found.__get__(value, type(value))
+            return attribute.__get__(value, type(value))
         except AttributeError:  # the slot was never set
             return UNKNOWN
-    return found if isinstance(found, types.FunctionType) else UNKNOWN
+    return attribute if isinstance(attribute, types.FunctionType) else UNKNOWN
 
 
 def contents(value: Any) -> dict[str, Any]:
     """Return the instance's own ``__dict__``, without running code of its class; empty if it has none."""
     try:
-        found = object.__getattribute__(value, "__dict__")
+        attributes = object.__getattribute__(value, "__dict__")
     except AttributeError:
         return {}
-    return found if type(found) is dict else {}
+    return attributes if type(attributes) is dict else {}
 
 
 def of_class(kind: type, name: str) -> Any:
@@ -132,8 +132,8 @@ def of_class(kind: type, name: str) -> Any:
     """
     for base in type.__dict__["__mro__"].__get__(kind):
         if name in vars(base):
-            found = vars(base)[name]
-            return found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
+            attribute = vars(base)[name]
+            return attribute.__func__ if isinstance(attribute, (staticmethod, classmethod)) else attribute
     return UNKNOWN
 
 

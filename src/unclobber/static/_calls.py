@@ -60,14 +60,16 @@ class Calls(Methods):
         """Evaluate the arguments; a starred or doubly starred one hides which parameter gets which value."""
         values: list[Value] = []
         starred = False
-        for one in node.args:
-            if isinstance(one, ast.Starred):
+        for argument in node.args:
+            if isinstance(argument, ast.Starred):
                 starred = True
-                value = self.evaluate(one.value, state)
+                value = self.evaluate(argument.value, state)
                 values += value.items if value.kind == "sequence" else [self.elements(value, state)]
             else:
-                values.append(self.evaluate(one, state))
-        keywords = {one.arg: self.evaluate(one.value, state) for one in node.keywords if one.arg}
+                values.append(self.evaluate(argument, state))
+        keywords = {
+            keyword.arg: self.evaluate(keyword.value, state) for keyword in node.keywords if keyword.arg
+        }
         for packed in node.keywords:
             if packed.arg is None:
                 self.evaluate(packed.value, state)
@@ -101,7 +103,7 @@ class Calls(Methods):
 
     def _used_unknown(self, result: Value, callee: Value, node: ast.Call) -> Value:
         bit = self.new_node()
-        use = Use(callee.name, self.tick(), self.spot(node))
+        use = Use(callee.name, self.tick(), self.span(node))
         return replace(result, nodes=result.nodes | bit, may=result.may | bit, uses=result.uses | {use})
 
     def _function(self, callee: Value, given: Arguments, state: FlowState) -> Value:
@@ -124,7 +126,7 @@ class Calls(Methods):
         if self.at_top and init is not None and not given.starred:
             self.inline(init, state, given.values, given.keywords, made)
         elif init is not None and not given.starred:
-            made = replace(made, made=self.spot(node))
+            made = replace(made, made=self.span(node))
             self._note_constants(init, made, given)
         return made
 
@@ -134,7 +136,7 @@ class Calls(Methods):
         assert made.made is not None
         if made.made in self.constructed:
             return
-        self.constructed[made.made] = found = {}
+        self.constructed[made.made] = constants = {}
         outer = (self.suspicions, self.evaluated)
         self.suspicions, trial = {}, FlowState()
         self.inline(init, trial, given.values, given.keywords, made)
@@ -143,7 +145,7 @@ class Calls(Methods):
             owner, _, name = key.rpartition(".")
             once = self.index.assigned_attributes[name] == 1
             if owner == made.name and once and isinstance(value.data, Constant):
-                found[name] = value
+                constants[name] = value
 
     def _builtin(self, name: str, node: ast.Call, given: Arguments, state: FlowState) -> Value | None:
         """Return the result of a Python builtin; None if the name is none."""
@@ -160,7 +162,7 @@ class Calls(Methods):
             keys = tuple(given.keywords)
             return sequence(tuple(given.keywords.values()), keys) if keys else sequence((), "dict")
         if name == "zip" and values:
-            each = tuple(self.elements(one, state) for one in values)
+            each = tuple(self.elements(value, state) for value in values)
             return sequence((sequence(each, "tuple"),), "list")
         if name == "enumerate" and values:
             return sequence((sequence((PLAIN, self.elements(values[0], state)), "tuple"),), "list")
@@ -176,10 +178,10 @@ class Calls(Methods):
 
     def _reduced(self, values: list[Value], state: FlowState) -> Value:
         """Return the join of all elements, as the result of ``sum``, ``max`` or ``min``."""
-        found = None
-        for one in values:
-            found = join(self.elements(one, state) if one.kind == "sequence" else one, found)
-        assert found is not None
-        if not found.may_be_tensor:
-            return found
-        return replace(found, places=self.new_place(), leaf=Leaf.NO, origin=None)
+        element = None
+        for value in values:
+            element = join(self.elements(value, state) if value.kind == "sequence" else value, element)
+        assert element is not None
+        if not element.may_be_tensor:
+            return element
+        return replace(element, places=self.new_place(), leaf=Leaf.NO, origin=None)

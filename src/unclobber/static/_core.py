@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from ._index import FileIndex, FunctionNode
 from ._interpreter import Interpreter
 from ._state import FlowState
-from ._values import Grad, SourceSpot, Value
+from ._values import Grad, SourceSpan, Value
 
 HIGH = 3
 MEDIUM = 2
@@ -35,13 +35,13 @@ class Suspicion:
     """An event that goes wrong if the line runs with gradients on."""
 
     rule: str
-    level: int
+    confidence: int
     """Confidence: 3 high, 2 medium; a suspicion with 1 isn't reported."""
-    write: SourceSpot | None = None
-    saved: SourceSpot | None = None
-    needed: SourceSpot | None = None
-    freed: SourceSpot | None = None
-    operand: SourceSpot | None = None
+    write: SourceSpan | None = None
+    saved: SourceSpan | None = None
+    needed: SourceSpan | None = None
+    freed: SourceSpan | None = None
+    operand: SourceSpan | None = None
     """The saved operand, inside of the expression that saved it."""
     operation: str = ""
     role: str = ""
@@ -53,11 +53,11 @@ class Suspicion:
     """Further words of the rule."""
 
     @property
-    def spot(self) -> SourceSpot:
+    def span(self) -> SourceSpan:
         """The line to blame."""
-        found = self.write or self.needed or self.saved
-        assert found is not None
-        return found
+        to_blame = self.write or self.needed or self.saved
+        assert to_blame is not None
+        return to_blame
 
 
 class Core(Interpreter):
@@ -82,7 +82,7 @@ class Core(Interpreter):
         self.frozen: set[str] = set()
         """Modules whose parameters were set not to require grad."""
         self.globals: dict[str, Value] = {}
-        self.constructed: dict[SourceSpot, dict[str, Value]] = {}
+        self.constructed: dict[SourceSpan, dict[str, Value]] = {}
         """Constants that an object's constructor sets on it, by the call that makes the object."""
         self.at_top = False
         """Whether the interpreter follows the file's own statements, rather than one of its functions by
@@ -110,11 +110,11 @@ class Core(Interpreter):
         return Value("unknown", self.new_place())
 
     # --- places of the source ------------------------------------------------------------------------
-    def spot(self, node: ast.expr | ast.stmt) -> SourceSpot:
+    def span(self, node: ast.expr | ast.stmt) -> SourceSpan:
         """Return the location of a node, with its statement."""
         statement = self.statement if self.statement is not None else node
         first, last = statement.lineno, _last_line(statement)
-        return SourceSpot(
+        return SourceSpan(
             node.lineno,
             node.col_offset,
             node.end_lineno or node.lineno,
@@ -125,24 +125,27 @@ class Core(Interpreter):
         )
 
     # --- suspicions ----------------------------------------------------------------------------------
-    def suspect(self, state: FlowState, found: Suspicion) -> None:
+    def suspect(self, state: FlowState, suspicion: Suspicion) -> None:
         """Record a suspicion, unless one of at least its confidence is known for the line."""
-        level = found.level - state.quiet - self._quiet(found)
-        if level < 1:
+        confidence = suspicion.confidence - state.quiet - self._quiet(suspicion)
+        if confidence < 1:
             return
-        key = (found.rule, found.spot.line)
+        key = (suspicion.rule, suspicion.span.line)
         known = self.suspicions.get(key)
-        if known is None or (known.level, known.needed is not None) < (level, found.needed is not None):
-            self.suspicions[key] = replace(found, level=level)
+        if known is None or (known.confidence, known.needed is not None) < (
+            confidence,
+            suspicion.needed is not None,
+        ):
+            self.suspicions[key] = replace(suspicion, confidence=confidence)
 
-    def _quiet(self, found: Suspicion) -> int:
+    def _quiet(self, suspicion: Suspicion) -> int:
         """Return the steps of confidence that a suspicion loses because its function or folder is mostly not
         trained."""
-        rule = found.rule
+        rule = suspicion.rule
         # A write is reported where the function returns that called the writing function.
-        functions = [one.name for one in self.stack]
-        for one in (found.write, found.saved):
-            functions += [] if one is None else one.function.split(".")
+        functions = [function.name for function in self.stack]
+        for location in (suspicion.write, suspicion.saved):
+            functions += [] if location is None else location.function.split(".")
         # Names of classes say nothing: a `Sampler` is trained, too.
         functions = [name for name in functions if not name[:1].isupper()]
         less = int(rule != "leaf" and any(map(_NOT_TRAINED.search, functions)))

@@ -80,7 +80,7 @@ class Expressions(Modules):
                 value = both(value, state.grown[place])
             return value
         values = [
-            self.evaluate(one, state) for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)
+            self.evaluate(part, state) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)
         ]
         return self.unknown_result(state, values)
 
@@ -88,9 +88,9 @@ class Expressions(Modules):
     def _name(self, node: ast.Name, state: FlowState) -> Value:
         """Return the value of a name: a variable, a global, a definition of the file, an import, or a new
         unknown."""
-        found = state.names.get(node.id)
-        if found is not None:
-            return found
+        known = state.names.get(node.id)
+        if known is not None:
+            return known
         if node.id in self.globals:
             return self.globals[node.id]
         if node.id in self.index.functions:
@@ -105,15 +105,15 @@ class Expressions(Modules):
     def _several(self, node: ast.Tuple | ast.List, state: FlowState) -> Value:
         """Return a tuple or list; a starred part of known length is spread."""
         items: list[Value] = []
-        for one in node.elts:
-            value = self.evaluate(one.value if isinstance(one, ast.Starred) else one, state)
-            items += value.items if isinstance(one, ast.Starred) and value.kind == "sequence" else [value]
+        for element in node.elts:
+            value = self.evaluate(element.value if isinstance(element, ast.Starred) else element, state)
+            items += value.items if isinstance(element, ast.Starred) and value.kind == "sequence" else [value]
         return sequence(tuple(items), "tuple" if isinstance(node, ast.Tuple) else "list")
 
     def _dict(self, node: ast.Dict, state: FlowState) -> Value:
         """Return a dictionary with its keys if all are texts, else a list of its values."""
-        values = tuple(self.evaluate(one, state) for one in node.values)
-        keys = [one.value if isinstance(one, ast.Constant) else None for one in node.keys]
+        values = tuple(self.evaluate(item, state) for item in node.values)
+        keys = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
         if keys and all(isinstance(key, str) for key in keys):
             return sequence(values, tuple(keys))
         return sequence(values, "list") if values else sequence((), "dict")
@@ -126,14 +126,14 @@ class Expressions(Modules):
     # --- operators -----------------------------------------------------------------------------------
     def _compare(self, node: ast.Compare, state: FlowState) -> Value:
         """Return an integer tensor if a side may be a tensor; ``is`` and ``in`` give a plain value."""
-        values = [self.evaluate(one, state) for one in (node.left, *node.comparators)]
+        values = [self.evaluate(operand, state) for operand in (node.left, *node.comparators)]
         plain = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
-        if any(one.may_be_tensor for one in values) and not any(isinstance(op, plain) for op in node.ops):
+        if any(value.may_be_tensor for value in values) and not any(isinstance(op, plain) for op in node.ops):
             return Value("tensor", self.new_place(), False, Grad.NO, integer=True)
         return PLAIN
 
     def _bool(self, node: ast.BoolOp, state: FlowState) -> Value:
-        return shared(tuple(self.evaluate(one, state) for one in node.values)) or PLAIN
+        return shared(tuple(self.evaluate(operand, state) for operand in node.values)) or PLAIN
 
     def _if(self, node: ast.IfExp, state: FlowState) -> Value:
         """Return the value of the branch that is known to be taken, else the join of both."""
@@ -163,7 +163,7 @@ class Expressions(Modules):
         return None
 
     def _truth_of_several(self, test: ast.BoolOp, state: FlowState) -> bool | None:
-        parts = [self.truth(one, state) for one in test.values]
+        parts = [self.truth(part, state) for part in test.values]
         stops = isinstance(test.op, ast.Or)
         if stops in parts:
             return stops
@@ -203,9 +203,11 @@ class Expressions(Modules):
         if isinstance(node.left, ast.Name) and left.may_be_tensor:
             rewritten = any(state.written.get(place) != before[place] for place in left.places)
             if rewritten:
-                level = HIGH if len(left.places) == 1 else 1
-                found = Suspicion("operand", level, write=self.spot(node.right), saved=self.spot(node.left))
-                self.suspect(state, replace(found, name=node.left.id))
+                confidence = HIGH if len(left.places) == 1 else 1
+                suspicion = Suspicion(
+                    "operand", confidence, write=self.span(node.right), saved=self.span(node.left)
+                )
+                self.suspect(state, replace(suspicion, name=node.left.id))
         if "sequence" in (left.kind, right.kind):
             if left.kind == right.kind:
                 return sequence(left.items + right.items)
@@ -246,9 +248,9 @@ class Expressions(Modules):
         if value.kind in ("object", "class"):
             return self._of_object(value, name, state)
         if name in ("weight", "bias"):
-            found = self._parameter(value, name, state, node)
-            if found is not None:
-                return found
+            parameter = self._parameter(value, name, state, node)
+            if parameter is not None:
+                return parameter
         if name == "data" and value.may_be_tensor:
             return replace(
                 value, grad=Grad.NO, nodes=0, may=0, leaf=Leaf.NO, origin=None, uses=frozenset(), data="data"
@@ -295,9 +297,11 @@ class Expressions(Modules):
         return state.attributes[key]
 
     def _class_constant(self, cls: ast.ClassDef, name: str, state: FlowState) -> Value:
-        for one in cls.body:
-            if isinstance(one, ast.Assign) and any(dotted(target) == name for target in one.targets):
-                return self.evaluate(one.value, state)
+        for statement in cls.body:
+            if isinstance(statement, ast.Assign) and any(
+                dotted(target) == name for target in statement.targets
+            ):
+                return self.evaluate(statement.value, state)
         return Value(places=self.new_place(), name=f"{cls.name}.{name}")
 
     def _parameter(self, value: Value, name: str, state: FlowState, node: ast.expr) -> Value | None:
@@ -311,11 +315,11 @@ class Expressions(Modules):
                 return state.attributes[key]
             uses = frozenset[Use]()
             if value.name and not state.mode:
-                uses = frozenset([Use(value.name, self.tick(), self.spot(node))])
+                uses = frozenset([Use(value.name, self.tick(), self.span(node))])
             grad = Grad.NO if value.name in self.frozen else Grad.YES
             leaf = Leaf.LEAF if grad else Leaf.NO
             made = Value(
-                "tensor", self.new_place(), True, grad, uses=uses, leaf=leaf, made=value.data.spot, name=key
+                "tensor", self.new_place(), True, grad, uses=uses, leaf=leaf, made=value.data.span, name=key
             )
             if value.name:
                 state.attributes[key] = made
@@ -329,7 +333,7 @@ class Expressions(Modules):
         base = self.evaluate(node.value, state)
         index = node.slice
         parts = index.elts if isinstance(index, ast.Tuple) else [index]
-        values = [self.evaluate(one, state) for one in parts if not isinstance(one, ast.Slice)]
+        values = [self.evaluate(part, state) for part in parts if not isinstance(part, ast.Slice)]
         if base.kind == "sequence":
             return self._item(base, index, state)
         if base.kind == "module":
@@ -340,7 +344,7 @@ class Expressions(Modules):
             return Value(places=self.new_place())
         if isinstance(index, ast.Constant) and isinstance(index.value, str):
             return Value(places=self.new_place(), may=base.may, nodes=base.nodes, uses=base.uses)
-        if isinstance(index, ast.Compare) or any(self._is_index_tensor(one, state) for one in values):
+        if isinstance(index, ast.Compare) or any(self._is_index_tensor(value, state) for value in values):
             return self._gathered(base, values, node, state)
         return self._region(base, values, node, state)
 
@@ -353,12 +357,18 @@ class Expressions(Modules):
         """Return the elements that index tensors select: a copy, for whose gradient the indices are saved."""
         grad = Grad.NO if state.mode else base.grad
         bit = 0
-        for one in values:
-            if one.kind == "tensor" and grad:
+        for value in values:
+            if value.kind == "tensor" and grad:
                 bit = bit or self.new_node()
-                asked = grad if base.sure else Grad.MAYBE
+                needed_grad = grad if base.sure else Grad.MAYBE
                 self.save(
-                    state, one, operation="index", role="indices", spot=self.spot(node), node=bit, grad=asked
+                    state,
+                    value,
+                    operation="index",
+                    role="indices",
+                    span=self.span(node),
+                    node=bit,
+                    grad=needed_grad,
                 )
         made = self.tensor(grad, base.nodes, base.may | bit)
         return replace(made, uses=base.uses, integer=base.integer)
@@ -366,9 +376,9 @@ class Expressions(Modules):
     def _region(self, base: Value, values: list[Value], node: ast.Subscript, state: FlowState) -> Value:
         """Return a part of a tensor, which is a view of it."""
         sure = self.is_sure(base, state)
-        doubtful = any(one.kind == "unknown" for one in values) and not isinstance(node.slice, ast.Tuple)
+        doubtful = any(value.kind == "unknown" for value in values) and not isinstance(node.slice, ast.Tuple)
         places = self.new_place() if doubtful else base.places or self.new_place()
-        view = self._view(state, "slice", "view", base, self.spot(node), base.grad)
+        view = self._view(state, "slice", "view", base, self.span(node), base.grad)
         return replace(view, kind=base.kind, sure=sure, places=places)
 
     def _item(self, base: Value, index: ast.expr, state: FlowState) -> Value:
@@ -410,9 +420,9 @@ class Expressions(Modules):
     ) -> Value:
         """Return a list of the comprehension's element; its variables are forgotten afterwards."""
         outside = dict(state.names)
-        for one in node.generators:
-            self.bind(one.target, self.elements(self.evaluate(one.iter, state), state), state)
-            for test in one.ifs:
+        for generator in node.generators:
+            self.bind(generator.target, self.elements(self.evaluate(generator.iter, state), state), state)
+            for test in generator.ifs:
                 self.evaluate(test, state)
         value = self.evaluate(node.value if isinstance(node, ast.DictComp) else node.elt, state)
         state.names = outside

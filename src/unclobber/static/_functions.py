@@ -11,7 +11,7 @@ from typing import Any, cast
 from ._core import HIGH, Core, Suspicion
 from ._index import FunctionNode, dotted
 from ._state import FlowState
-from ._values import SourceSpot
+from ._values import SourceSpan
 from .torch_table import only_tensors_have, torch_table
 
 _SHAPES = frozenset({"shape", "is_contiguous"})
@@ -29,7 +29,7 @@ class FunctionRules:
         """Collect the method's parameters, rebound names and names that are certainly tensors."""
         self.core = core
         self.node = node
-        names = [one.arg for one in node.args.args]
+        names = [argument.arg for argument in node.args.args]
         self.ctx = names[0] if names else "ctx"
         self.given = frozenset(names[1:])
         self.rebound = frozenset(_rebound(node))
@@ -53,14 +53,18 @@ class FunctionRules:
         marked = _marked(self.node)
         for statement, name, how, surely in self._writes():
             if name in self.given - self.rebound and name not in marked:
-                level = HIGH if surely or name in self.tensors else HIGH - 1
+                confidence = HIGH if surely or name in self.tensors else HIGH - 1
                 if surely or name in self.tensors or how == "[...] =":
-                    self._suspect("unmarked", level, statement, name, how)
+                    self._suspect("unmarked", confidence, statement, name, how)
         self._on_ctx()
         returned = [n for n in ast.walk(self.node) if isinstance(n, ast.Return) and n.value is not None]
         for name in marked:
-            same = {name, *(one for one in self.rebound if self._is_only(one, name))}
-            if not name.isidentifier() or not returned or any(_is_returned(one, same) for one in returned):
+            same = {name, *(variable for variable in self.rebound if self._is_only(variable, name))}
+            if (
+                not name.isidentifier()
+                or not returned
+                or any(_is_returned(exit_node, same) for exit_node in returned)
+            ):
                 continue
             wrote = [statement for statement, target, _, _ in self._writes() if target == name]
             self._suspect("dirty", HIGH, wrote[0] if wrote else returned[0], name, "")
@@ -68,21 +72,21 @@ class FunctionRules:
     def _is_only(self, name: str, tensor: str) -> bool:
         """Return whether every value of a name is one tensor itself: ``y = x.mul_(2)``."""
         values = [
-            one.value
-            for one in ast.walk(self.node)
-            if isinstance(one, ast.Assign)
-            and any(isinstance(n, ast.Name) and n.id == name for t in one.targets for n in ast.walk(t))
+            assignment.value
+            for assignment in ast.walk(self.node)
+            if isinstance(assignment, ast.Assign)
+            and any(isinstance(n, ast.Name) and n.id == name for t in assignment.targets for n in ast.walk(t))
         ]
         return bool(values) and all(_itself(value) == tensor for value in values)
 
     def _on_ctx(self) -> None:
         """Suspect an input that is kept as an attribute of ``ctx``."""
-        for one in ast.walk(self.node):
-            if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Attribute):
-                target, value = one.targets[0], one.value
+        for assignment in ast.walk(self.node):
+            if isinstance(assignment, ast.Assign) and isinstance(assignment.targets[0], ast.Attribute):
+                target, value = assignment.targets[0], assignment.value
                 kept = dotted(target.value) == self.ctx and isinstance(value, ast.Name)
                 if kept and isinstance(value, ast.Name) and value.id in self.tensors & self.given:
-                    self._suspect("ctx", HIGH - 1, one, value.id, f"{self.ctx}.{target.attr}")
+                    self._suspect("ctx", HIGH - 1, assignment, value.id, f"{self.ctx}.{target.attr}")
 
     def _backward(self) -> None:
         """Suspect writes to saved tensors and to incoming gradients."""
@@ -113,12 +117,12 @@ class FunctionRules:
             if isinstance(target, ast.Name):
                 yield statement, target.id, how, surely
 
-    def _suspect(self, rule: str, level: int, statement: ast.stmt, name: str, how: str) -> None:
+    def _suspect(self, rule: str, confidence: int, statement: ast.stmt, name: str, how: str) -> None:
         core = self.core
         outer, core.statement = core.statement, statement
-        spot: SourceSpot = core.spot(statement)
+        span: SourceSpan = core.span(statement)
         core.statement = outer
-        core.suspect(FlowState(), replace(Suspicion(rule, level, write=spot), name=name, how=how))
+        core.suspect(FlowState(), replace(Suspicion(rule, confidence, write=span), name=name, how=how))
 
 
 def _write_call(statement: ast.stmt) -> ast.Call | None:
@@ -138,7 +142,7 @@ def _marked(node: FunctionNode) -> frozenset[str]:
 
 def _is_returned(node: ast.Return, names: set[str]) -> bool:
     parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
-    return any(_itself(one) in names for one in parts)
+    return any(_itself(part) in names for part in parts)
 
 
 def _itself(node: ast.expr | None) -> str | None:
@@ -159,9 +163,9 @@ def _unpacks_saved(node: ast.AST) -> bool:
 
 def _saved(node: FunctionNode) -> Iterator[str]:
     """Yield the names that ``ctx.saved_tensors`` is unpacked into."""
-    for one in ast.walk(node):
-        if isinstance(one, ast.Assign) and _unpacks_saved(one.value):
-            for target in one.targets:
+    for assignment in ast.walk(node):
+        if isinstance(assignment, ast.Assign) and _unpacks_saved(assignment.value):
+            for target in assignment.targets:
                 for part in target.elts if isinstance(target, ast.Tuple) else [target]:
                     if isinstance(part, ast.Name):
                         yield part.id
@@ -169,9 +173,9 @@ def _saved(node: FunctionNode) -> Iterator[str]:
 
 def _rebound(node: FunctionNode) -> Iterator[str]:
     """Yield the names that get another value; writes to them afterwards reach the method's own tensors."""
-    for one in ast.walk(node):
-        if isinstance(one, ast.Assign) and not _unpacks_saved(one.value):
-            for target in one.targets:
+    for assignment in ast.walk(node):
+        if isinstance(assignment, ast.Assign) and not _unpacks_saved(assignment.value):
+            for target in assignment.targets:
                 for part in ast.walk(target):
                     if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
                         yield part.id

@@ -44,11 +44,11 @@ class FileIndex:
                 for alias in node.names:
                     base = "." * node.level + (node.module or "")
                     self.imports[alias.asname or alias.name] = f"{base}.{alias.name}"
-        for one in _top(tree.body):
-            if isinstance(one, FunctionNode):
-                self.functions[one.name] = one
-            elif isinstance(one, ast.ClassDef):
-                self.classes[one.name] = one
+        for statement in _top(tree.body):
+            if isinstance(statement, FunctionNode):
+                self.functions[statement.name] = statement
+            elif isinstance(statement, ast.ClassDef):
+                self.classes[statement.name] = statement
 
     def _plain(self, node: ast.Import) -> None:
         for alias in node.names:
@@ -62,21 +62,21 @@ class FileIndex:
         """Return the dotted name with its head replaced by the imported name:
         ``torch.nn.functional.relu``."""
         text = dotted(node)
-        head, _, rest = text.partition(".")
+        head, _, tail = text.partition(".")
         head = self.imports.get(head, head)
-        return f"{head}.{rest}" if rest else head
+        return f"{head}.{tail}" if tail else head
 
     def method(self, cls: ast.ClassDef, name: str, depth: int = 0) -> FunctionNode | None:
         """Return a method of a class, or of its bases in the file; None if there is none."""
-        for one in cls.body:
-            if isinstance(one, FunctionNode) and one.name == name:
-                return one
+        for statement in cls.body:
+            if isinstance(statement, FunctionNode) and statement.name == name:
+                return statement
         for base in cls.bases:
             above = self.classes.get(dotted(base))
             if above is not None and above is not cls and depth < 6:
-                found = self.method(above, name, depth + 1)
-                if found is not None:
-                    return found
+                inherited = self.method(above, name, depth + 1)
+                if inherited is not None:
+                    return inherited
         return None
 
     def is_a(self, cls: ast.ClassDef, names: frozenset[str], depth: int = 0) -> bool:
@@ -111,29 +111,29 @@ class FileIndex:
         """The bare names of functions and methods that this file calls, and only under no_grad."""
         calls = list(_calls(self.tree, "", off=False))
         defined = Counter(n.name for n in ast.walk(self.tree) if isinstance(n, FunctionNode))
-        found: set[str] = set()
+        unrecorded: set[str] = set()
         while True:
             more = {
                 name
-                for name in {called for called, _, _ in calls} & defined.keys() - found
+                for name in {called for called, _, _ in calls} & defined.keys() - unrecorded
                 if defined[name] == 1
-                and all(off or caller in found for called, caller, off in calls if called == name)
+                and all(off or caller in unrecorded for called, caller, off in calls if called == name)
             }
             if not more:
-                return frozenset(found)
-            found |= more
+                return frozenset(unrecorded)
+            unrecorded |= more
 
 
 def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield the statements of a file's top, including those in its ``if`` and ``try``."""
-    for one in body:
-        yield one
-        if isinstance(one, ast.If):
-            yield from _top(one.body)
-            yield from _top(one.orelse)
-        elif isinstance(one, ast.Try):
-            yield from _top(one.body)
-            for handler in one.handlers:
+    for statement in body:
+        yield statement
+        if isinstance(statement, ast.If):
+            yield from _top(statement.body)
+            yield from _top(statement.orelse)
+        elif isinstance(statement, ast.Try):
+            yield from _top(statement.body)
+            for handler in statement.handlers:
                 yield from _top(handler.body)
 
 
@@ -154,7 +154,7 @@ def _calls(node: ast.AST, caller: str, *, off: bool) -> Iterator[tuple[str, str,
 
 def is_off(expressions: list[ast.expr]) -> bool:
     """Return whether decorators or the items of a ``with`` turn gradients off."""
-    return any(mode_of(one) for one in expressions)
+    return any(mode_of(expression) for expression in expressions)
 
 
 def mode_of(node: ast.expr) -> int | None:

@@ -46,9 +46,9 @@ class Methods(TensorWrites):
         if name == "step" and self._step(receiver, node, state):
             return PLAIN
         if name in ("parameters", "named_parameters", "buffers", "named_buffers"):
-            found = self._parameters(receiver, name, state)
-            if found is not None:
-                return found
+            parameters = self._parameters(receiver, name, state)
+            if parameters is not None:
+                return parameters
         if name in ("append", "extend", "insert", "add_module", "register_buffer", "register_parameter"):
             return self._append(receiver, function, node, given, state)
         if receiver.kind in ("object", "class"):
@@ -77,8 +77,8 @@ class Methods(TensorWrites):
         owners = {
             use.owner
             for value in state.names.values()
-            for one in (value, *value.items)
-            for use in one.uses
+            for element in (value, *value.items)
+            for use in element.uses
             if stem
             and (key := _MODEL_WORDS.sub("", use.owner).lower())
             and (key.startswith(stem) or stem.startswith(key))
@@ -93,11 +93,12 @@ class Methods(TensorWrites):
             return None
         if name.endswith("buffers"):
             prefix = f"{receiver.name}."
-            found = [
+            buffers = [
                 v for key, v in state.attributes.items() if key.startswith(prefix) and v.data == "buffer"
             ]
             items = tuple(
-                sequence((PLAIN, one), "tuple") if name.startswith("named") else one for one in found
+                sequence((PLAIN, buffer), "tuple") if name.startswith("named") else buffer
+                for buffer in buffers
             )
             return sequence(items, "list") if items else Value(places=self.new_place(), grad=Grad.NO)
         return Value(grad=Grad.NO, owners=frozenset([receiver.name]), data=name)
@@ -168,22 +169,22 @@ class Methods(TensorWrites):
         forward = self.index.method(cls, "forward")
         if forward is None or state.mode:
             return result
-        names = {one.arg for one in forward.args.args}
+        names = {argument.arg for argument in forward.args.args}
         stored = {n.id for n in ast.walk(forward) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         if "mark_dirty" in ast.unparse(forward):
             return result
-        for one in ast.walk(forward):
-            if isinstance(one, ast.Return) and one.value is not None:
-                value = _viewed(one.value)
+        for statement in ast.walk(forward):
+            if isinstance(statement, ast.Return) and statement.value is not None:
+                value = _viewed(statement.value)
                 if isinstance(value, ast.Name) and value.id in names - stored:
                     grad = max(result.grad, Grad.MAYBE)
-                    return replace(result, grad=grad, origin=ViewOrigin("function", self.spot(node)))
+                    return replace(result, grad=grad, origin=ViewOrigin("function", self.span(node)))
         return result
 
     def _of_module(self, receiver: Value, name: str, given: Arguments, state: FlowState) -> Value:
         """Return the result of a method of a torch module; ``requires_grad_(False)`` freezes it."""
         if name == "requires_grad_" and given.values and given.values[0].data == Constant(False):
-            key = receiver.name or f"frozen {receiver.data.spot}"
+            key = receiver.name or f"frozen {receiver.data.span}"
             self.frozen.add(key)
             return replace(receiver, name=key)
         if name in _KEEPS_MODULE:
@@ -197,7 +198,7 @@ class Methods(TensorWrites):
         if name in ("values", "copy"):
             return sequence(receiver.items, "list")
         if name == "items":
-            return sequence(tuple(sequence((PLAIN, one), "tuple") for one in receiver.items), "list")
+            return sequence(tuple(sequence((PLAIN, item), "tuple") for item in receiver.items), "list")
         if name == "keys":
             return PLAIN
         if name in ("pop", "get"):
@@ -240,7 +241,7 @@ class Methods(TensorWrites):
             )  # fmt: skip
         if table.knows(name) and receiver.kind == "unknown":
             result = self.unknown_result(state, [receiver, *given.values], strong=True)
-            views = all(one.view == "view" for one in table.overloads(name))
+            views = all(overload.view == "view" for overload in table.overloads(name))
             if table.overloads(name) and views:
                 return replace(receiver, items=(), data=None)
             return replace(result, grad=receiver.grad, integer=receiver.integer)
@@ -284,7 +285,7 @@ class Methods(TensorWrites):
                 leaf=leaf,
                 kind="tensor",
                 sure=True,
-                made=receiver.made or self.spot(node),
+                made=receiver.made or self.span(node),
             )
             self.bind(function.value, made, state)
             return made

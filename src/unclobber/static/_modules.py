@@ -9,7 +9,7 @@ from ._core import HIGH, Suspicion
 from ._index import FunctionNode
 from ._operations import Operations
 from ._state import FlowState
-from ._values import PLAIN, Constant, Grad, Leaf, ModuleData, SourceSpot, Use, Value, sequence
+from ._values import PLAIN, Constant, Grad, Leaf, ModuleData, SourceSpan, Use, Value, sequence
 from .torch_table import ModuleFacts, torch_table
 
 PASSES = frozenset({"Identity", "Flatten", "Unflatten"})
@@ -56,7 +56,7 @@ class Modules(Operations):
     def _used(self, state: FlowState, value: Value, module: Value, node: ast.expr) -> Value:
         if not module.name or value.kind != "tensor" or state.mode:
             return value
-        return replace(value, uses=value.uses | {Use(module.name, self.tick(), self.spot(node))})
+        return replace(value, uses=value.uses | {Use(module.name, self.tick(), self.span(node))})
 
     def _apply_object(
         self,
@@ -84,8 +84,8 @@ class Modules(Operations):
         """Return the result of a torch module of the table, and record the tensors that it saves."""
         data: ModuleData = module.data
         trained = facts.parameters and module.name not in self.frozen
-        tensors = [one for one in arguments if one.may_be_tensor]
-        grad = Grad.YES if trained else max((one.grad for one in tensors), default=Grad.NO)
+        tensors = [argument for argument in arguments if argument.may_be_tensor]
+        grad = Grad.YES if trained else max((tensor.grad for tensor in tensors), default=Grad.NO)
         grad = Grad.NO if state.mode else grad
         first = arguments[0]
         if first.may_be_tensor:
@@ -94,17 +94,17 @@ class Modules(Operations):
         # tests/programs/allowed/frozen_layer_input_overwritten.py.
         keeps_input = bool(facts.input) and not (facts.parameters and not trained and _is_product(data.kind))
         bit = self.new_node() if (keeps_input or facts.result) and grad else 0
-        spot = self.spot(node)
+        span = self.span(node)
         if data.inplace:
             return self._in_place(state, data, facts, first, node, bit, grad)
         if keeps_input:
             kept = arguments if facts.others else [first]
-            for one in kept:
-                self.save(state, one, operation=data.kind, role="input", spot=spot, node=bit, grad=grad)
+            for tensor in kept:
+                self.save(state, tensor, operation=data.kind, role="input", span=span, node=bit, grad=grad)
         named = module if facts.parameters else replace(module, name="")
         result = self._result(state, named, arguments, node, grad, bit)
         if facts.result == "always":
-            self.save(state, result, operation=data.kind, role="result", spot=spot, node=bit, grad=grad)
+            self.save(state, result, operation=data.kind, role="result", span=span, node=bit, grad=grad)
         if facts.is_tuple and data.kind in ("LSTM", "GRU", "RNN", "MultiheadAttention", "LSTMCell"):
             return sequence((result, replace(result, places=self.new_place())), "tuple")
         return result
@@ -127,10 +127,12 @@ class Modules(Operations):
             nodes=first.nodes | (bit if grad == Grad.YES else 0), may=first.may | bit,
             origin=None, leaf=Leaf.NO,
         )  # fmt: skip
-        keeps = facts.result or any(one.results for one in torch_table().in_place(f"{_snake(data.kind)}_"))
+        keeps = facts.result or any(
+            overload.results for overload in torch_table().in_place(f"{_snake(data.kind)}_")
+        )
         if keeps:
             self.save(
-                state, result, operation=data.kind, role="result", spot=self.spot(node), node=bit, grad=grad
+                state, result, operation=data.kind, role="result", span=self.span(node), node=bit, grad=grad
             )
         return result
 
@@ -142,11 +144,11 @@ class Modules(Operations):
             return self.tensor(Grad.NO)
         nodes = may = bit
         uses = frozenset[Use]()
-        for one in arguments:
-            for value in one.items if one.kind == "sequence" else (one,):
+        for argument in arguments:
+            for value in argument.items if argument.kind == "sequence" else (argument,):
                 nodes, may, uses = nodes | value.nodes, may | value.may | value.nodes, uses | value.uses
         if module.name:
-            uses |= {Use(module.name, self.tick(), self.spot(node))}
+            uses |= {Use(module.name, self.tick(), self.span(node))}
         return replace(self.tensor(grad, nodes, may), uses=uses)
 
     def unknown_result(
@@ -162,8 +164,8 @@ class Modules(Operations):
         """
         nodes = may = 0
         uses, owners = frozenset[Use](), frozenset[str]()
-        for one in (*arguments, *more):
-            for value in (one, *one.items):
+        for argument in (*arguments, *more):
+            for value in (argument, *argument.items):
                 may |= value.may | value.nodes
                 nodes |= value.nodes
                 owners |= value.owners
@@ -180,13 +182,13 @@ class Modules(Operations):
         self, kind: str, node: ast.Call, arguments: list[Value], keywords: dict[str, Value], state: FlowState
     ) -> Value:
         """Return a torch module, as its constructor makes it."""
-        spot = self.spot(node)
+        span = self.span(node)
         if kind in CONTAINERS:
             parts = tuple(arguments)
             if len(arguments) == 1 and arguments[0].kind == "sequence":
                 parts = arguments[0].items
-            exact = not any(isinstance(one, ast.Starred) for one in node.args) or len(parts) > 1
-            made = Value("module", grad=Grad.NO, data=ModuleData(kind, False, parts, spot))
+            exact = not any(isinstance(argument, ast.Starred) for argument in node.args) or len(parts) > 1
+            made = Value("module", grad=Grad.NO, data=ModuleData(kind, False, parts, span))
             if kind == "Sequential" and exact and parts:
                 self._check_chain(parts, node)
             return made
@@ -194,7 +196,7 @@ class Modules(Operations):
         at = facts.inplace if facts is not None else 0
         given = keywords.get("inplace") or (arguments[at - 1] if 0 < at <= len(arguments) else None)
         inplace = given is not None and given.data == Constant(True)
-        return Value("module", grad=Grad.NO, data=ModuleData(kind, inplace, (), spot))
+        return Value("module", grad=Grad.NO, data=ModuleData(kind, inplace, (), span))
 
     def _check_chain(self, parts: tuple[Value, ...], node: ast.Call) -> None:
         """Interpret a chain of modules by itself. If one writes to the tensor that the one before it saves,
@@ -205,31 +207,34 @@ class Modules(Operations):
         kept, self.suspicions, depth, self.depth = self.suspicions, {}, self.depth, 99
         for part in parts:
             if part.kind == "module" and part.data.kind in known:
-                value = self._one_of_chain(trial, part, value, node)
+                value = self._chain_element(trial, part, value, node)
             else:
                 value = self.tensor(Grad.YES, self.new_node())
         self.confirm(trial, value.may | value.nodes)
-        found, self.suspicions, self.depth = self.suspicions, kept, depth
-        for one in found.values():
-            if one.rule == "saved":
-                self._of_chain(one)
+        in_chain, self.suspicions, self.depth = self.suspicions, kept, depth
+        for suspicion in in_chain.values():
+            if suspicion.rule == "saved":
+                self._of_chain(suspicion)
 
-    def _one_of_chain(self, trial: FlowState, part: Value, value: Value, node: ast.Call) -> Value:
+    def _chain_element(self, trial: FlowState, part: Value, value: Value, node: ast.Call) -> Value:
         """Return the result of one module, located at the module's declaration."""
-        spot: SourceSpot = part.data.spot
+        span: SourceSpan = part.data.span
         at = ast.Name(id="_", ctx=ast.Load())
         ast.copy_location(at, node)
-        at.lineno, at.col_offset = spot.line, spot.column
-        at.end_lineno, at.end_col_offset = spot.end_line, spot.end_column
+        at.lineno, at.col_offset = span.line, span.column
+        at.end_lineno, at.end_col_offset = span.end_line, span.end_column
         statement, self.statement = self.statement, None
         result = self.apply(trial, part, [value], {}, at, outer=False)
         self.statement = statement
         return result
 
-    def _of_chain(self, one: Suspicion) -> None:
+    def _of_chain(self, suspicion: Suspicion) -> None:
         # Calls of a chain in the file's own statements are followed, too, and their suspicion is more
         # specific.
-        self.suspect(FlowState(), replace(one, rule="module", level=min(one.level, HIGH - self.at_top)))
+        self.suspect(
+            FlowState(),
+            replace(suspicion, rule="module", confidence=min(suspicion.confidence, HIGH - self.at_top)),
+        )
 
 
 def _argument(node: ast.expr) -> ast.expr | None:
@@ -254,12 +259,15 @@ def _snake(kind: str) -> str:
 
 def is_static(function: FunctionNode) -> bool:
     """Return whether a method gets no object."""
-    return any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in function.decorator_list)
+    return any(
+        isinstance(decorator, ast.Name) and decorator.id == "staticmethod"
+        for decorator in function.decorator_list
+    )
 
 
 def is_property(function: FunctionNode) -> bool:
     """Return whether a method is read as an attribute."""
-    return any("property" in ast.unparse(one) for one in function.decorator_list)
+    return any("property" in ast.unparse(decorator) for decorator in function.decorator_list)
 
 
 __all__ = ["CONTAINERS", "PLAIN", "Modules", "is_property", "is_static"]

@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 
 from ._state import FlowState
-from ._values import PLAIN, Constant, Grad, Leaf, SourceSpot, Use, Value, ViewOrigin, sequence
+from ._values import PLAIN, Constant, Grad, Leaf, SourceSpan, Use, Value, ViewOrigin, sequence
 from ._writes import Writes
 from .torch_table import Overload, torch_table
 
@@ -51,13 +51,13 @@ class Operations(Writes):
             functional: Whether it is one of ``torch.nn.functional``.
         """
         table = torch_table()
-        tensors = [one for one in (*arguments, *keywords.values()) if one.may_be_tensor]
+        tensors = [argument for argument in (*arguments, *keywords.values()) if argument.may_be_tensor]
         tensors += [
-            one for seq in arguments if seq.kind == "sequence" for one in seq.items if one.may_be_tensor
+            item for seq in arguments if seq.kind == "sequence" for item in seq.items if item.may_be_tensor
         ]
         if torchs:
-            for one in tensors:
-                state.sure |= one.places
+            for tensor in tensors:
+                state.sure |= tensor.places
         plain = table.aliases.get(name, name)
         if plain in table.makes:
             return self._made(state, keywords, node)
@@ -70,10 +70,10 @@ class Operations(Writes):
         )
 
     def _made(self, state: FlowState, keywords: dict[str, Value], node: ast.expr | ast.stmt) -> Value:
-        asked = keywords.get("requires_grad")
-        if asked is not None and asked.data == Constant(True):
-            return replace(self.tensor(Grad.YES), leaf=Leaf.LEAF, made=self.spot(node))
-        return replace(self.tensor(Grad.NO), origin=_made_in(state, self.spot(node)))
+        requires_grad = keywords.get("requires_grad")
+        if requires_grad is not None and requires_grad.data == Constant(True):
+            return replace(self.tensor(Grad.YES), leaf=Leaf.LEAF, made=self.span(node))
+        return replace(self.tensor(Grad.NO), origin=_made_in(state, self.span(node)))
 
     def _transfer(
         self,
@@ -88,29 +88,32 @@ class Operations(Writes):
         in_place: bool,
     ) -> Value:
         """Record the saved arguments and results, and return the result with its history."""
-        spot = self.spot(node)
-        certain = [one for one in tensors if self.is_sure(one, state)]
-        grad = Grad.NO if state.mode else max((one.grad for one in certain or tensors), default=Grad.NO)
-        keeps = any(one.saves or one.results or one.may_save or one.may_results for one in overloads)
+        span = self.span(node)
+        certain = [tensor for tensor in tensors if self.is_sure(tensor, state)]
+        grad = Grad.NO if state.mode else max((tensor.grad for tensor in certain or tensors), default=Grad.NO)
+        keeps = any(
+            overload.saves or overload.results or overload.may_save or overload.may_results
+            for overload in overloads
+        )
         node_bit = self.new_node() if keeps and grad else 0
         for overload in overloads:
             # An in-place operation saves a private copy of the value that it is about to overwrite.
             skipped = overload.arguments[:1] if in_place else ()
             self._save_arguments(
-                state, name, overloads, overload, arguments, keywords, spot, node_bit, grad, operands, skipped
+                state, name, overloads, overload, arguments, keywords, span, node_bit, grad, operands, skipped
             )
         first = arguments[0] if arguments else PLAIN
         view = _view_of(overloads)
         if view and not in_place:
-            return self._view(state, name, view, first, spot, grad)
+            return self._view(state, name, view, first, span, grad)
         nodes = may = 0
         uses = frozenset[Use]()
         if not state.mode:
-            for one in tensors:
-                nodes |= one.nodes
-                may |= one.may | one.nodes
-                uses |= one.uses
-            certain_node = all(one.saves or one.results for one in overloads)
+            for tensor in tensors:
+                nodes |= tensor.nodes
+                may |= tensor.may | tensor.nodes
+                uses |= tensor.uses
+            certain_node = all(overload.saves or overload.results for overload in overloads)
             nodes |= node_bit if grad == Grad.YES and certain_node else 0
             may |= node_bit
         if in_place:
@@ -121,9 +124,9 @@ class Operations(Writes):
             )  # fmt: skip
         else:
             result = replace(self.tensor(grad, nodes, may), uses=uses)
-            integers = bool(tensors) and all(one.integer for one in tensors) and name not in _FLOATS
-            result = replace(result, integer=integers, origin=_made_in(state, spot))
-        return self._results(state, name, overloads, result, spot, node_bit, grad)
+            integers = bool(tensors) and all(tensor.integer for tensor in tensors) and name not in _FLOATS
+            result = replace(result, integer=integers, origin=_made_in(state, span))
+        return self._results(state, name, overloads, result, span, node_bit, grad)
 
     def is_sure(self, value: Value, state: FlowState) -> bool:
         """Return whether the value certainly is a tensor."""
@@ -137,7 +140,7 @@ class Operations(Writes):
         overload: Overload,
         arguments: list[Value],
         keywords: dict[str, Value],
-        spot: SourceSpot,
+        span: SourceSpan,
         node_bit: int,
         grad: Grad,
         operands: list[ast.expr],
@@ -150,25 +153,29 @@ class Operations(Writes):
             for role, only_if in saves.items():
                 if role not in by_name or role in skipped:
                     continue
-                some = [one for key in only_if for one in _parts(by_name.get(key, PLAIN))]
+                some = [reader for key in only_if for reader in _parts(by_name.get(key, PLAIN))]
                 if only_if:
-                    asked = max((one.grad for one in some if one.may_be_tensor), default=Grad.NO)
-                    asked = Grad.NO if state.mode else asked
-                    if asked == Grad.YES and not any(self.is_sure(o, state) for o in some if o.grad == asked):
-                        asked = Grad.MAYBE
+                    needed_grad = max(
+                        (reader.grad for reader in some if reader.may_be_tensor), default=Grad.NO
+                    )
+                    needed_grad = Grad.NO if state.mode else needed_grad
+                    if needed_grad == Grad.YES and not any(
+                        self.is_sure(o, state) for o in some if o.grad == needed_grad
+                    ):
+                        needed_grad = Grad.MAYBE
                 else:
-                    asked = grad
-                everywhere = sure and all(role in one.saves for one in overloads)
-                asked = asked if everywhere else Grad(min(asked, Grad.MAYBE))
+                    needed_grad = grad
+                everywhere = sure and all(role in overload.saves for overload in overloads)
+                needed_grad = needed_grad if everywhere else Grad(min(needed_grad, Grad.MAYBE))
                 operand = expressions.get(role)
                 for value in _parts(by_name[role]):
                     self.save(
-                        state, value, operation=name, role=role, spot=spot, node=node_bit, grad=asked,
-                        operand=None if operand is None else self.spot(operand),
+                        state, value, operation=name, role=role, span=span, node=node_bit, grad=needed_grad,
+                        operand=None if operand is None else self.span(operand),
                     )  # fmt: skip
 
     def _view(
-        self, state: FlowState, name: str, view: str, first: Value, spot: SourceSpot, grad: Grad
+        self, state: FlowState, name: str, view: str, first: Value, span: SourceSpan, grad: Grad
     ) -> Value:
         """Return a view of ``first``, or a copy if the operation may make one."""
         places = first.places or self.new_place()
@@ -182,15 +189,15 @@ class Operations(Writes):
         apart = first.data if first.data in APART else None
         base = replace(first, kind="tensor", sure=True, places=places, items=(), name="", data=apart)
         if view == "several":
-            origin = ViewOrigin("several", spot) if not state.mode else None
+            origin = ViewOrigin("several", span) if not state.mode else None
             each = replace(base, leaf=Leaf.NO, origin=origin, grad=grad if not state.mode else Grad.NO)
             return sequence((each,), "several")
         # A part of an expanded tensor may have its elements to itself again.
         origin = None if first.origin is not None and first.origin.kind == "expanded" else first.origin
         if name in _EXPANDS:
-            origin = ViewOrigin("expanded", spot)
+            origin = ViewOrigin("expanded", span)
         elif state.mode and origin is None and first.sure:
-            origin = ViewOrigin("no_grad" if state.mode == 1 else "inference mode", spot)
+            origin = ViewOrigin("no_grad" if state.mode == 1 else "inference mode", span)
         return replace(base, leaf=leaf, origin=origin)
 
     def _results(
@@ -199,27 +206,27 @@ class Operations(Writes):
         name: str,
         overloads: tuple[Overload, ...],
         result: Value,
-        spot: SourceSpot,
+        span: SourceSpan,
         node_bit: int,
         grad: Grad,
     ) -> Value:
         """Return one value for each output, and record the saved ones."""
         returns = overloads[0].returns if overloads else ("result",)
         integer = overloads[0].integer if overloads else ()
-        if len(returns) > 1 and len({one.returns for one in overloads}) == 1:
+        if len(returns) > 1 and len({overload.returns for overload in overloads}) == 1:
             items = []
             for role in returns:
                 if role in integer:
                     item = replace(self.tensor(Grad.NO), integer=True)
                 else:
                     item = replace(result, places=self.new_place())
-                    self._save_result(state, name, overloads, role, item, spot, node_bit, grad)
+                    self._save_result(state, name, overloads, role, item, span, node_bit, grad)
                 items.append(item)
             return sequence(tuple(items), "tuple")
-        if len(overloads) > 1 and any(len(one.returns) > 1 for one in overloads):
+        if len(overloads) > 1 and any(len(overload.returns) > 1 for overload in overloads):
             # `max` of one argument, or along a dimension: the overload isn't known
             grad = Grad(min(grad, Grad.MAYBE))
-        self._save_result(state, name, overloads, returns[0], result, spot, node_bit, grad)
+        self._save_result(state, name, overloads, returns[0], result, span, node_bit, grad)
         return result
 
     def _save_result(
@@ -229,20 +236,20 @@ class Operations(Writes):
         overloads: tuple[Overload, ...],
         role: str,
         value: Value,
-        spot: SourceSpot,
+        span: SourceSpan,
         node_bit: int,
         grad: Grad,
     ) -> None:
         """Record a result that the operation saves, certainly or perhaps."""
-        always = bool(overloads) and all(role in one.results for one in overloads)
-        ever = any(role in one.results or role in one.may_results for one in overloads)
+        always = bool(overloads) and all(role in overload.results for overload in overloads)
+        ever = any(role in overload.results or role in overload.may_results for overload in overloads)
         if ever:
             grad = grad if always else Grad(min(grad, Grad.MAYBE))
-            self.save(state, value, operation=name, role="result", spot=spot, node=node_bit, grad=grad)
+            self.save(state, value, operation=name, role="result", span=span, node=node_bit, grad=grad)
 
 
-def _made_in(state: FlowState, spot: SourceSpot) -> ViewOrigin | None:
-    return ViewOrigin("inference", spot) if state.mode == 2 else None
+def _made_in(state: FlowState, span: SourceSpan) -> ViewOrigin | None:
+    return ViewOrigin("inference", span) if state.mode == 2 else None
 
 
 def _parts(value: Value) -> tuple[Value, ...]:
@@ -250,27 +257,27 @@ def _parts(value: Value) -> tuple[Value, ...]:
 
 
 def _view_of(overloads: tuple[Overload, ...]) -> str:
-    kinds = {one.view for one in overloads}
+    kinds = {overload.view for overload in overloads}
     return kinds.pop() if len(kinds) == 1 else "maybe" if kinds - {""} else ""
 
 
 def _by_name(overload: Overload, arguments: list[Value], keywords: dict[str, Value]) -> dict[str, Value]:
     """Return the arguments by the overload's names for them; ``input=`` means the first."""
-    found = dict(zip(overload.arguments, arguments, strict=False))
-    found.update((name, value) for name, value in keywords.items() if name in overload.arguments)
+    by_name = dict(zip(overload.arguments, arguments, strict=False))
+    by_name.update((name, value) for name, value in keywords.items() if name in overload.arguments)
     if "input" in keywords and overload.arguments:
-        found[overload.arguments[0]] = keywords["input"]
+        by_name[overload.arguments[0]] = keywords["input"]
     if overload.kinds[:1] == ("l",) and len(arguments) > 1 and overload.arguments[0] not in keywords:
-        return {**found, overload.arguments[0]: arguments[0]}
-    return found
+        return {**by_name, overload.arguments[0]: arguments[0]}
+    return by_name
 
 
 def _fitting(
     overloads: tuple[Overload, ...], arguments: list[Value], keywords: dict[str, Value], state: FlowState
 ) -> tuple[Overload, ...]:
     """Return the overloads that a call may mean; all if none fits."""
-    found = tuple(one for one in overloads if _fits(one, arguments, keywords, state))
-    return found or overloads
+    fitting = tuple(overload for overload in overloads if _fits(overload, arguments, keywords, state))
+    return fitting or overloads
 
 
 def _fits(overload: Overload, arguments: list[Value], keywords: dict[str, Value], state: FlowState) -> bool:

@@ -50,20 +50,20 @@ class FileProgram(Statements):
             self._entry(function, None, function.name)
         for cls in self.index.classes.values():
             self._class(cls)
-        return tuple(sorted(self.suspicions.values(), key=lambda one: (one.spot, one.rule)))
+        return tuple(sorted(self.suspicions.values(), key=lambda suspicion: (suspicion.span, suspicion.rule)))
 
     def _class(self, cls: ast.ClassDef) -> None:
         """Interpret the methods of a class; those of a custom Function by `FunctionRules`."""
         is_function = self.index.is_a(cls, _FUNCTION)
-        for one in cls.body:
-            if not isinstance(one, FunctionNode):
+        for method in cls.body:
+            if not isinstance(method, FunctionNode):
                 continue
-            name = f"{cls.name}.{one.name}"
-            if is_function and one.name in ("forward", "backward"):
+            name = f"{cls.name}.{method.name}"
+            if is_function and method.name in ("forward", "backward"):
                 self.function = name
-                FunctionRules(self, one).check()
-            elif not is_function and one.name != "__init__":
-                self._entry(one, Value("object", grad=Grad.NO, data=cls.name, name="self"), name)
+                FunctionRules(self, method).check()
+            elif not is_function and method.name != "__init__":
+                self._entry(method, Value("object", grad=Grad.NO, data=cls.name, name="self"), name)
         if not is_function:
             self.class_attributes(cls.name)
 
@@ -86,14 +86,14 @@ class FileProgram(Statements):
         arguments."""
         if name in self._attributes:
             return self._attributes[name]
-        self._attributes[name] = found = {}
+        self._attributes[name] = attributes = {}
         cls = self.index.classes[name]
         for base in cls.bases:
             if isinstance(base, ast.Name) and base.id in self.index.classes and base.id != name:
-                found.update(self.class_attributes(base.id))
+                attributes.update(self.class_attributes(base.id))
         init = self.index.method(cls, "__init__")
         if init is None:
-            return found
+            return attributes
         state = self._constructed(
             init, Value("object", grad=Grad.NO, data=name, name="self"), f"{name}.__init__"
         )
@@ -103,8 +103,8 @@ class FileProgram(Statements):
                 changes = self.index.assigned_attributes[attribute] > 1
                 if value.kind == "plain" and changes:
                     value = Value(places=self.new_place(), name=key)
-                found[attribute] = value
-        return found
+                attributes[attribute] = value
+        return attributes
 
     def _constructed(self, init: FunctionNode, owner: Value, name: str) -> FlowState:
         """Return the state after a constructor with unknown arguments."""
@@ -174,11 +174,11 @@ class FileProgram(Statements):
         guards, quiet = state.guards, state.quiet
         state.take(merged)
         state.names, state.mode, state.guards, state.quiet, state.dead = names, mode, guards, quiet, False
-        found: Value | None = None
+        joined: Value | None = None
         for value, _ in returned:
-            if value is not PLAIN or found is None:
-                found = value if found is None or found is PLAIN else join(value, found)
-        return found if found is not None else PLAIN
+            if value is not PLAIN or joined is None:
+                joined = value if joined is None or joined is PLAIN else join(value, joined)
+        return joined if joined is not None else PLAIN
 
     def _qualified(self, function: FunctionNode, owner: Value | None) -> str:
         if owner is not None and owner.data:
@@ -207,31 +207,31 @@ class FileProgram(Statements):
         spec = node.args
         positional = [*spec.posonlyargs, *spec.args]
         defaults: dict[str, ast.expr] = {}
-        for one, default in zip(
+        for parameter, default in zip(
             positional[len(positional) - len(spec.defaults) :], spec.defaults, strict=True
         ):
-            defaults[one.arg] = default
-        for one, given_default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
+            defaults[parameter.arg] = default
+        for parameter, given_default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
             if given_default is not None:
-                defaults[one.arg] = given_default
+                defaults[parameter.arg] = given_default
         if owner is not None and positional:
             state.names[positional[0].arg] = owner
             positional = positional[1:]
         given = arguments or []
-        for at, one in enumerate([*positional, *spec.kwonlyargs]):
+        for at, parameter in enumerate([*positional, *spec.kwonlyargs]):
             if arguments is not None and at < len(given) and at < len(positional):
                 value = given[at]
-            elif one.arg in keywords:
-                value = keywords[one.arg]
-            elif arguments is not None and one.arg in defaults:
-                value = self.evaluate(defaults[one.arg], state)
+            elif parameter.arg in keywords:
+                value = keywords[parameter.arg]
+            elif arguments is not None and parameter.arg in defaults:
+                value = self.evaluate(defaults[parameter.arg], state)
             else:
-                value = self._of_annotation(one, defaults.get(one.arg))
-            state.names[one.arg] = value
-        rest = tuple(given[len(positional) :]) if arguments is not None else ()
+                value = self._of_annotation(parameter, defaults.get(parameter.arg))
+            state.names[parameter.arg] = value
+        extra = tuple(given[len(positional) :]) if arguments is not None else ()
         for packed, several in ((spec.vararg, True), (spec.kwarg, False)):
             if packed is not None:
-                exact = Value("sequence", grad=Grad.NO, items=rest, data="tuple")
+                exact = Value("sequence", grad=Grad.NO, items=extra, data="tuple")
                 use = several and arguments is not None
                 state.names[packed.arg] = exact if use else Value(places=self.new_place())
 
@@ -251,11 +251,11 @@ class FileProgram(Statements):
 
 def _mode(function: FunctionNode) -> int | None:
     """Return the mode that decorators turn on; None if they turn on none."""
-    for one in function.decorator_list:
-        mode = mode_of(one)
+    for decorator in function.decorator_list:
+        mode = mode_of(decorator)
         if mode is not None:
             return mode
-        if re.search(r"torch\.jit\.(unused|ignore)", ast.unparse(one)):
+        if re.search(r"torch\.jit\.(unused|ignore)", ast.unparse(decorator)):
             return 1
     return None
 
@@ -269,14 +269,14 @@ def suspicions(text: str, path: str = "") -> tuple[Suspicion, ...]:
     Raises:
         SyntaxError: The text is no Python; ``ValueError`` if it holds null bytes.
     Example:
-        >>> found = suspicions('''
+        >>> suspected = suspicions('''
         ... import torch
         ... w = torch.ones(3, requires_grad=True)
         ... y = w.exp()
         ... y.add_(1)
         ... y.sum().backward()
         ... ''')
-        >>> [(one.rule, one.level, one.write.line, one.saved.line) for one in found]
+        >>> [(s.rule, s.confidence, s.write.line, s.saved.line) for s in suspected]
         [('saved', 3, 5, 4)]
     """
     from ..parsing import parse

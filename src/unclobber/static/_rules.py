@@ -26,7 +26,7 @@ class RuleText:
     saved: str = ""
     """Label of the place that explains it."""
     advice: tuple[str, ...] = ()
-    told_from: int = MEDIUM
+    reported_from: int = MEDIUM
     """The lowest confidence that is reported without a request."""
     variant: Variant | None = None
     variants: dict[str, Variant] = field(default_factory=dict)
@@ -42,7 +42,7 @@ RULES: dict[str, RuleText] = {
         "overwritten here ({how})",
         "{operation} saves {kept} here",
         (_OUT_OF_PLACE,),
-        told_from=HIGH,
+        reported_from=HIGH,
     ),
     "data": RuleText(
         "UC102",
@@ -50,7 +50,7 @@ RULES: dict[str, RuleText] = {
         "changed here, unseen by torch",
         "{name} is used here",
         ("write after the backward that needs the old values",),
-        told_from=ON_REQUEST,
+        reported_from=ON_REQUEST,
     ),
     "saved-data": RuleText(
         "UC102",
@@ -58,7 +58,7 @@ RULES: dict[str, RuleText] = {
         "overwritten here, unseen by torch",
         "{operation} saves {kept} here",
         ("write after the backward that needs the old values, or to a clone",),
-        told_from=ON_REQUEST,
+        reported_from=ON_REQUEST,
     ),
     "module": RuleText(
         "UC101",
@@ -80,7 +80,7 @@ RULES: dict[str, RuleText] = {
         "a second backward goes through a graph that the first one freed",
         "freed here",
         advice=("compute the shared part anew, add up the losses, or detach what is carried over",),
-        told_from=HIGH,
+        reported_from=HIGH,
     ),
     "leaf": RuleText(
         "UC201",
@@ -94,7 +94,7 @@ RULES: dict[str, RuleText] = {
         "{how} writes to {name}, which looks like a parameter",
         "written in place here ({how})",
         advice=("write under torch.no_grad()",),
-        told_from=ON_REQUEST,
+        reported_from=ON_REQUEST,
     ),
     "leaf-view": RuleText(
         "UC202",
@@ -109,7 +109,7 @@ RULES: dict[str, RuleText] = {
         "written in place here ({how})",
         "the views are made here",
         ("write out of place, or take the part with narrow or an index",),
-        told_from=HIGH,
+        reported_from=HIGH,
     ),
     "no-grad-view": RuleText(
         "UC204",
@@ -117,7 +117,7 @@ RULES: dict[str, RuleText] = {
         "written in place here ({how})",
         "the view is made here",
         ("take the view where gradients are recorded, or write out of place",),
-        told_from=HIGH,
+        reported_from=HIGH,
         variants={"no_grad": "no_grad", "inference mode": "inference_mode"},
     ),
     "function-view": RuleText(
@@ -126,7 +126,7 @@ RULES: dict[str, RuleText] = {
         "written in place here ({how})",
         "the Function is applied here",
         ("return a clone from the Function, or write out of place",),
-        told_from=HIGH,
+        reported_from=HIGH,
     ),
     "inference": RuleText(
         "UC206",
@@ -134,7 +134,7 @@ RULES: dict[str, RuleText] = {
         "written in place here ({how})",
         "it is made here, in inference mode",
         ("clone it outside of inference mode, or use torch.no_grad() in its place",),
-        told_from=HIGH,
+        reported_from=HIGH,
     ),
     "expanded": RuleText(
         "UC207",
@@ -148,7 +148,7 @@ RULES: dict[str, RuleText] = {
         "forward writes to its input {name} without ctx.mark_dirty",
         "written in place here ({how})",
         advice=("call ctx.mark_dirty and return the input, or write to a clone",),
-        told_from=HIGH,
+        reported_from=HIGH,
         variant="unmarked",
     ),
     "dirty": RuleText(
@@ -163,7 +163,7 @@ RULES: dict[str, RuleText] = {
         "{how} keeps the input {name} outside of ctx.save_for_backward, so that nobody notices a write to it",
         "kept here",
         advice=("keep it with ctx.save_for_backward",),
-        told_from=ON_REQUEST,
+        reported_from=ON_REQUEST,
     ),
     "backward-saved": RuleText(
         "UC101",
@@ -176,7 +176,7 @@ RULES: dict[str, RuleText] = {
         "backward overwrites the gradient {name} that it was given, which others may still need",
         "changed here ({how})",
         advice=("return a new tensor",),
-        told_from=ON_REQUEST,
+        reported_from=ON_REQUEST,
     ),
     "self-overlap": RuleText(
         "UC102",
@@ -206,12 +206,12 @@ RULES: dict[str, RuleText] = {
 """Rules by the interpreter's names of them."""
 
 
-def is_told(rule: str, level: int, *, all_rules: bool) -> bool:
+def is_reported(rule: str, confidence: int, *, all_rules: bool) -> bool:
     """Return whether a suspicion of this confidence is reported.
 
     Args:
         rule: One of `RULES`.
-        level: Its confidence; suspicions below medium are never reported.
+        confidence: Suspicions below `MEDIUM` are never reported.
         all_rules: Whether to report the rules that need a request, too.
     """
-    return level >= (MEDIUM if all_rules else RULES[rule].told_from)
+    return confidence >= (MEDIUM if all_rules else RULES[rule].reported_from)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from ._values import Grad, SourceSpot, Value, join
+from ._values import Grad, SourceSpan, Value, join
 
 Guards = frozenset[tuple[str, bool]]
 """Conditions that hold, in their source text."""
@@ -16,13 +16,13 @@ class Kept(NamedTuple):
 
     node: int
     """The bit of its node."""
-    spot: SourceSpot
+    span: SourceSpan
     operation: str
     role: str
     """The argument's name, or ``result``."""
     grad: Grad
     """Whether the node exists."""
-    operand: SourceSpot | None
+    operand: SourceSpan | None
     """The expression of the saved tensor, if it is a part of its own."""
     guards: Guards
 
@@ -31,10 +31,10 @@ class Pending(NamedTuple):
     """A write over a saved tensor, which matters once backward reaches its node."""
 
     kept: Kept
-    write: SourceSpot
+    write: SourceSpan
     how: str
     nodes: int
-    level: int
+    confidence: int
     unrecorded: bool
     """Whether it was under no_grad."""
     written: str
@@ -48,10 +48,10 @@ class Step(NamedTuple):
 
     clock: int
     owners: frozenset[str]
-    spot: SourceSpot
+    span: SourceSpan
     kind: str
     """``step`` or ``data``."""
-    level: int
+    confidence: int
 
 
 class Held(NamedTuple):
@@ -59,7 +59,7 @@ class Held(NamedTuple):
 
     list: str
     element: str
-    spot: SourceSpot
+    span: SourceSpan
 
 
 Mode = int
@@ -73,9 +73,9 @@ class FlowState:
     names: dict[str, Value] = field(default_factory=dict)
     attributes: dict[str, Value] = field(default_factory=dict)
     kept: dict[int, frozenset[Kept]] = field(default_factory=dict)
-    pending: dict[tuple[SourceSpot, SourceSpot, str], Pending] = field(default_factory=dict)
+    pending: dict[tuple[SourceSpan, SourceSpan, str], Pending] = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
-    freed: dict[int, SourceSpot] = field(default_factory=dict)
+    freed: dict[int, SourceSpan] = field(default_factory=dict)
     held: dict[int, frozenset[Held]] = field(default_factory=dict)
     written: dict[int, int] = field(default_factory=dict)
     grown: dict[int, Value] = field(default_factory=dict)
@@ -127,26 +127,26 @@ def merge(a: FlowState, b: FlowState) -> FlowState:
         return b
     if b.dead:
         return a
-    found = a.copy()
+    merged = a.copy()
     # Most entries are identical, because both branches come from the same state.
-    for mine, others in ((found.names, b.names), (found.attributes, b.attributes)):
+    for mine, others in ((merged.names, b.names), (merged.attributes, b.attributes)):
         for key, value in others.items():
             known = mine.get(key)
             if known is not value:
                 mine[key] = value if known is None else join(known, value)
-    _unite(found.kept, b.kept)
-    _unite(found.held, b.held)
+    _unite(merged.kept, b.kept)
+    _unite(merged.held, b.held)
     for place, value in b.grown.items():
-        known = found.grown.get(place)
+        known = merged.grown.get(place)
         if known is not value:
-            found.grown[place] = value if known is None else both(known, value)
-    found.written = {key: value for key, value in found.written.items() if b.written.get(key) == value}
-    found.freed = {key: value for key, value in found.freed.items() if key in b.freed}
-    found.pending.update(b.pending)
-    found.sure |= b.sure
-    found.steps = tuple(dict.fromkeys(found.steps + b.steps))
-    found.guards = a.guards & b.guards
-    return found
+            merged.grown[place] = value if known is None else both(known, value)
+    merged.written = {key: value for key, value in merged.written.items() if b.written.get(key) == value}
+    merged.freed = {key: value for key, value in merged.freed.items() if key in b.freed}
+    merged.pending.update(b.pending)
+    merged.sure |= b.sure
+    merged.steps = tuple(dict.fromkeys(merged.steps + b.steps))
+    merged.guards = a.guards & b.guards
+    return merged
 
 
 def _unite(mine: dict[int, Any], others: dict[int, Any]) -> None:

@@ -52,13 +52,13 @@ class Statements(Calls):
 
     def execute(self, body: list[ast.stmt], state: FlowState) -> FlowState:
         """Return the state after the statements; it stops at one that is never reached."""
-        for one in body:
+        for statement in body:
             if state.dead:
                 break
-            known = self._executes.get(type(one))
+            known = self._executes.get(type(statement))
             if known is not None:
-                outer, self.statement = self.statement, one
-                state = known(one, state)
+                outer, self.statement = self.statement, statement
+                state = known(statement, state)
                 self.statement = outer
         return state
 
@@ -95,10 +95,10 @@ class Statements(Calls):
 
     def _unpack(self, target: ast.Tuple | ast.List, value: Value, state: FlowState) -> None:
         """Assign the elements of a value to the targets of an unpacking."""
-        starred = any(isinstance(one, ast.Starred) for one in target.elts)
+        starred = any(isinstance(element, ast.Starred) for element in target.elts)
         exact = value.kind == "sequence" and value.data in ("tuple", "list")
         exact = exact and len(value.items) == len(target.elts) and not starred
-        for at, one in enumerate(target.elts):
+        for at, element in enumerate(target.elts):
             if exact:
                 each = value.items[at]
             elif value.kind == "sequence" and value.items:
@@ -115,9 +115,9 @@ class Statements(Calls):
                     uses=value.uses,
                     owners=value.owners,
                 )
-            if isinstance(one, ast.Name) and each.kind == "unknown":
-                each = holds_integers(each, one.id)
-            self.bind(one, each, state)
+            if isinstance(element, ast.Name) and each.kind == "unknown":
+                each = holds_integers(each, element.id)
+            self.bind(element, each, state)
 
     def _set_attribute(self, target: ast.Attribute, value: Value, state: FlowState) -> None:
         """Assign an attribute; ``.data`` and ``.requires_grad`` change the tensor itself."""
@@ -140,7 +140,7 @@ class Statements(Calls):
         wanted = getattr(value.data, "value", None)
         if wanted is True and not base.given and not base.may:
             made = replace(
-                base, kind="tensor", sure=True, grad=Grad.YES, leaf=Leaf.LEAF, made=self.spot(node)
+                base, kind="tensor", sure=True, grad=Grad.YES, leaf=Leaf.LEAF, made=self.span(node)
             )
             self.bind(target, made, state)
         elif wanted is False:
@@ -220,15 +220,15 @@ class Statements(Calls):
             return
         same = dotted(value.value) == node.target.id
         sliced = isinstance(value.slice, (ast.Tuple, ast.Slice))
-        if same and sliced and any(isinstance(one, ast.Slice) for one in ast.walk(value.slice)):
+        if same and sliced and any(isinstance(part, ast.Slice) for part in ast.walk(value.slice)):
             sure = self.is_sure(current, state)
             if sure or isinstance(value.slice, ast.Tuple):
-                level = HIGH if sure else HIGH - 1
+                confidence = HIGH if sure else HIGH - 1
                 how = _AUGMENTED.get(type(node.op), "")
-                found = Suspicion(
-                    "self-overlap", level, write=self.spot(node), saved=self.spot(value), how=how
+                suspicion = Suspicion(
+                    "self-overlap", confidence, write=self.span(node), saved=self.span(value), how=how
                 )
-                self.suspect(state, replace(found, name=node.target.id))
+                self.suspect(state, replace(suspicion, name=node.target.id))
 
     # --- plain statements ----------------------------------------------------------------------------
     def _expression(self, node: ast.Expr, state: FlowState) -> FlowState:
@@ -265,10 +265,10 @@ class Statements(Calls):
     def leaves(self, state: FlowState, value: Value) -> None:
         """Confirm writes that matter if the caller runs backward from the returned value or an attribute."""
         bits = 0
-        for one in (value, *value.items, *(inner for item in value.items for inner in item.items)):
-            bits |= one.may | one.nodes
-        for one in state.attributes.values():
-            bits |= one.may
+        for element in (value, *value.items, *(inner for item in value.items for inner in item.items)):
+            bits |= element.may | element.nodes
+        for attribute in state.attributes.values():
+            bits |= attribute.may
         self.confirm(state, bits)
 
     # --- branches ------------------------------------------------------------------------------------
@@ -328,9 +328,9 @@ class Statements(Calls):
         state = self._rounds(node, over, state)
         if endless and self._breaks:
             state.dead = True
-        for one in self._breaks:
-            one.dead = False
-            state = merge(one, state)
+        for left in self._breaks:
+            left.dead = False
+            state = merge(left, state)
         self._breaks, self._continues = outer_breaks, outer_continues
         state.dead = False
         return self.execute(node.orelse, state)
@@ -349,9 +349,9 @@ class Statements(Calls):
             self._continues = []
             state.guards = frozenset()
             state = self.execute(node.body, state.copy())
-            for one in self._continues:
-                one.dead = False
-                state = merge(state, one)
+            for continued in self._continues:
+                continued.dead = False
+                state = merge(state, continued)
             if state.dead:
                 break
         return state
@@ -359,7 +359,7 @@ class Statements(Calls):
     def _freeze(self, node: ast.For | ast.AsyncFor, over: Value) -> None:
         """Freeze the modules of ``for p in net.parameters(): p.requires_grad = False``."""
         if over.data in ("parameters", "named_parameters"):
-            text = "\n".join(ast.unparse(one) for one in node.body)
+            text = "\n".join(ast.unparse(statement) for statement in node.body)
             if "requires_grad_(False)" in text or "requires_grad = False" in text:
                 self.frozen |= over.owners
 

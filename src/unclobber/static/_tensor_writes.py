@@ -30,7 +30,7 @@ class TensorWrites(TorchCalls):
         """Return the result of an in-place method, and record its write and its operation."""
         source = given.values[0] if given.values and given.values[0].may_be_tensor else None
         if name in ("scatter_", "index_copy_", "index_add_", "scatter_add_", "masked_fill_", "index_put_"):
-            source = next((one for one in reversed(given.every) if one.kind == "tensor"), None)
+            source = next((argument for argument in reversed(given.every) if argument.kind == "tensor"), None)
         result = self.write(state, receiver, function.value, node, name, source=source, method=True)
         result = replace(result, kind="tensor", sure=True, places=result.places or self.new_place())
         if receiver.data == "data" or (

@@ -33,7 +33,7 @@ class TorchCalls(Expressions):
             return given.values[0] if given.values else PLAIN
         if last == "Parameter":
             grad = Grad.NO if given.keywords.get("requires_grad", PLAIN).data == Constant(False) else Grad.YES
-            made = replace(self.tensor(grad), leaf=Leaf.LEAF if grad else Leaf.NO, made=self.spot(node))
+            made = replace(self.tensor(grad), leaf=Leaf.LEAF if grad else Leaf.NO, made=self.span(node))
             return replace(made, uses=frozenset())
         if _is_module(full, last):
             return self.make_module(last, node, given.values, given.keywords, state)
@@ -48,10 +48,10 @@ class TorchCalls(Expressions):
             return PLAIN
         owners = frozenset[str]()
         for value in given.every:
-            for one in (value, *value.items, *(inner for item in value.items for inner in item.items)):
-                owners |= one.owners
-                if one.leaf == Leaf.LEAF:
-                    owners |= {f"leaf {place}" for place in one.places}
+            for element in (value, *value.items, *(inner for item in value.items for inner in item.items)):
+                owners |= element.owners
+                if element.leaf == Leaf.LEAF:
+                    owners |= {f"leaf {place}" for place in element.places}
         return Value(
             "optimizer", grad=Grad.NO, owners=owners, data="fused" if given.is_true("fused") else None
         )
@@ -72,15 +72,15 @@ class TorchCalls(Expressions):
             retain = not given.keywords.keys() & {"retain_graph", "create_graph"} or given.is_true(
                 "create_graph"
             )
-            for one in each_of(given.values[0]):
+            for loss in each_of(given.values[0]):
                 self.backward(
-                    state, one, node, retain=retain or given.is_true("retain_graph"), to_leaves=False
+                    state, loss, node, retain=retain or given.is_true("retain_graph"), to_leaves=False
                 )
             result = self.tensor(Grad.MAYBE if given.is_true("create_graph") else Grad.NO)
             return sequence((result,), "several")
         if full.endswith("autograd.backward") and given.values:
-            for one in each_of(given.values[0]):
-                self.backward(state, one, node, retain=retains_graph(given))
+            for loss in each_of(given.values[0]):
+                self.backward(state, loss, node, retain=retains_graph(given))
             return PLAIN
         if last in ("manual_seed", "device", "Generator", "Size", "compile", "set_num_threads"):
             return given.values[0] if last == "compile" and given.values else PLAIN
@@ -99,9 +99,9 @@ class TorchCalls(Expressions):
         bare = name[:-1] if name.endswith("_") and not name.endswith("__") else name
         out = given.keywords.get("out")
         if out is not None and out.may_be_tensor:
-            target = next((one.value for one in node.keywords if one.arg == "out"), None)
-            rest = {key: value for key, value in given.keywords.items() if key != "out"}
-            self.operation(state, bare, given.values, rest, node, operands=given.nodes, torchs=True)
+            target = next((keyword.value for keyword in node.keywords if keyword.arg == "out"), None)
+            keywords = {key: value for key, value in given.keywords.items() if key != "out"}
+            self.operation(state, bare, given.values, keywords, node, operands=given.nodes, torchs=True)
             return self.write(state, out, target, node, f"{last}(out=)")
         in_place = given.is_true("inplace") or (bare != name and table.knows(bare))
         if in_place and given.values:
@@ -138,10 +138,10 @@ class TorchCalls(Expressions):
         if not functional and not (plain and last[:1].islower()):
             return result
         if functional:
-            for one in given.values:
-                if one.may_be_tensor:
-                    state.sure |= one.places
-        grad = Grad.NO if state.mode else max([Grad.MAYBE, *(one.grad for one in given.values)])
+            for argument in given.values:
+                if argument.may_be_tensor:
+                    state.sure |= argument.places
+        grad = Grad.NO if state.mode else max([Grad.MAYBE, *(argument.grad for argument in given.values)])
         return replace(result, kind="tensor", sure=True, grad=grad)
 
 

@@ -13,7 +13,7 @@ Kind = Literal[
 class of the same file; ``library`` a dotted name of another package."""
 
 
-class SourceSpot(NamedTuple):
+class SourceSpan(NamedTuple):
     """A range in the file; lines are 1-based, columns 0-based and in bytes, as ``ast`` counts them."""
 
     line: int
@@ -46,14 +46,14 @@ class Use(NamedTuple):
 
     owner: str
     clock: int
-    spot: SourceSpot
+    span: SourceSpan
 
 
 class ViewOrigin(NamedTuple):
     """The origin of a view that must not be written."""
 
     kind: Literal["several", "function", "expanded", "no_grad", "inference mode", "inference"]
-    spot: SourceSpot
+    span: SourceSpan
 
 
 class Constant(NamedTuple):
@@ -70,7 +70,7 @@ class ModuleData(NamedTuple):
     inplace: bool
     parts: tuple[Value, ...]
     """The members of a ``Sequential`` or ``ModuleList``."""
-    spot: SourceSpot
+    span: SourceSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Value:
     """The modules whose parameters it holds."""
     leaf: Leaf = Leaf.NO
     origin: ViewOrigin | None = None
-    made: SourceSpot | None = None
+    made: SourceSpan | None = None
     integer: bool = False
     """Whether its elements are integers or truth values."""
     items: tuple[Value, ...] = ()
@@ -159,7 +159,7 @@ def _join_alike(a: Value, b: Value) -> Value | None:
             longer, shorter = (a, b) if len(a.items) > len(b.items) else (b, a)
             start = tuple(map(join, longer.items, shorter.items))
             return replace(a, items=start + longer.items[len(shorter.items) :])
-        return sequence(a.items + tuple(one for one in b.items if one not in a.items), "list")
+        return sequence(a.items + tuple(item for item in b.items if item not in a.items), "list")
     if a.kind == "module":
         if isinstance(a.data, ModuleData) and isinstance(b.data, ModuleData) and a.data.kind == b.data.kind:
             return a
@@ -197,7 +197,7 @@ def _join_tensors(a: Value, b: Value) -> Value:
 
 def shared(values: tuple[Value, ...]) -> Value | None:
     """Return the facts that hold for each of several values; None if there are none."""
-    found: Value | None = None
-    for one in values:
-        found = join(one, found)
-    return found
+    joined: Value | None = None
+    for value in values:
+        joined = join(value, joined)
+    return joined

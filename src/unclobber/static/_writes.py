@@ -9,7 +9,7 @@ from dataclasses import replace
 from ._core import HIGH, Core, Suspicion, text_of
 from ._index import dotted
 from ._state import FlowState, Held, Kept, Pending, Step
-from ._values import Grad, Leaf, SourceSpot, Value
+from ._values import Grad, Leaf, SourceSpan, Value
 from .torch_table import torch_table
 
 _INERT = frozenset({"plain", "module", "object", "function", "class", "optimizer", "library", "sequence"})
@@ -25,16 +25,16 @@ class Writes(Core):
         *,
         operation: str,
         role: str,
-        spot: SourceSpot,
+        span: SourceSpan,
         node: int,
         grad: Grad,
-        operand: SourceSpot | None = None,
+        operand: SourceSpan | None = None,
     ) -> None:
         """Record that an operation saves a tensor."""
         if state.mode or grad == Grad.NO or not value.may_be_tensor:
             return
         certain = grad if len(value.places) == 1 else min(grad, Grad.MAYBE)
-        kept = Kept(node, spot, operation, role, Grad(certain), operand, state.guards)
+        kept = Kept(node, span, operation, role, Grad(certain), operand, state.guards)
         for place in value.places:
             state.kept[place] = state.kept.get(place, frozenset()) | {kept}
 
@@ -62,20 +62,23 @@ class Writes(Core):
         """
         if value.kind in _INERT:
             return value
-        spot = self.spot(node)
+        span = self.span(node)
         name = text_of(target) if target is not None else ""
         sure = value.sure or method or bool(value.places & state.sure)
         if target is not None:
             name = name or dotted(target)
-        self._over_kept(state, value, spot, how, name, sure=sure)
-        self._held_elsewhere(state, value, spot, how, target, sure=sure)
+        self._over_kept(state, value, span, how, name, sure=sure)
+        self._held_elsewhere(state, value, span, how, target, sure=sure)
         if not state.mode and not value.integer:
-            self._refused(state, value, spot, how, name, source)
+            self._refused(state, value, span, how, name, source)
         expanded = value.origin is not None and value.origin.kind == "expanded"
         if expanded and value.origin is not None and how not in torch_table().spread:
-            level = HIGH - isinstance(target, ast.Subscript)  # a part of it may have its elements to itself
-            found = Suspicion("expanded", level, write=spot, saved=value.origin.spot, how=how, name=name)
-            self.suspect(state, found)
+            # A subscripted part of an expanded tensor may have its elements to itself.
+            confidence = HIGH - isinstance(target, ast.Subscript)
+            suspicion = Suspicion(
+                "expanded", confidence, write=span, saved=value.origin.span, how=how, name=name
+            )
+            self.suspect(state, suspicion)
         if (
             source is not None
             and not state.mode
@@ -96,29 +99,29 @@ class Writes(Core):
         return value
 
     def _over_kept(
-        self, state: FlowState, value: Value, spot: SourceSpot, how: str, name: str, *, sure: bool
+        self, state: FlowState, value: Value, span: SourceSpan, how: str, name: str, *, sure: bool
     ) -> None:
         """Record the write as pending for each saved tensor that may share the memory."""
         alone = len(value.places) == 1
         for place in value.places:
             # Sorted, so that every run reports the same one.
             for kept in sorted(
-                state.kept.get(place, ()), key=lambda one: (one.spot, one.operation, one.role)
+                state.kept.get(place, ()), key=lambda saved: (saved.span, saved.operation, saved.role)
             ):
                 if any((text, not holds) in kept.guards for text, holds in state.guards):
                     continue  # the save is in the other branch of the same condition
-                level = min(kept.grad + 1, HIGH) - (not sure) - 2 * (not alone)
-                key = (spot, kept.spot, kept.operation)
+                confidence = min(kept.grad + 1, HIGH) - (not sure) - 2 * (not alone)
+                key = (span, kept.span, kept.operation)
                 before = state.pending.get(key)
                 nodes = kept.node | (before.nodes if before else 0)
                 rule = "saved-data" if value.data == "data" else "saved"
-                state.pending[key] = Pending(kept, spot, how, nodes, level, bool(state.mode), name, rule)
+                state.pending[key] = Pending(kept, span, how, nodes, confidence, bool(state.mode), name, rule)
 
     def _held_elsewhere(
         self,
         state: FlowState,
         value: Value,
-        spot: SourceSpot,
+        span: SourceSpan,
         how: str,
         target: ast.expr | None,
         *,
@@ -130,56 +133,60 @@ class Writes(Core):
             return
         for place in value.places:
             for held in state.held.get(place, ()):
-                if held.spot.line == spot.line or held.element != _base(target):
+                if held.span.line == span.line or held.element != _base(target):
                     continue
                 if self._is_put_together(held.list):
-                    level = HIGH if sure and len(value.places) == 1 else 1
-                    found = Suspicion("held", level, write=spot, saved=held.spot, how=how, name=held.element)
-                    self.suspect(state, replace(found, more=(held.list,)))
+                    confidence = HIGH if sure and len(value.places) == 1 else 1
+                    suspicion = Suspicion(
+                        "held", confidence, write=span, saved=held.span, how=how, name=held.element
+                    )
+                    self.suspect(state, replace(suspicion, more=(held.list,)))
 
     def _is_put_together(self, name: str) -> bool:
         pattern = r"(stack|cat|concat)\(\s*{0}\b|return {0}\b".format(re.escape(name))
-        return any(re.search(pattern, ast.unparse(one)) for one in self._here())
+        return any(re.search(pattern, ast.unparse(statement)) for statement in self._here())
 
     def _here(self) -> list[ast.AST]:
         return [self.stack[-1]] if self.stack else [self.index.tree]
 
     def _refused(
-        self, state: FlowState, value: Value, spot: SourceSpot, how: str, name: str, source: Value | None
+        self, state: FlowState, value: Value, span: SourceSpan, how: str, name: str, source: Value | None
     ) -> None:
         """Suspect a write that torch refuses at once: to a leaf, to a view, to an inference tensor."""
         leaf, origin = value.leaf, value.origin
         if leaf == Leaf.LEAF:
-            level = HIGH if value.grad == Grad.YES else HIGH - 1
-            self.suspect(state, Suspicion("leaf", level, write=spot, saved=value.made, how=how, name=name))
+            confidence = HIGH if value.grad == Grad.YES else HIGH - 1
+            self.suspect(
+                state, Suspicion("leaf", confidence, write=span, saved=value.made, how=how, name=name)
+            )
         elif leaf == Leaf.VIEW:
             self.suspect(
-                state, Suspicion("leaf-view", HIGH, write=spot, saved=value.made, how=how, name=name)
+                state, Suspicion("leaf-view", HIGH, write=span, saved=value.made, how=how, name=name)
             )
         elif (
             value.name.endswith((".weight", ".bias"))
             and value.kind == "tensor"
             and not (value.sure or value.grad == Grad.NO)  # through `.data` it may be written
         ):
-            self.suspect(state, Suspicion("parameter-like", HIGH - 1, write=spot, how=how, name=name))
+            self.suspect(state, Suspicion("parameter-like", HIGH - 1, write=span, how=how, name=name))
         if origin is None or origin.kind == "expanded":
             return
         grad = max(value.grad, source.grad if source is not None and source.may_be_tensor else Grad.NO)
         if origin.kind == "inference":
             self.suspect(
-                state, Suspicion("inference", HIGH, write=spot, saved=origin.spot, how=how, name=name)
+                state, Suspicion("inference", HIGH, write=span, saved=origin.span, how=how, name=name)
             )
         elif grad:
-            level = 1 + grad
+            confidence = 1 + grad
             if grad == Grad.MAYBE and not self.function.endswith("forward"):
-                level -= 1
+                confidence -= 1
             rule = {"several": "several", "function": "function-view"}.get(origin.kind, "no-grad-view")
-            found = Suspicion(rule, level, write=spot, saved=origin.spot, how=how, name=name)
-            self.suspect(state, replace(found, more=(origin.kind,)))
+            suspicion = Suspicion(rule, confidence, write=span, saved=origin.span, how=how, name=name)
+            self.suspect(state, replace(suspicion, more=(origin.kind,)))
 
     # --- what needs it -------------------------------------------------------------------------------
     def confirm(
-        self, state: FlowState, nodes: int, *, needed: SourceSpot | None = None, less: int = 0
+        self, state: FlowState, nodes: int, *, needed: SourceSpan | None = None, less: int = 0
     ) -> None:
         """Suspect the pending writes to tensors that a backward needs, or may need if the caller runs one.
 
@@ -189,22 +196,22 @@ class Writes(Core):
             needed: The backward; None if the value only leaves the function.
             less: Steps of confidence to subtract, because the gradient may not flow there.
         """
-        for key, one in list(state.pending.items()):
-            if not one.nodes & nodes or (one.unrecorded and needed is None):
+        for key, pending in list(state.pending.items()):
+            if not pending.nodes & nodes or (pending.unrecorded and needed is None):
                 continue
-            found = Suspicion(
-                one.rule,
-                min(one.level, HIGH) - less,
-                write=one.write,
-                saved=one.kept.spot,
+            suspicion = Suspicion(
+                pending.rule,
+                min(pending.confidence, HIGH) - less,
+                write=pending.write,
+                saved=pending.kept.span,
                 needed=needed,
-                operand=one.kept.operand,
-                operation=one.kept.operation,
-                role=one.kept.role,
-                how=one.how,
-                name=one.written,
+                operand=pending.kept.operand,
+                operation=pending.kept.operation,
+                role=pending.kept.role,
+                how=pending.how,
+                name=pending.written,
             )
-            self.suspect(state, found)
+            self.suspect(state, suspicion)
             del state.pending[key]
 
     def backward(
@@ -221,37 +228,41 @@ class Writes(Core):
             to_leaves: Whether it runs to the leaves; ``autograd.grad`` stops at its inputs.
         """
         less = int(not to_leaves)
-        spot = self.spot(node)
-        self.confirm(state, value.may | value.nodes, needed=spot, less=less)
+        span = self.span(node)
+        self.confirm(state, value.may | value.nodes, needed=span, less=less)
         for use in value.uses:
             for step in state.steps:
                 if use.clock < step.clock and _concerns(use.owner, step.owners):
                     rule = "step" if step.kind == "step" else "data"
-                    found = Suspicion(rule, step.level - less, write=step.spot, saved=use.spot, needed=spot)
-                    self.suspect(state, replace(found, name=use.owner))
+                    suspicion = Suspicion(
+                        rule, step.confidence - less, write=step.span, saved=use.span, needed=span
+                    )
+                    self.suspect(state, replace(suspicion, name=use.owner))
         before = [where for bits, where in state.freed.items() if bits & value.nodes]
         if before:
-            self.suspect(state, Suspicion("twice", HIGH - less, needed=spot, freed=before[0]))
+            self.suspect(state, Suspicion("twice", HIGH - less, needed=span, freed=before[0]))
         if retain:
             return
         bits = value.nodes
         while bits:
             lowest = bits & -bits
-            state.freed[lowest] = spot
+            state.freed[lowest] = span
             bits ^= lowest
         if value.nodes:
             gone = value.nodes | value.may
             state.kept = {
-                place: frozenset(one for one in kept if not one.node & gone)
+                place: frozenset(saved for saved in kept if not saved.node & gone)
                 for place, kept in state.kept.items()
             }
         else:
             state.kept = {}
             state.pending = {}
 
-    def step(self, state: FlowState, owners: frozenset[str], node: ast.expr, kind: str, level: int) -> None:
+    def step(
+        self, state: FlowState, owners: frozenset[str], node: ast.expr, kind: str, confidence: int
+    ) -> None:
         """Record a parameter update: an optimizer's step, or a write to ``.data``."""
-        state.steps += (Step(self.tick(), owners, self.spot(node), kind, level),)
+        state.steps += (Step(self.tick(), owners, self.span(node), kind, confidence),)
 
     def hold(
         self, state: FlowState, target: ast.expr, element: ast.expr, value: Value, node: ast.expr
@@ -259,7 +270,7 @@ class Writes(Core):
         """Record that a list holds a tensor itself."""
         if value.kind != "tensor" or value.integer or not isinstance(element, ast.Name):
             return
-        held = Held(dotted(target), element.id, self.spot(node))
+        held = Held(dotted(target), element.id, self.span(node))
         for place in value.places:
             state.held[place] = state.held.get(place, frozenset()) | {held}
 
@@ -271,4 +282,7 @@ def _base(node: ast.expr) -> str:
 
 
 def _concerns(owner: str, owners: frozenset[str]) -> bool:
-    return any(owner == one or owner.startswith(f"{one}.") or one.startswith(f"{owner}.") for one in owners)
+    return any(
+        owner == updated or owner.startswith(f"{updated}.") or updated.startswith(f"{owner}.")
+        for updated in owners
+    )

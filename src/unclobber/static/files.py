@@ -42,21 +42,21 @@ def python_files(paths: Iterable[str]) -> list[str]:
     Raises:
         FileNotFoundError: One of them doesn't exist; its name is ``filename``.
     """
-    found: dict[str, None] = {}
+    files: dict[str, None] = {}
     for path in paths:
         absolute = os.path.abspath(path)
         if os.path.isdir(absolute):
-            found.update(dict.fromkeys(_below(absolute)))
+            files.update(dict.fromkeys(_below(absolute)))
         elif os.path.exists(absolute):
-            found[absolute] = None
+            files[absolute] = None
         else:
             raise FileNotFoundError(2, "no such file or directory", path)
-    return list(found)
+    return list(files)
 
 
 def _below(folder: str) -> Iterator[str]:
     for here, folders, names in os.walk(folder):
-        folders[:] = sorted(one for one in folders if one not in SKIPPED and not one.startswith("."))
+        folders[:] = sorted(name for name in folders if name not in SKIPPED and not name.startswith("."))
         yield from (os.path.join(here, name) for name in sorted(names) if name.endswith(".py"))
 
 
@@ -92,14 +92,14 @@ def check_text(text: str, path: str, *, all_rules: bool = False) -> list[Finding
         SyntaxError: The text is no Python; ``ValueError`` if it holds null bytes.
     Example:
         >>> text = "import torch\\nw = torch.ones(2, requires_grad=True)\\nw.add_(1)\\n"
-        >>> [(one.code, one.confidence, one.writes[0].site.line) for one in check_text(text, "a.py")]
+        >>> [(f.code, f.confidence, f.writes[0].site.line) for f in check_text(text, "a.py")]
         [('UC201', 'high', 3)]
     """
     if "torch" not in text:
         return []
     with _deep():
-        found = suspicions(text, path)
-    return findings(path, text, found, all_rules=all_rules)
+        suspected = suspicions(text, path)
+    return findings(path, text, suspected, all_rules=all_rules)
 
 
 @contextmanager
@@ -136,12 +136,12 @@ def check_files(
         jobs: Processes; 0 for as many as there are cores.
         done: Called with each file once it is done, in their order.
     """
-    found: list[CheckedFile] = []
-    for one in _checked(paths, all_rules, jobs or os.cpu_count() or 1):
-        found.append(one)
+    results: list[CheckedFile] = []
+    for result in _checked(paths, all_rules, jobs or os.cpu_count() or 1):
+        results.append(result)
         if done is not None:
-            done(one)
-    return found
+            done(result)
+    return results
 
 
 def _checked(paths: Sequence[str], all_rules: bool, jobs: int) -> Iterator[CheckedFile]:

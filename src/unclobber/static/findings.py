@@ -9,8 +9,8 @@ from typing import Literal
 
 from ..model import CODES, Extent, Finding, Fix, Need, Save, Site, Write
 from ._core import HIGH, Suspicion
-from ._rules import RULES, RuleText, is_told
-from ._values import SourceSpot
+from ._rules import RULES, RuleText, is_reported
+from ._values import SourceSpan
 
 _PREFIXES: dict[tuple[str, bool], str] = {
     ("write", True): "this line fails if it runs with gradients on",
@@ -36,35 +36,48 @@ def findings(
         suspicions: The interpreter's suspicions.
         all_rules: Also apply the rules that are reported only on request.
     """
-    told = [one for one in suspicions if is_told(one.rule, one.level, all_rules=all_rules)]
+    reported = [
+        suspicion
+        for suspicion in suspicions
+        if is_reported(suspicion.rule, suspicion.confidence, all_rules=all_rules)
+    ]
     lines = text.split("\n")
-    return [_finding(one, os.path.abspath(path), lines) for one in _once(told)]
+    return [_finding(suspicion, os.path.abspath(path), lines) for suspicion in _once(reported)]
 
 
-def _once(told: Sequence[Suspicion]) -> list[Suspicion]:
+def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
     """Return each mistake once: of a chain of modules at its call, and without consequences of a
     freed graph."""
-    called = {one.how for one in told if one.rule == "saved" and one.write == one.saved}
-    twice = {one.needed.line for one in told if one.rule == "twice" and one.needed}
+    called = {
+        suspicion.how
+        for suspicion in suspicions
+        if suspicion.rule == "saved" and suspicion.write == suspicion.saved
+    }
+    twice = {
+        suspicion.needed.line for suspicion in suspicions if suspicion.rule == "twice" and suspicion.needed
+    }
     kept: list[Suspicion] = []
-    for one in told:
-        if one.rule == "module" and one.how in called:
+    for suspicion in suspicions:
+        if suspicion.rule == "module" and suspicion.how in called:
             continue
-        if one.rule == "step" and one.needed is not None and one.needed.line in twice:
+        if suspicion.rule == "step" and suspicion.needed is not None and suspicion.needed.line in twice:
             continue
-        same = any(k.rule == one.rule and k.write and one.write and k.write == one.write for k in kept)
+        same = any(
+            k.rule == suspicion.rule and k.write and suspicion.write and k.write == suspicion.write
+            for k in kept
+        )
         if not same:
-            kept.append(one)
+            kept.append(suspicion)
     return kept
 
 
-def _finding(one: Suspicion, path: str, lines: Sequence[str]) -> Finding:
+def _finding(suspicion: Suspicion, path: str, lines: Sequence[str]) -> Finding:
     """Return the finding of one suspicion."""
-    rule = RULES[one.rule]
-    high = one.level >= HIGH
-    words = _words(one)
+    rule = RULES[suspicion.rule]
+    high = suspicion.confidence >= HIGH
+    words = _words(suspicion)
     stage: str = CODES[rule.code].stage
-    if one.rule in ("self-overlap", "held", "operand", "data", "saved-data"):
+    if suspicion.rule in ("self-overlap", "held", "operand", "data", "saved-data"):
         stage = "value"
     labels = [("write", rule.write.format(**words))]
     if rule.saved:
@@ -73,97 +86,97 @@ def _finding(one: Suspicion, path: str, lines: Sequence[str]) -> Finding:
     return Finding(
         code=rule.code,
         message=f"{_PREFIXES[stage, high]}: {rule.message.format(**words)}",
-        variant=_variant(rule, one),
-        saved=_save(one, path, lines),
-        writes=_writes(one, path, lines),
-        needed=Need(_site(one.needed, path, lines)) if one.needed is not None else None,
-        freed=Need(_site(one.freed, path, lines)) if one.freed is not None else None,
+        variant=_variant(rule, suspicion),
+        saved=_save(suspicion, path, lines),
+        writes=_writes(suspicion, path, lines),
+        needed=Need(_site(suspicion.needed, path, lines)) if suspicion.needed is not None else None,
+        freed=Need(_site(suspicion.freed, path, lines)) if suspicion.freed is not None else None,
         fixes=tuple(Fix(advice, general=True) for advice in rule.advice),
         labels=(*labels, ("needed", "needed here"), ("freed", "freed here")),
         confidence=confidence,
     )
 
 
-def _variant(rule: RuleText, one: Suspicion) -> Literal["no_grad", "inference_mode"] | None:
-    found = rule.variants.get(one.more[0]) if one.more else None
-    return found or rule.variant  # type: ignore[return-value]
+def _variant(rule: RuleText, suspicion: Suspicion) -> Literal["no_grad", "inference_mode"] | None:
+    variant = rule.variants.get(suspicion.more[0]) if suspicion.more else None
+    return variant or rule.variant  # type: ignore[return-value]
 
 
-def _words(one: Suspicion) -> dict[str, str]:
+def _words(suspicion: Suspicion) -> dict[str, str]:
     """Return the words that the rule's texts use."""
-    name = re.sub(r"^leaf \d+$|^frozen .*$", "", one.name)
+    name = re.sub(r"^leaf \d+$|^frozen .*$", "", suspicion.name)
     name = re.sub(r"[#@][0-9]+", "", name)
-    operation = one.operation.strip("_") or "an operation"
-    kept = "its result" if one.role == "result" else "its input"
+    operation = suspicion.operation.strip("_") or "an operation"
+    kept = "its result" if suspicion.role == "result" else "its input"
     return {
         "name": f"`{name}`" if name else "a tensor",
         "operation": f"`{operation}`",
         "kept": kept,
-        "how": f"`{one.how}`" if one.how else "this",
-        "more": f"`{one.more[0]}`" if one.more else "",
+        "how": f"`{suspicion.how}`" if suspicion.how else "this",
+        "more": f"`{suspicion.more[0]}`" if suspicion.more else "",
     }
 
 
-def _save(one: Suspicion, path: str, lines: Sequence[str]) -> Save | None:
+def _save(suspicion: Suspicion, path: str, lines: Sequence[str]) -> Save | None:
     """Return the place that explains the suspicion as a save; None if there is none."""
-    if one.saved is None:
+    if suspicion.saved is None:
         return None
-    operand = one.operand
+    operand = suspicion.operand
     return Save(
-        site=_site(one.saved, path, lines),
+        site=_site(suspicion.saved, path, lines),
         shape=(),
         dtype="unknown",
         bytes=0,
         version=0,
-        operation=one.operation or None,
-        role=one.role or None,
+        operation=suspicion.operation or None,
+        role=suspicion.role or None,
         expression=None if operand is None else _source(operand, lines),
         extent=None if operand is None else _extent(operand, lines),
     )
 
 
-def _writes(one: Suspicion, path: str, lines: Sequence[str]) -> tuple[Write, ...]:
+def _writes(suspicion: Suspicion, path: str, lines: Sequence[str]) -> tuple[Write, ...]:
     """Return the line to blame as a write; empty if the line writes nothing."""
-    if one.write is None:
+    if suspicion.write is None:
         return ()
-    unseen = one.rule in ("data", "saved-data")
+    unseen = suspicion.rule in ("data", "saved-data")
     write = Write(
-        site=_site(one.write, path, lines),
-        operation=one.how or "write",
+        site=_site(suspicion.write, path, lines),
+        operation=suspicion.how or "write",
         bumps_version=not unseen,
         overlaps_needed=True,
-        expression=one.name or None,
+        expression=suspicion.name or None,
         past_counter="data" if unseen else None,
     )
     return (write,)
 
 
 # --- places ------------------------------------------------------------------------------------------
-def _site(spot: SourceSpot, path: str, lines: Sequence[str]) -> Site:
+def _site(span: SourceSpan, path: str, lines: Sequence[str]) -> Site:
     """Return the location as a site of the file."""
-    line, column, end_line, end_column = _extent(spot, lines)
-    statement = "\n".join(lines[spot.statement_line - 1 : spot.statement_end_line])
+    line, column, end_line, end_column = _extent(span, lines)
+    statement = "\n".join(lines[span.statement_line - 1 : span.statement_end_line])
     return Site(
         path=path,
         line=line,
         column=column,
         end_line=end_line,
         end_column=end_column,
-        function=spot.function,
-        source=_source(spot, lines),
-        statement_line=spot.statement_line,
-        statement_end_line=spot.statement_end_line,
+        function=span.function,
+        source=_source(span, lines),
+        statement_line=span.statement_line,
+        statement_end_line=span.statement_end_line,
         statement=_dedented(statement),
     )
 
 
-def _extent(spot: SourceSpot, lines: Sequence[str]) -> Extent:
+def _extent(span: SourceSpan, lines: Sequence[str]) -> Extent:
     """Return the range as reports count it: columns from 1, in characters."""
     return (
-        spot.line,
-        _characters(lines, spot.line, spot.column) + 1,
-        spot.end_line,
-        _characters(lines, spot.end_line, spot.end_column) + 1,
+        span.line,
+        _characters(lines, span.line, span.column) + 1,
+        span.end_line,
+        _characters(lines, span.end_line, span.end_column) + 1,
     )
 
 
@@ -172,10 +185,10 @@ def _characters(lines: Sequence[str], line: int, column: int) -> int:
     return len(text.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "replace"))
 
 
-def _source(spot: SourceSpot, lines: Sequence[str]) -> str:
+def _source(span: SourceSpan, lines: Sequence[str]) -> str:
     """Return the text of the range."""
-    _, column, _, end_column = _extent(spot, lines)
-    shown = list(lines[spot.line - 1 : spot.end_line])
+    _, column, _, end_column = _extent(span, lines)
+    shown = list(lines[span.line - 1 : span.end_line])
     if not shown:
         return ""
     shown[-1] = shown[-1][: end_column - 1]
@@ -187,5 +200,5 @@ def _dedented(statement: str) -> str:
     lines = statement.split("\n")
     indent = len(lines[0]) - len(lines[0].lstrip())
     return "\n".join(
-        [lines[0].lstrip(), *(one[indent:] if not one[:indent].strip() else one for one in lines[1:])]
+        [lines[0].lstrip(), *(line[indent:] if not line[:indent].strip() else line for line in lines[1:])]
     ).rstrip()

@@ -79,11 +79,11 @@ class TorchTable:
         """Return the overloads of an operation by any of its names; empty for an unknown one.
 
         Example:
-            >>> [one.results for one in torch_table().overloads("special_expit")]
+            >>> [overload.results for overload in torch_table().overloads("special_expit")]
             [('result',)]
         """
-        if functional and (found := self.operations.get(f"F.{name}")):
-            return found
+        if functional and (overloads := self.operations.get(f"F.{name}")):
+            return overloads
         return self.operations.get(self.aliases.get(name, name), ())
 
     def knows(self, name: str) -> bool:
@@ -145,7 +145,9 @@ def torch_table() -> TorchTable:
 def _overload(row: dict[str, Any]) -> Overload:
     """Build an overload from its JSON row."""
     arguments: Sequence[str] = row["args"]
-    names, kinds = zip(*(one.split(":") for one in arguments), strict=True) if arguments else ((), ())
+    names, kinds = (
+        zip(*(argument.split(":") for argument in arguments), strict=True) if arguments else ((), ())
+    )
     return Overload(
         arguments=names,
         kinds=tuple(kind[0] for kind in kinds),

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import unclobber
-from unclobber.evidence.refusals import Kind, kind_of, levels_of
+from unclobber.evidence.refusals import Kind, kind_of, live_frames_of
 
 
 def run_watched(text: str, folder: Path) -> unclobber.InplaceError | None:
@@ -111,7 +111,7 @@ def test_the_innermost_frame_is_the_programs():
         torch.ones(1).expand(3).add_(1)
     cause = info.value.__cause__
     assert cause is not None
-    assert levels_of(cause)[0].frame.f_code.co_filename == __file__
+    assert live_frames_of(cause)[0].frame.f_code.co_filename == __file__
 
 
 def test_finding_survives_pickling():

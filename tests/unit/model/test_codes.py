@@ -25,7 +25,7 @@ def test_an_entry_has_what_its_readers_want(code):
         assert all(len(re.findall(r"\{", part)) == 1 for part in re.findall(r"\[(.*?)\]", text))
         assert text.count("[") == text.count("]") <= 1
     assert len(f"{code}  {max((one.name for one in CODES.values()), key=len)}  {entry.gist}") <= 80
-    assert not entry.untold.endswith(".")
+    assert not entry.bare_fact.endswith(".")
     assert all(said.endswith(".") for said in (entry.meaning, entry.advice))
     assert bool(entry.refusals) or entry.stage == "backward"
 

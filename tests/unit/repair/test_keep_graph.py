@@ -62,10 +62,10 @@ def test_the_same_backward_in_another_turn(tmp_path):
 def test_kept_or_summed(freed):
     """The first keeps the graph, or one backward goes through it with the sum."""
     kept, summed = freed(LOSSES, "a.backward()", "b.backward()")
-    assert kept.reading == KEPT
+    assert kept.interpretation == KEPT
     assert not kept.offered
     assert _texts([kept]) == [plain(LOSSES).replace("a.backward()", "a.backward(retain_graph=True)")]
-    assert (summed.reading, summed.joins, summed.offered) == (KEPT, True, False)
+    assert (summed.interpretation, summed.joins, summed.offered) == (KEPT, True, False)
     assert _texts([summed]) == [
         plain(LOSSES).replace("    a.backward()\n", "").replace("    b.backward()", "    (a + b).backward()")
     ]

@@ -151,7 +151,7 @@ def test_the_failing_call_is_known(recording):
 
 
 def test_a_spent_graph_passes_nothing_on(recording):
-    """The reading of a second backward: each call's gradient stops where an earlier one has been."""
+    """The interpretation of a second backward: each call's gradient stops where an earlier one has been."""
 
     def carried():
         torch.manual_seed(0)

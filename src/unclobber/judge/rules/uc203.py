@@ -19,7 +19,7 @@ def judge(evidence: RefusalEvidence) -> Finding:
     by = _BY.get(made, f"`{made}`")
     fixes = [
         out_of_place(evidence, "make a new tensor with the out-of-place operation, and use that"),
-        Fix(_one_at_a_time(made) if made else "or write into a copy: clone the view before writing to it"),
+        Fix(_views_by_index(made) if made else "or write into a copy: clone the view before writing to it"),
     ]
     if operation(evidence) in ("fill_", "zero_", "copy_", "normal_", "uniform_"):
         fixes.insert(0, Fix("to set start values, put the whole block under `with torch.no_grad():`"))
@@ -45,11 +45,11 @@ _BY = {
 
 def _node(evidence: RefusalEvidence) -> str | None:
     """Return the view function that torch's message names (``Unbind``), or None."""
-    found = re.match(r"Output \d+ of (\w+?)(?:Backward\d*)? is a view", evidence.torch_message)
-    return found[1] if found else None
+    match = re.match(r"Output \d+ of (\w+?)(?:Backward\d*)? is a view", evidence.torch_message)
+    return match[1] if match else None
 
 
-def _one_at_a_time(made: str) -> str:
+def _views_by_index(made: str) -> str:
     if made in ("unbind", "unbinding", "iteration"):
         return "or take one view at a time, which may be written: `x[i]` instead of unbind or a loop over `x`"
     return "or take one view at a time, which may be written: `x.narrow(dim, start, length)` or `x[..., a:b]`"

@@ -26,7 +26,7 @@ def judge(evidence: RefusalEvidence) -> Finding:
         written = f"written here, outside of inference mode ({operation(evidence)})"
     made = None if evidence.made is None else f"{name} was made here, in inference mode"
     link = " and " if evidence.variant == "trained" else ", and "
-    found = finding(
+    result = finding(
         evidence,
         f"{name} was made in inference mode{link}{did}",
         made=made,
@@ -40,15 +40,15 @@ def judge(evidence: RefusalEvidence) -> Finding:
     # An operation that saves the tensor, or needs its gradient, writes nothing.
     if evidence.variant == "saved":
         places = {"write": "saved", "saved": "made"}
-        found = replace(found, saved=evidence.saver, made=evidence.made)
+        result = replace(result, saved=evidence.saver, made=evidence.made)
     elif evidence.variant == "trained":
         site = None if evidence.write is None else evidence.write.site
         places = {"write": "needed"}
-        found = replace(found, needed=Need(site))
+        result = replace(result, needed=Need(site))
     else:
-        return found
-    labels = tuple((places.get(place, place), text) for place, text in found.labels)
-    return replace(found, writes=(), labels=labels)
+        return result
+    labels = tuple((places.get(place, place), text) for place, text in result.labels)
+    return replace(result, writes=(), labels=labels)
 
 
 def _clone(name: str) -> str:

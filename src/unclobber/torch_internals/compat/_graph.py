@@ -100,10 +100,10 @@ def names_forward_operations() -> bool:
     """
     with torch.inference_mode(False), torch.enable_grad():
         leaf = torch.zeros(1, requires_grad=True)
-        (one,) = leaf.unbind()
+        (view,) = leaf.unbind()
         increment_version((leaf,))
         try:
-            _ = one.grad_fn
+            _ = view.grad_fn
         except RuntimeError as error:
             return "Backward" not in str(error)
     raise AssertionError("torch refuses one of several views whose memory was written")
@@ -153,15 +153,15 @@ def saved_by(node: Any, role: str) -> torch.Tensor:
         kept = of_functions.__get__(node)
     else:
         kept = getattr(node, f"_saved_{name}")
-    found: torch.Tensor = kept[int(index)] if index else kept
-    return found
+    element: torch.Tensor = kept[int(index)] if index else kept
+    return element
 
 
 def is_view_of(node: Any, tensor: torch.Tensor) -> bool:
     """Return whether an ``AsStridedBackward0`` made a view with the sizes, strides and offset of ``tensor``
     (``_saved_*``: see torch/csrc/autograd/generated, stable since 1.9)."""
-    lies = (tuple(node._saved_size), tuple(node._saved_stride), node._saved_storage_offset)
-    return lies == (tuple(tensor.size()), tensor.stride(), tensor.storage_offset())
+    geometry = (tuple(node._saved_size), tuple(node._saved_stride), node._saved_storage_offset)
+    return geometry == (tuple(tensor.size()), tensor.stride(), tensor.storage_offset())
 
 
 def tells_nothing_saved(node: Any) -> bool:
@@ -238,5 +238,5 @@ def sequence_number(node: Any) -> int:
 
 def reduction_of(node: Any) -> str | None:
     """Return the reduction of a ``scatter_reduce`` or ``index_reduce`` node; None for other nodes."""
-    found = getattr(node, "_saved_reduce", None)
-    return found if isinstance(found, str) else None
+    reduction = getattr(node, "_saved_reduce", None)
+    return reduction if isinstance(reduction, str) else None

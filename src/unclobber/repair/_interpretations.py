@@ -26,11 +26,11 @@ from . import _candidate as names
 Context = Callable[[], Any]
 
 
-def enter(readings: tuple[str, ...], stack: ExitStack) -> None:
+def enter(interpretations: tuple[str, ...], stack: ExitStack) -> None:
     """Enter the contexts of some interpretations; the recorder implements those about backward itself."""
-    for reading in readings:
-        if reading in _CONTEXTS:
-            stack.enter_context(_CONTEXTS[reading]())
+    for interpretation in interpretations:
+        if interpretation in _CONTEXTS:
+            stack.enter_context(_CONTEXTS[interpretation]())
 
 
 class _WritesNotRecorded(TorchFunctionMode):
@@ -89,7 +89,7 @@ class _LeavesAsValues(TorchFunctionMode):
         if compat.has_history(argument):
             return argument
         known = self._copies.get(id(argument))
-        # An optimizer's step writes the leaf itself (test_readings.py,
+        # An optimizer's step writes the leaf itself (test_interpretations.py,
         # test_a_step_between_two_forwards_is_seen).
         if known is None or known[2] != argument._version:
             known = self._copies[id(argument)] = argument, argument.clone(), argument._version

@@ -1,4 +1,4 @@
-"""Readings: what torch refuses, made to run as it is meant. Each is checked against the program that a
+"""Interpretations: what torch refuses, made to run as it is meant. Each is checked against the program that a
 person would have written."""
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from unclobber.repair import _candidate as names
-from unclobber.repair._readings import enter
+from unclobber.repair._interpretations import enter
 
 
-def _under(reading, program):
+def _under(interpretation, program):
     torch.manual_seed(0)
     with ExitStack() as stack:
-        enter((reading,), stack)
+        enter((interpretation,), stack)
         return program()
 
 
@@ -66,12 +66,12 @@ def test_a_write_to_a_leafs_view_not_recorded():
 
 
 def test_the_programs_own_errors_pass():
-    """A reading forgives what it is for, nothing else."""
+    """An interpretation allows what it is for, nothing else."""
 
     def wrong():
         torch.ones(2) + torch.ones(3)
 
-    for reading in (
+    for interpretation in (
         names.NOT_RECORDED,
         names.RECORDED,
         names.ONE_BY_ONE,
@@ -79,7 +79,7 @@ def test_the_programs_own_errors_pass():
         names.VIEW_DETACHED,
     ):
         with pytest.raises(RuntimeError, match="must match"):
-            _under(reading, wrong)
+            _under(interpretation, wrong)
 
 
 def test_a_step_between_two_forwards_is_seen():
@@ -268,7 +268,7 @@ def _read_again(mark, back=True):
 
 
 def test_a_function_that_marks_its_input_is_run_as_it_is_meant():
-    """With the mark, without it, the reading gives what torch gives with it."""
+    """With the mark, without it, the interpretation gives what torch gives with it."""
     right = _plain(lambda: _read_again(True))
     assert not torch.equal(_plain(lambda: _read_again(False)), right)
     for mark in (True, False):
