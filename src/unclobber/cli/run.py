@@ -54,7 +54,7 @@ class _RunCommand(click.Command):
 
     The program's output stays as it is. The text report goes to stderr and ends in one greppable line that
     starts with `SUMMARY:`; the other formats go to stdout after the program's own output, and --output sends
-    any format to a file.
+    any format to a file. docs/glossary.md in the repository explains the terms of reports.
 
     What the options leave open `[tool.unclobber]` says, in the nearest pyproject.toml above the script that
     has it, and `# unclobber: ignore[UC102]` on the line of a write takes its finding back. What torch refuses
