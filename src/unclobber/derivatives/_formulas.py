@@ -99,6 +99,7 @@ def _choose(text: str) -> str:
         condition, then, otherwise = split
         if condition == "grad.defined()":
             text = then
+        # The readable form is for real tensors, in a backward that isn't recorded itself.
         elif condition == "GradMode::is_enabled()" or condition.endswith(".is_complex()"):
             text = otherwise
         else:
@@ -177,6 +178,7 @@ def _closing(text: str, start: int) -> int:
 def _understood(text: str) -> bool:
     """Return whether the text parses and uses known functions and methods only."""
     try:
+        # The prime of a slope is no Python.
         tree = parse_expression(text.replace("′", "_slope"))
     except NotParsedError:
         raise
@@ -189,6 +191,7 @@ def _understood(text: str) -> bool:
             name = node.func.id
             if name not in _KNOWN and not name.endswith("_slope"):
                 return False
+        # Braces of C++ that stayed: Python reads them as a set.
         if isinstance(node, (ast.Set, ast.Dict)):
             return False
     return True

@@ -147,6 +147,7 @@ class _SmallRun:
         """Return the gradients after a write to these tensors, whether or not torch's check sees it."""
         tensors = [] if name is None else self.tensors()[name][0]
         for tensor in tensors:
+            # Through `detach()`, because a result may be one of several views, which must not be written.
             tensor.detach().add_(1)
         gradients = torch.autograd.grad(self._total, self._wanted, allow_unused=True)
         return [torch.zeros(()) if gradient is None else gradient for gradient in gradients]
@@ -154,6 +155,7 @@ class _SmallRun:
 
 def _is_silently_wrong(example: ExampleCall, name: str) -> bool:
     """Return whether a gradient differs after a write that torch does not refuse."""
+    # One seed for both, because an operation such as dropout draws random numbers.
     torch.manual_seed(0)
     right = _SmallRun(example).gradients_after(None)
     torch.manual_seed(0)

@@ -274,6 +274,7 @@ def _overwrite(op: Any, sample: Any, pick: Pick, node: Any) -> tuple[int, list[D
     for output in (False, True):
         refused = _refused(op, sample, pick, output=output, outputs_of=rule)
         kept = [saved for saved in expected if saved.output == output]
+        # A sample that leaves out an optional argument saves nothing in its role.
         if refused is None or (kept and all(_may_be_left_out(rule, saved) for saved in kept)):
             continue
         tried += 1

@@ -39,6 +39,8 @@ def _table() -> tuple[Rule, ...]:
     try:
         return _read()
     except _OF_THE_MOMENT:
+        # Raised past `lru_cache`, so that the next query, with more stack, reads the table
+        # (test_what_fails_at_one_moment_is_read_at_the_next in tests/unit/derivatives/test_derivatives.py).
         raise
     # No error of the user's: the yaml files, PyYAML or torchgen's internals may be missing or changed
     # (tests/unit/derivatives/test_derivatives.py).

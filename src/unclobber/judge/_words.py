@@ -42,6 +42,8 @@ def after_backward(step: str, *, in_loop: bool = False) -> Fix:
         step: ``opt.step()``.
         in_loop: Whether each backward goes through the graphs of the steps before.
     """
+    # No order of step and backward helps here, only a detached state
+    # (test_a_state_that_is_carried_over in tests/unit/judge/test_carried_state.py).
     if in_loop:
         return Fix(
             "compute anew in each step, or detach, what is carried over from the step before, and leave out "

@@ -58,11 +58,14 @@ def _call(site: Site | None) -> tuple[str, Frame] | None:
     decorated: list[tuple[str, str]] = []
     for callee, caller in list(itertools.pairwise(frames))[:_HIGHEST]:
         name = callee.function.rpartition(".")[2]
+        # `<lambda>`, `<module>` and `__call__` are not what a caller's source names.
         if caller.library or not name.isidentifier() or name.startswith("__"):
             return None
         names = [*decorated, (name, callee.path)]
         called = [name for name in names if re.search(rf"\b{name[0]}\b", caller.source)]
         for function, home in called:
+            # The only call of a function needs no line of its own
+            # (test_the_only_call in tests/unit/report/test_report_callers.py).
             if sum(_calls(path)[function] for path in {home, caller.path}) > 1:
                 return function, caller
         # The source calls the function by another name: a decorator has replaced it, so look for the

@@ -175,7 +175,7 @@ def _hard_break(token: str, room: int) -> Iterator[str]:
 
 
 def wrap(text: str, first: int, later: int | None = None) -> list[str]:
-    """Break a text into lines of at most ``first`` cells, the later ones of at most ``rest``.
+    """Break a text into lines of at most ``first`` cells, the later ones of at most ``later``.
 
     Text in backticks or joined by no-break spaces stays together as long as a line can hold it; a word wider
     than a line is cut. Never returns an empty list.

@@ -47,6 +47,7 @@ def to_sarif(report: Report) -> Object:
     root = _repository.root()
     every = (*report.findings, *(hidden.finding for hidden in report.suppressed))
     codes = sorted({finding.code for finding in every})
+    # By identity, because two findings of a run may be equal.
     suppressed = {id(hidden.finding): hidden.by for hidden in report.suppressed}
     return {
         "$schema": SCHEMA,

@@ -69,6 +69,8 @@ def snippet(
     """
     if not marks:
         return []
+    # The file of the offending line comes first
+    # (test_other_files_have_their_own_header in tests/unit/report/test_report_snippet.py).
     first = next((mark for mark in marks if mark.primary), marks[-1])
     paths = dict.fromkeys([first.span.path, *(mark.span.path for mark in marks)])
     rows: list[Row] = []
@@ -102,6 +104,8 @@ def shown_lines(marks: Sequence[Mark], sources: Sources) -> list[int]:
         inside = range(first, last + 1)
         numbers.update(inside if len(inside) <= _TALL else [first, first + 1, last - 1, last])
     path = marks[0].span.path
+    # A gap mark would take as much room as the one line that it leaves out
+    # (test_gaps in tests/unit/report/test_report_snippet.py).
     between = {n + 1 for n in numbers if n + 1 not in numbers and n + 2 in numbers}
     return sorted(numbers | {n for n in between if sources.line(path, n) is not None})
 
@@ -194,6 +198,8 @@ class _Block:
         if line.total <= self.room or not here:
             return [here]
         groups: list[list[tuple[int, int, int]]] = []
+        # Marks too far apart for one window repeat the line, each in its own cut
+        # (test_marks_too_far_apart_for_one_window_repeat_the_line).
         for item in here:
             if groups:
                 start = min(a for _, a, _ in [*groups[-1], item])

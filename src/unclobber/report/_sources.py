@@ -60,6 +60,8 @@ class Sources:
             statement: Take the whole statement if the expression is its target.
         """
         span = self._expression(site)
+        # The target alone, `c[1]`, would not show the written value
+        # (test_a_written_target_takes_its_whole_statement in tests/unit/report/test_report_sources.py).
         if statement and _is_target(site):
             return self._statement(site) or span
         return span if part is None else _narrow(span, site, part)
@@ -130,6 +132,8 @@ def _find(line: str, site: Site) -> tuple[int, int] | None:
     line changed."""
     statement = site.statement.split("\n")
     index = site.line - site.statement_line
+    # A short expression may stand at the recorded column of another statement by chance
+    # (test_the_same_expression_in_another_statement_is_a_changed_file).
     if 0 <= index < len(statement) and statement[index].strip() not in line:
         return None  # the file is no longer what ran
     source = site.source.split("\n")[0].rstrip()

@@ -84,6 +84,8 @@ def _report_to_text(report: Report, options: RenderOptions) -> str:
     stories = [to_text(finding, **asdict(options)) for finding in whole]
     if left := own_findings[len(whole) :]:
         stories.append(to_table(left))
+    # A refusal further on in the same backward takes one line here; its explanation is in the other formats
+    # (test_what_backward_would_refuse_next in tests/unit/report/test_report_text.py).
     if others := [finding for finding in report.findings if finding not in own_findings]:
         stories.append(ahead_to_text(others, width=options.width))
     first = summary_line(report.findings[0])

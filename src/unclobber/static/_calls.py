@@ -73,6 +73,7 @@ class Calls(Methods):
         for packed in node.keywords:
             if packed.arg is None:
                 self.evaluate(packed.value, state)
+        # Behind a starred argument the positions are unknown, so no expression is blamed as an operand.
         nodes = [] if starred else list(node.args)
         return Arguments(values, keywords, nodes, starred)
 
@@ -137,6 +138,7 @@ class Calls(Methods):
         if made.made in self.constructed:
             return
         self.constructed[made.made] = constants = {}
+        # A trial: `class_attributes` interprets this `__init__` for any arguments, and keeps its suspicions.
         outer = (self.suspicions, self.evaluated)
         self.suspicions, trial = {}, FlowState()
         self.inline(init, trial, given.values, given.keywords, made)

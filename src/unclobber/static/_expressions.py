@@ -252,6 +252,7 @@ class Expressions(Modules):
             if parameter is not None:
                 return parameter
         if name == "data" and value.may_be_tensor:
+            # Marked, because torch's counter misses a write through `.data`: rule `saved-data`.
             return replace(
                 value, grad=Grad.NO, nodes=0, may=0, leaf=Leaf.NO, origin=None, uses=frozenset(), data="data"
             )
@@ -376,6 +377,7 @@ class Expressions(Modules):
     def _region(self, base: Value, values: list[Value], node: ast.Subscript, state: FlowState) -> Value:
         """Return a part of a tensor, which is a view of it."""
         sure = self.is_sure(base, state)
+        # An unknown index may be a tensor, which would gather a copy instead of a view.
         doubtful = any(value.kind == "unknown" for value in values) and not isinstance(node.slice, ast.Tuple)
         places = self.new_place() if doubtful else base.places or self.new_place()
         view = self._view(state, "slice", "view", base, self.span(node), base.grad)

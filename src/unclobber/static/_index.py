@@ -166,6 +166,7 @@ def mode_of(node: ast.expr) -> int | None:
     if call is not None:
         given = [*call.args, *(k.value for k in call.keywords if k.arg == "mode")]
         if given:
+            # `set_grad_enabled(flag)` may be on: suspect writes as if it were.
             if not isinstance(given[0], ast.Constant):
                 return 0 if name in ("enable_grad", "set_grad_enabled") else None
             switch = bool(given[0].value)

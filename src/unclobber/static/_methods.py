@@ -71,8 +71,10 @@ class Methods(TensorWrites):
                 self.step(state, receiver.owners, node, "data" if fused else "step", HIGH - fused)
             return True
         name = receiver.name
+        # A scheduler is often named after its optimizer, and its `step` changes no parameter.
         if receiver.kind != "unknown" or not re.search("opt", name, re.I) or re.search("sched", name, re.I):
             return False
+        # An optimizer that the function was given is matched with its model by name: `opt_d` and `D`.
         stem = _OWN_WORDS.sub("", name).lower()
         owners = {
             use.owner
@@ -171,6 +173,7 @@ class Methods(TensorWrites):
             return result
         names = {argument.arg for argument in forward.args.args}
         stored = {n.id for n in ast.walk(forward) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        # torch returns a marked input itself, but an unmarked one as a view that must not be written.
         if "mark_dirty" in ast.unparse(forward):
             return result
         for statement in ast.walk(forward):

@@ -204,6 +204,7 @@ class Modules(Operations):
         known = {*torch_table().modules, *PASSES, "Sequential"}
         trial = FlowState()
         value = self.tensor()
+        # Beyond `_DEEPEST`, so that no `forward` of the file is followed inside of a nested chain.
         kept, self.suspicions, depth, self.depth = self.suspicions, {}, self.depth, 99
         for part in parts:
             if part.kind == "module" and part.data.kind in known:
@@ -223,6 +224,7 @@ class Modules(Operations):
         ast.copy_location(at, node)
         at.lineno, at.col_offset = span.line, span.column
         at.end_lineno, at.end_col_offset = span.end_line, span.end_column
+        # `span` would else take the lines of the statement that builds the chain.
         statement, self.statement = self.statement, None
         result = self.apply(trial, part, [value], {}, at, outer=False)
         self.statement = statement

@@ -40,6 +40,7 @@ class FileProgram(Statements):
         top = self.execute(self.index.tree.body, FlowState())
         self.leaves(top, PLAIN)
         self.at_top = False
+        # Functions run later, when a global of another kind may have been bound again.
         fixed = ("module", "object", "function", "class", "optimizer")
         self.globals = {
             name: value
@@ -70,6 +71,8 @@ class FileProgram(Statements):
     # --- functions -----------------------------------------------------------------------------------
     def _entry(self, node: FunctionNode, owner: Value | None, name: str) -> None:
         """Interpret a function with unknown arguments, as any caller may call it."""
+        # Nothing is recorded there if all callers in the file turn gradients off
+        # (test_a_function_that_is_only_called_without_gradients in tests/check/test_check_programs.py).
         if node.name in self.index.never_recorded or _mode(node) in (1, 2):
             return
         state = FlowState()
@@ -86,6 +89,8 @@ class FileProgram(Statements):
         arguments."""
         if name in self._attributes:
             return self._attributes[name]
+        # Stored before the bases are visited, because a class may name itself among them: `class A(A)`
+        # (test_any_python_is_followed in tests/check/test_check_programs.py).
         self._attributes[name] = attributes = {}
         cls = self.index.classes[name]
         for base in cls.bases:
@@ -100,6 +105,7 @@ class FileProgram(Statements):
         for key, value in state.attributes.items():
             if key.startswith("self."):
                 attribute = key[5:]
+                # Another method may put a tensor in the place of the number or None.
                 changes = self.index.assigned_attributes[attribute] > 1
                 if value.kind == "plain" and changes:
                     value = Value(places=self.new_place(), name=key)
@@ -110,6 +116,7 @@ class FileProgram(Statements):
         """Return the state after a constructor with unknown arguments."""
         outer = (self.function, self.stack, self.returned, self.depth, self.at_top, self.statement)
         self.function, self.stack, self.returned, self.at_top = name, [*self.stack, init], [], False
+        # At depth 0 a `return` would count as a result from which the caller runs backward.
         self.depth = max(self.depth, 1)
         state = FlowState()
         self._bind_arguments(init, state, owner, None, {})
@@ -144,6 +151,8 @@ class FileProgram(Statements):
         self.function = self._qualified(function, owner)
         self.returned = []
         inner = state.copy()
+        # A nested function sees the variables around it. A global counts at its present value only while the
+        # file's own statements are followed.
         inner.names = dict(names) if function not in self.index.functions.values() and owner is None else {}
         if self.at_top and function in self.index.functions.values():
             inner.names = dict(names)
@@ -176,6 +185,7 @@ class FileProgram(Statements):
         state.names, state.mode, state.guards, state.quiet, state.dead = names, mode, guards, quiet, False
         joined: Value | None = None
         for value, _ in returned:
+            # A `return None` on one path must not hide the tensor that another path returns.
             if value is not PLAIN or joined is None:
                 joined = value if joined is None or joined is PLAIN else join(value, joined)
         return joined if joined is not None else PLAIN

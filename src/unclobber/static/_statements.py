@@ -90,6 +90,7 @@ class Statements(Calls):
 
     def _forget(self, name: str, state: FlowState) -> None:
         """Forget conditions that mention a name, because it is bound again."""
+        # A part of a longer name matches, too: a lost condition costs precision, a stale one hides a write.
         if any(name in text for text, _ in state.guards):
             state.guards = frozenset((text, holds) for text, holds in state.guards if name not in text)
 
@@ -138,6 +139,7 @@ class Statements(Calls):
     ) -> None:
         """Apply ``x.requires_grad = …``: the value becomes a leaf, or is frozen."""
         wanted = getattr(value.data, "value", None)
+        # A tensor with a history becomes no leaf, and an argument may have one.
         if wanted is True and not base.given and not base.may:
             made = replace(
                 base, kind="tensor", sure=True, grad=Grad.YES, leaf=Leaf.LEAF, made=self.span(node)
@@ -279,7 +281,10 @@ class Statements(Calls):
         if truth is not None:
             return self.execute(node.body if truth else node.orelse, state)
         text = ast.unparse(node.test)
+        # In `not a and b` the `not` belongs to `a` alone.
         negated = text.removeprefix("not ") if text.startswith("not ") and " and " not in text else ""
+        # The branch is noted with each save and write: what is in both branches of one condition never meets
+        # (test_exclusive_branches in tests/check/test_check_programs.py).
         yes, no = state.copy(), state
         yes.guards |= {(negated, False)} if negated else {(text, True)}
         no.guards |= {(negated, True)} if negated else {(text, False)}
@@ -292,6 +297,7 @@ class Statements(Calls):
 
     def _try(self, node: ast.Try, state: FlowState) -> FlowState:
         tried = self.execute(node.orelse, self.execute(node.body, state.copy()))
+        # The first statement of the body may raise, so a handler starts from the state before the body.
         for handler in node.handlers:
             tried = merge(tried, self.execute(handler.body, state.copy()))
         return self.execute(node.finalbody, tried)
@@ -324,6 +330,7 @@ class Statements(Calls):
             self._freeze(node, over)
         outer_breaks, self._breaks = self._breaks, []
         outer_continues = self._continues
+        # After `while True` the program goes on from a `break` only, never from the end of a round.
         endless = isinstance(node, ast.While) and self.truth(node.test, state) is True
         state = self._rounds(node, over, state)
         if endless and self._breaks:
@@ -347,6 +354,7 @@ class Statements(Calls):
                 each = over.items[turn] if known else self.elements(over, state)
                 self.bind(node.target, each, state)
             self._continues = []
+            # A condition that held before the loop, or in its last round, need not hold in the next round.
             state.guards = frozenset()
             state = self.execute(node.body, state.copy())
             for continued in self._continues:

@@ -29,6 +29,7 @@ class TorchCalls(Expressions):
     def torch_call(self, full: str, node: ast.Call, given: Arguments, state: FlowState) -> Value:
         """Return the result of a call of torch, by its full name."""
         last = full.rpartition(".")[2]
+        # These functions write under no_grad, so a leaf may be written.
         if ".nn.init." in full:
             return given.values[0] if given.values else PLAIN
         if last == "Parameter":
@@ -66,6 +67,7 @@ class TorchCalls(Expressions):
             if mode is not None and isinstance(self.statement, ast.Expr):
                 state.mode = mode
             return PLAIN
+        # A checkpoint saves its inputs only; the first argument is the function that it runs.
         if last == "checkpoint" and given.values:
             return self.unknown_result(state, given.values[1:], strong=True)
         if full.endswith("autograd.grad") and given.values:

@@ -112,6 +112,8 @@ class Writes(Core):
                     continue  # the save is in the other branch of the same condition
                 confidence = min(kept.grad + 1, HIGH) - (not sure) - 2 * (not alone)
                 key = (span, kept.span, kept.operation)
+                # The second round of a loop makes new nodes at the same lines. A backward through either
+                # round needs the tensor.
                 before = state.pending.get(key)
                 nodes = kept.node | (before.nodes if before else 0)
                 rule = "saved-data" if value.data == "data" else "saved"

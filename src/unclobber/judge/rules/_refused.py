@@ -45,6 +45,8 @@ def finding(
     labels = [("write", written)]
     if made is not None:
         labels.append(("saved", made))
+    # `or` joins a fix to the one before it, and the first has none
+    # (test_the_first_help_is_no_alternative in tests/unit/judge/test_refusal_rules.py).
     first, *others = fixes
     return Finding(
         code=evidence.code,
@@ -122,6 +124,8 @@ def by_module(evidence: RefusalEvidence) -> bool:
 
 def out_of_place(evidence: RefusalEvidence, otherwise: str) -> Fix:
     """Return the fix for a write through which gradients flow: a new tensor."""
+    # `self.w = self.w.mul(2)` raises for an nn.Parameter, so only its right side is advised
+    # (test_a_parameters_name_is_not_given_to_a_plain_tensor in tests/unit/judge/test_refusal_rules.py).
     if evidence.out_of_place and not evidence.parameter:
         kept = " = " in evidence.out_of_place
         return Fix(
@@ -131,6 +135,8 @@ def out_of_place(evidence: RefusalEvidence, otherwise: str) -> Fix:
     if evidence.out_of_place:
         result = evidence.out_of_place.partition(" = ")[2] or evidence.out_of_place
         return Fix("where gradients are to flow, use the result of the out-of-place operation", code=result)
+    # A clone can't be put into the `forward` of nn.ReLU, so the fix is at its construction
+    # (test_a_library_that_writes_is_told_at_its_construction in tests/unit/judge/test_refusal_rules.py).
     if by_module(evidence):
         return Fix("make a new tensor: without `inplace=True` where the module that writes is constructed")
     write = evidence.write

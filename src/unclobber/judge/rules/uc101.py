@@ -24,6 +24,8 @@ def judge(evidence: Evidence) -> Finding | None:
     if not evidence.moved or evidence.line_range is not None:
         return None
     kept = _harmless(evidence)
+    # Another tensor that the same backward needs may have changed, and then the gradient is wrong
+    # (tests/unit/judge/test_others_changed.py).
     harmless = kept and not evidence.changed_too and evidence.past_torch is None
     how = "was overwritten"
     if kept and not evidence.changed:
@@ -57,6 +59,8 @@ def _kept(writes: tuple[Write, ...]) -> str:
 def _harmless(evidence: Evidence) -> bool:
     """Return whether the observed writes changed no needed element, and include every one that bumped the
     counter."""
+    # Where no derivative reads the values, torch refuses although the gradient is right
+    # (tests/unit/judge/test_unread.py).
     if evidence.unread:
         return bool(evidence.writes)
     return evidence.value_known and not evidence.changed and not evidence.unseen and bool(evidence.writes)

@@ -17,6 +17,8 @@ def judge(evidence: RefusalEvidence) -> Finding:
     name = f"`{evidence.leaf}`" if evidence.leaf else subject(evidence)
     made = None if evidence.made is None else f"{name} became a leaf that requires grad here"
     fixes = [without_grad(evidence)]
+    # The usual advice, `w = w - lr * w.grad`, makes a tensor whose `.grad` stays None
+    # (test_an_update_of_a_leaf_is_not_to_be_made_out_of_place in tests/unit/judge/test_refusal_rules.py).
     if operation(evidence) in _UPDATES and evidence.out_of_place and not evidence.parameter:
         fixes.append(
             Fix(f"not `{evidence.out_of_place}`: that is a new tensor, no leaf, and its `.grad` stays None")

@@ -15,12 +15,15 @@ from ._refused import finding, operation, out_of_place, subject
 def judge(evidence: RefusalEvidence) -> Finding:
     """Return the finding for a refused write to one of several views."""
     view = subject(evidence)
+    # If the line that made the view isn't known, torch's message still names its node
+    # (test_the_maker_by_torchs_own_message in tests/unit/judge/test_refusal_rules.py).
     made = evidence.how or _MAKERS.get(_node(evidence) or "")
     by = _BY.get(made, f"`{made}`")
     fixes = [
         out_of_place(evidence, "make a new tensor with the out-of-place operation, and use that"),
         Fix(_views_by_index(made) if made else "or write into a copy: clone the view before writing to it"),
     ]
+    # A forget gate's bias is set so, in tests/programs/UC203/lstm_forget_bias.py.
     if operation(evidence) in ("fill_", "zero_", "copy_", "normal_", "uniform_"):
         fixes.insert(0, Fix("to set start values, put the whole block under `with torch.no_grad():`"))
     return finding(

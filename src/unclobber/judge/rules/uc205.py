@@ -14,6 +14,8 @@ from ._refused import by_module, finding, operation, out_of_place, subject
 
 def judge(evidence: RefusalEvidence) -> Finding:
     """Return the finding for a refused write to a view that a custom Function or a module's hook returned."""
+    # torch's message speaks of a custom Function, but the program has none whose `forward` could be changed
+    # (test_a_modules_hook_is_no_function_of_the_programs in tests/unit/judge/test_refusal_rules.py).
     if evidence.module_hook is not None:
         return _through_hook(evidence, evidence.module_hook)
     function = f"`{evidence.how}`" if evidence.how else "a custom Function"

@@ -105,6 +105,8 @@ def _cut(evidence: FreedEvidence) -> str:
     """Return `` in line 9`` if an attribute is set there, or `` after line 12``; empty if it is not known."""
     if evidence.cut is None:
         return ""
+    # After the statement that runs backward, unless a single statement sets the state
+    # (test_the_line_to_detach_in in tests/unit/judge/test_carried_state.py).
     where = "in" if evidence.attribute and evidence.detached else "after"
     return f" {where} {line(evidence.cut, (evidence.saved, evidence.needed))}"
 
