@@ -181,10 +181,11 @@ def note_original(saved: SavedTensor, entry: LogEntry, target: torch.Tensor | No
     no operation's own result, which would keep itself alive.
     """
     tensor = saved.origin()
-    if tensor is None and target is not None and saved.requires_grad and frames.ran_below(saved.stack):
-        tensor = _handed_on(saved, target)
-        if tensor is not None:
-            saved.origin = weakref.ref(tensor)
+    if target is not None and saved.requires_grad and frames.ran_below(saved.stack):
+        itself = _handed_on(saved, target)
+        if itself is not None and (tensor is None or _have_one_history(tensor, itself)):
+            tensor = itself
+            saved.origin = weakref.ref(itself)
     if not saved.requires_grad:
         entry.original = saved.base() if tensor is None and saved.base is not None else tensor
         return
@@ -204,6 +205,10 @@ def note_original(saved: SavedTensor, entry: LogEntry, target: torch.Tensor | No
     entry.history = History(weakref.ref(life), tensor.output_nr)
     if keeps:
         entry.original = tensor
+
+
+def _have_one_history(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    return compat.grad_fn(tensor) is compat.grad_fn(other) and tensor.output_nr == other.output_nr
 
 
 def _handed_on(saved: SavedTensor, target: torch.Tensor) -> torch.Tensor | None:
