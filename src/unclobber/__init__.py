@@ -64,10 +64,11 @@ _HOME = {
     "uninstall": "integrations.always_on",
     "watch": "session.contexts",
 }
-"""Where each public name lives; read by ``__getattr__`` so that importing stays cheap."""
+"""Module of each public name; ``__getattr__`` imports it, so that importing the package stays cheap."""
 
 
 def __getattr__(name: str) -> Any:
+    """Load a public name at its first use, and keep it in the package's namespace."""
     home, inside = ("model", "VERSION") if name == "__version__" else (_HOME.get(name), name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -87,7 +88,7 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """``%load_ext unclobber`` in IPython and Jupyter: the magics ``%%unclobber`` and ``%unclobber``."""
+    """Register the magics ``%%unclobber`` and ``%unclobber``, for IPython's ``%load_ext unclobber``."""
     from .model import require_installed_torch
 
     require_installed_torch()
@@ -97,7 +98,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """``%unload_ext unclobber``."""
+    """Remove the magics, for IPython's ``%unload_ext unclobber``."""
     from .integrations.notebook import unload
 
     unload(shell)

@@ -24,7 +24,7 @@ from .model import InplaceError
 __all__ = ["MemoryCallback", "UnclobberCallback"]
 
 _NAMES = ("lightning.pytorch", "pytorch_lightning")
-"""The same code under two names, with classes of its own under each."""
+"""The packages of Lightning: two names for one code, each with classes of its own."""
 
 
 def _packages() -> list[Any]:

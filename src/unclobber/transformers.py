@@ -52,7 +52,7 @@ class UnclobberCallback(WatchesTraining, TrainerCallback):
         return callback
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if not self._running:  # no hook would tell when such a training fails
+        if not self._running:  # no hook is called if such a training fails
             raise UnclobberError(_OWN_TRAIN)
 
 

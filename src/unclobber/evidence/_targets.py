@@ -197,6 +197,7 @@ def _assigned(statement: ast.stmt, live_frame: LiveFrame) -> str:
     """Return the operation of ``x[i] = v``: ``fill_`` for a number, ``copy_`` for a tensor."""
     if isinstance(statement, ast.Assign):
         value = statement.value
+        # `-1` is an operator on a number, whose value is looked up below.
         if isinstance(value, ast.UnaryOp):
             value = value.operand
         assigned = value_of(value, live_frame.frame)

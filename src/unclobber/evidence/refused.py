@@ -373,6 +373,7 @@ def _is_expanded(target: WriteTarget) -> bool:
     tensor = target.tensor
     if tensor is None or target.made_here or target.operation in _EXPANDED_ALL_THE_SAME:
         return False
+    # A sparse tensor has no strides: reading them raises.
     if tensor.layout is not torch.strided:
         return False
     return any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))

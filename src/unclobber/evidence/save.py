@@ -27,6 +27,7 @@ def unplaced(tensor: torch.Tensor, version: int | None = None) -> Save:
         version: Its version counter at the moment in question; None for now.
     """
     if version is None:
+        # An inference tensor has no version counter: reading `_version` raises.
         version = 0 if tensor.is_inference() else tensor._version
     return of_kind(tuple(tensor.shape), tensor.dtype, tensor.numel(), version)
 

@@ -144,7 +144,7 @@ def _listed_result(saved: SavedTensor, node: Any) -> History | None:
     """Return the history of a result of ``node`` if the node has no names for its saves, such as
     ``_foreach_exp``'s."""
     history = None if saved.entry is None else saved.entry.history
-    if node is None or history is None or not compat.tells_nothing_saved(node):
+    if node is None or history is None or not compat.has_unnamed_saves(node):
         return None
     return history if history.life() is life_of(node) else None
 

@@ -194,7 +194,7 @@ def note_original(saved: SavedTensor, entry: LogEntry, target: torch.Tensor | No
     node: Any = compat.grad_fn(tensor)
     if node is None:
         return
-    keeps = saved.base is None and not compat.tells_nothing_saved(node)
+    keeps = saved.base is None and not compat.has_unnamed_saves(node)
     # If the node that made the tensor has saved it, the original would keep node and record alive.
     if keeps and any(kept is saved for _, kept in compat.raw_saved(node)):
         return

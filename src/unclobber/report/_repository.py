@@ -30,6 +30,7 @@ def below(path: str, folder: str) -> str | None:
         >>> below("/repo/src/a.py", "/repo"), below("/other/a.py", "/repo")
         ('src/a.py', None)
     """
+    # A link in either path may hide that one is below the other, so the real paths are tried, too.
     for inner, outer in ((path, folder), (os.path.realpath(path), os.path.realpath(folder))):
         try:
             relative = os.path.relpath(inner, outer)

@@ -86,6 +86,7 @@ def _trees(word: str, home: str, files: Iterable[str]) -> Iterator[ast.Module]:
     modules of its project.
     """
     root = os.path.join(_root(os.path.abspath(home)), "")
+    # A copy, because another thread may import a module meanwhile.
     loaded = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     neighbours = [file for file in loaded if isinstance(file, str) and file.startswith(root)]
     for file in dict.fromkeys((home, *files, *neighbours)):

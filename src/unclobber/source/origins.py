@@ -330,6 +330,7 @@ def _of_parameter(finder: Finder, name: str, place: Place, element: tuple[int, .
     mine = value_of(ast.Name(name, ast.Load()), finder.live_frames[place.depth].frame)
     for depth in range(place.depth + 1, len(finder.live_frames)):
         code = finder.live_frames[depth].frame.f_code
+        # A decorator such as `torch.no_grad()` passes the arguments on through torch/utils/_contextlib.py.
         if is_plumbing(code) or code.co_filename.endswith("_contextlib.py"):
             continue
         caller = finder.place(depth)
@@ -386,6 +387,7 @@ def _of_call(finder: Finder, node: ast.Call, place: Place, element: tuple[int, .
     """Return the only ``return`` expression of the program's function that the call runs; None if it has
     several.
     """
+    # An in-place method returns its receiver, so the tensor was made before.
     if isinstance(node.func, ast.Attribute) and is_in_place(node.func.attr):
         return At(node.func.value, place, element)
     # The name may mean another function by now: tests/programs/UC205/function_renamed_since.py.

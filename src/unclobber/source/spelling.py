@@ -181,6 +181,7 @@ def _names(rule: Rule, role: str, stack: Stack, edges: Edges | None, shape: Sequ
             results = {key: text for key, text in results.items() if text not in texts.values()}
     texts.update(results)
     extents = {key: extent for key, extent in extents.items() if key not in results}
+    # The derivative's formula names `alpha`, and the call left it at torch's default.
     if rule.operation == "addmm" and "alpha" not in matched.arguments:
         texts["alpha"] = "1"
     # An in-place operation that needs the old value of the tensor it writes saves a copy.

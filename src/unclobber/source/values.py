@@ -123,6 +123,7 @@ def contents(value: Any) -> dict[str, Any]:
         attributes = object.__getattribute__(value, "__dict__")
     except AttributeError:
         return {}
+    # A subclass of dict may run its own code at a lookup.
     return attributes if type(attributes) is dict else {}
 
 
@@ -130,6 +131,7 @@ def of_class(kind: type, name: str) -> Any:
     """Return the class attribute ``name`` from the first base that has it, static and class methods
     unwrapped; else ``UNKNOWN``.
     """
+    # Past the metaclass, which may run code for each attribute of the class.
     for base in type.__dict__["__mro__"].__get__(kind):
         if name in vars(base):
             attribute = vars(base)[name]
@@ -139,6 +141,7 @@ def of_class(kind: type, name: str) -> Any:
 
 def _element(value: Any, key: Any) -> Any:
     """Return ``value[key]`` of a plain container or a torch module container; ``UNKNOWN`` for others."""
+    # A key of another type may run its own `__hash__` and `__eq__`.
     if type(key) not in (int, str, bool):
         return UNKNOWN
     if is_a(value, _CONTAINERS):
@@ -162,6 +165,8 @@ def function_of(value: Any) -> types.FunctionType | None:
     """
     if is_a(value, torch.nn.Module):
         own = contents(value)
+        # A hook may return another result:
+        # test_a_module_with_hooks_does_more_than_its_forward in tests/unit/source/test_lookup.py.
         if "forward" in own or any(own.get(hooks) for hooks in ("_forward_hooks", "_forward_pre_hooks")):
             return None
         value = of_class(type(value), "forward")

@@ -164,7 +164,7 @@ def is_view_of(node: Any, tensor: torch.Tensor) -> bool:
     return geometry == (tuple(tensor.size()), tensor.stride(), tensor.storage_offset())
 
 
-def tells_nothing_saved(node: Any) -> bool:
+def has_unnamed_saves(node: Any) -> bool:
     """Return whether a node has no Python class with ``_saved_*`` attributes (``_foreach_exp``, extensions in
     C++; torch/csrc/autograd/python_cpp_function.cpp)."""
     return type(node).__name__ == "CppFunction"
